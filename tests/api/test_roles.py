@@ -54,7 +54,7 @@ GET    /v1/sessions                              x       x         x        x   
 POST   /v1/sign-in-links                         x       x         x        x     .      .        .
 DELETE /v1/sessions/x                            x       x         x        x     .      .        .
 DELETE /v1/people/x/sessions                     .       .         .        x     .      .        .
-POST   /v1/(policy:(simulate|read)|route:explain)  x       x         x        x     .      .        .
+POST   /v1/(policy:(simulate|read|plan)|route:explain)  x       x         x        x     .      .        .
 PUT    /v1/({KINDS})/x                           .       x         x        x     .      .        .
 DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .
 POST   /v1/regions/x:(drain|activate|disable)    .       x         x        x     .      .        .

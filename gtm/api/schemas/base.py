@@ -82,6 +82,8 @@ class ResourcePage(Page[T], Generic[T]):
 
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class Changed(Schema):

@@ -194,7 +194,7 @@ def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[st
     from gtm.cli.common import output
 
     with output.progress("comparing with the policy in force"):
-        answer = api.call("POST", "/v1/policy:apply", body={**body, "dry_run": True}, headers=headers)
+        answer = api.call("POST", "/v1/policy:plan", body=body, headers=headers)
     planned: dict[str, Any] = answer.value
     return planned
 

@@ -1149,6 +1149,33 @@ class ControlMethods(Session):
         """
         return self.send(calls.simulate_policy(body)).value
 
+    def plan_policy(
+        self,
+        body: types.PlanRequest,
+        *,
+        on_managed: types.OnManaged | None = None,
+        managed_reason: str | None = None,
+        managed_by: str | None = None,
+    ) -> types.PolicyChanged:
+        """Say what a whole policy, or a part of one, would change. What `policy:apply` says of a dry run:
+        changes, findings, what the safety rules say to whoever asks, what other tools manage. It takes no
+        right to change anything, so that pull requests can plan. It is looked at in a process of its own,
+        as by `policy:simulate`.
+
+        Args:
+            on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+                change it this once. `take_over`: manage it from now on. Left out: the change is
+                refused.
+            managed_reason: Why; kept with the revision.
+            managed_by: The tool that makes the change, and manages from now on what it writes:
+                `terraform/prod-network`. Left out: nobody's.
+        """
+        return self.send(
+            calls.plan_policy(
+                body, on_managed=on_managed, managed_reason=managed_reason, managed_by=managed_by
+            )
+        ).value
+
     def explain_route(self, body: types.ExplainRequest) -> types.ExplanationView:
         """Explain a decision, by the policy in force or by a draft. With health, plan and latency as they
         are now at control, and with what an edge would send: the DNS answers, or the redirect. Edges
@@ -2764,6 +2791,35 @@ class AsyncControlMethods(AsyncSession):
         work.
         """
         return (await self.send(calls.simulate_policy(body))).value
+
+    async def plan_policy(
+        self,
+        body: types.PlanRequest,
+        *,
+        on_managed: types.OnManaged | None = None,
+        managed_reason: str | None = None,
+        managed_by: str | None = None,
+    ) -> types.PolicyChanged:
+        """Say what a whole policy, or a part of one, would change. What `policy:apply` says of a dry run:
+        changes, findings, what the safety rules say to whoever asks, what other tools manage. It takes no
+        right to change anything, so that pull requests can plan. It is looked at in a process of its own,
+        as by `policy:simulate`.
+
+        Args:
+            on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+                change it this once. `take_over`: manage it from now on. Left out: the change is
+                refused.
+            managed_reason: Why; kept with the revision.
+            managed_by: The tool that makes the change, and manages from now on what it writes:
+                `terraform/prod-network`. Left out: nobody's.
+        """
+        return (
+            await self.send(
+                calls.plan_policy(
+                    body, on_managed=on_managed, managed_reason=managed_reason, managed_by=managed_by
+                )
+            )
+        ).value
 
     async def explain_route(self, body: types.ExplainRequest) -> types.ExplanationView:
         """Explain a decision, by the policy in force or by a draft. With health, plan and latency as they

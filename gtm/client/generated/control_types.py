@@ -1347,6 +1347,20 @@ class PlanHistoryView(TypedDict):
     regions: list[RegionHistory]
 
 
+class PlanRequest(TypedDict):
+    """A whole policy that might be put in force, or a part of one."""
+
+    policy: PolicyDocument
+    partial: NotRequired[bool]
+    """Whether resources that the policy does not hold stay as they are; otherwise they are deleted."""
+    delete: NotRequired[list[ResourceName]]
+    """What is deleted although the policy is partial."""
+    only_own: NotRequired[bool]
+    """Whether of what the policy does not hold only that would be deleted which the tool of
+    `GTM-Managed-By` manages.
+    """
+
+
 class PlanView(TypedDict):
     """The last plan."""
 
@@ -2033,6 +2047,8 @@ class ResourcePageDataClassDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageJurisdictionView(TypedDict):
@@ -2042,6 +2058,8 @@ class ResourcePageJurisdictionView(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageRegionDocument(TypedDict):
@@ -2051,6 +2069,8 @@ class ResourcePageRegionDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageResidencyRuleDocument(TypedDict):
@@ -2060,6 +2080,8 @@ class ResourcePageResidencyRuleDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageServiceDocument(TypedDict):
@@ -2069,6 +2091,8 @@ class ResourcePageServiceDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageSpilloverRuleDocument(TypedDict):
@@ -2078,6 +2102,8 @@ class ResourcePageSpilloverRuleDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageTenantDocument(TypedDict):
@@ -2087,6 +2113,8 @@ class ResourcePageTenantDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class ResourcePageZoneDocument(TypedDict):
@@ -2096,6 +2124,8 @@ class ResourcePageZoneDocument(TypedDict):
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
+    etags: dict[str, str]
+    """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
 class RevisionSchema(TypedDict):

@@ -8,21 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
-from gtm.control.errors import BadRequest, ManagedResource, PreconditionFailed
+from gtm.control.errors import PreconditionFailed
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
 from gtm.control.policy.safety import SafetyCheck
-from gtm.core.change.safety import Verdict
+from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
-from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
-from gtm.documents.parts import DraftDocument, Held, ResourceName
-from gtm.documents.plausibility import all_findings
+from gtm.documents.parts import DraftDocument, Held
 from gtm.storage.documents import policy_sha256
 from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed
@@ -30,23 +29,6 @@ from gtm.storage.session import Database, Transaction
 
 _last: dict[str, Policy] = {}
 """The policy that was in force when it was last asked for, by its checksum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
-
-    `managed` are the resources of it that another tool manages, `claimed` says whether some have another manager since. `findings` are what is probably not meant
-    (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs have them.
-    """
-
-    revision: int
-    changes: tuple[ResourceChange, ...]
-    warnings: tuple[str, ...]
-    findings: tuple[Problem, ...] = ()
-    safety: Verdict | None = None
-    managed: tuple[ManagedResource, ...] = ()
-    claimed: bool = False
 
 
 class Edit:
@@ -185,45 +167,31 @@ async def apply(
         PreconditionFailed: another revision is in force, or a resource has been changed.
         UnsafeChange: the safety rules say no.
     """
-    if only_own and writer.manager is None:
-        raise BadRequest("`only_own` needs the header `GTM-Managed-By`: whose own?")
-    written = {(kind, one.name) for kind in KINDS for one in getattr(draft.policy, kind)}
-
-    def narrowed(managed: Mapping[Key, Managed]) -> DraftDocument:
-        return _only_own(draft, managed, written, writer) if only_own else draft
-
+    said = written(draft)
     if dry_run:
         async with database.transaction() as transaction:
             await _expect_held(transaction, held)
             managed = await transaction.policy.managed()
         policy, revision = await current_policy(database)
         _expect(expected, revision)
-        wanted = narrowed(managed).within(policy, now)
+        wanted = narrowed(draft, managed, writer, only_own=only_own).within(policy, now)
         return await _tried(
             policy,
             wanted,
             revision,
             now,
             check=check,
-            settled=lambda found: settle(writer, managed, found, written),
+            settled=lambda found: settle(writer, managed, found, said),
         )
     async with edit(
         database, by=by, action="policy.apply", comment=comment, reason=comment, check=check, writer=writer
     ) as change:
         _expect(expected, change.revision)
         await _expect_held(change.transaction, held)
-        change.written = written
-        await _write(change, narrowed(change.managed).within(change.policy, now))
+        change.written = said
+        own = narrowed(draft, change.managed, writer, only_own=only_own)
+        await _write(change, own.within(change.policy, now))
     return change.outcome
-
-
-def _only_own(
-    draft: DraftDocument, managed: Mapping[Key, Managed], written: Collection[Key], writer: Writer
-) -> DraftDocument:
-    """A draft that deletes what its tool manages and it does not hold, and nothing else but what it names."""
-    own = [key for key, one in managed.items() if one.manager == writer.manager and key not in written]
-    gone = tuple(ResourceName.model_validate({"kind": kind, "name": name}) for kind, name in sorted(own))
-    return draft.model_copy(update={"partial": True, "delete": (*draft.delete, *gone)})
 
 
 async def rollback(
@@ -299,11 +267,10 @@ async def _tried(
     settled: Callable[[Sequence[ResourceChange]], Settled],
 ) -> Outcome:
     """What a change to a revision would do, without doing it."""
-    snapshot = await _compiled(after)
-    found = await asyncio.to_thread(all_findings, snapshot, now.timestamp())
-    changes = diff_policies(before, after)
-    safety = await check.judge(before, snapshot, revision) if check is not None and changes else None
-    return Outcome(revision, changes, snapshot.warnings, found, safety, settled(changes).others)
+    judged = None
+    if check is not None and before != after:
+        judged = partial(check.rules.verdict, await check.situation(), before, revision=revision)
+    return await asyncio.to_thread(tried, before, after, revision, now, judged=judged, settled=settled)
 
 
 async def current_policy(database: Database) -> tuple[Policy, int]:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 from pydantic import ValidationError
@@ -39,6 +39,9 @@ from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import told_subnet
 from gtm.geoip.reader import GeoIPError, Locator
 
+if TYPE_CHECKING:  # with it comes the database, which simulations and explanations have no use for
+    from gtm.control.policy.trial import Trial
+
 MAX_PAIRS = 10_000_000
 """Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
 MAX_ANSWER = 32 * 1024 * 1024
@@ -63,12 +66,19 @@ class SimulateRequest(DraftDocument):
     """For recorded traffic; left out: 24 hours ago."""
 
 
+class PlanRequest(DraftDocument):
+    """A whole policy that might be put in force, or a part of one."""
+
+    only_own: f.Flag = False
+    """Whether of what the policy does not hold only that would be deleted which the tool of `GTM-Managed-By` manages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What is to be found out.
 
     Args:
-        task: which of the two.
+        task: which of the three.
         body: as it was sent.
         situation: the present.
         running: the policy in force.
@@ -78,9 +88,10 @@ class Job:
         location: of the client that an explanation is of; None: the body has it.
         answers: what an edge would send; None: nobody here knows.
         geoip: where the database of places and its overrides are; None: the shipped one, and none.
+        trial: what a plan has to know of who asks for it.
     """
 
-    task: Literal["simulate", "explain"]
+    task: Literal["simulate", "explain", "plan"]
     body: bytes
     situation: Situation
     running: Policy
@@ -90,6 +101,7 @@ class Job:
     location: Location | None = None
     answers: Answers | None = None
     geoip: GeoIP = (None, None)
+    trial: Trial | None = None
 
 
 def parsed(model: type[_Body], body: bytes) -> _Body:
@@ -179,6 +191,8 @@ def done(job: Job | Reading) -> dict[str, Any]:
         return explained(
             job, question, simulation.compile_draft(DraftDocument(policy=question.policy), job.running)
         )
+    if job.task == "plan":
+        return _planned(job)
     asked = parsed(SimulateRequest, job.body)
     if "policy" not in asked.model_fields_set:
         asked = asked.model_copy(update={"partial": True})
@@ -196,6 +210,14 @@ def done(job: Job | Reading) -> dict[str, Any]:
         traffic = asked.traffic.traffic(simulation.priorities(draft.policy, running.policy))
     found = simulation.simulated(job.situation, traffic, running, draft, scenario)
     return {**found, "revision": job.revision}
+
+
+def _planned(job: Job) -> dict[str, Any]:
+    from gtm.control.policy.trial import planned
+
+    asked = parsed(PlanRequest, job.body)
+    assert job.trial is not None  # noqa: S101 - control gives it to a plan
+    return planned(job.trial, asked, job.running, job.revision, job.situation, only_own=asked.only_own)
 
 
 @cache

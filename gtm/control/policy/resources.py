@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
-from gtm.control.policy.changes import Outcome, edit
+from gtm.control.policy.changes import edit
 from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
+from gtm.control.policy.trial import Outcome
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from gtm.control.errors import NotFound
 from gtm.control.policy import changes as policies
-from gtm.control.policy.changes import Outcome
 from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
+from gtm.control.policy.trial import Outcome
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.history.audit import Actor

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
-from gtm.control.live.compiled import compiled
-from gtm.control.policy.approvals import Approved, Author, fingerprint, standing
+from gtm.control.policy.approvals import Approved, Author, standing
 from gtm.control.policy.situation import Situation
-from gtm.core.change.protections import deletions, opened
-from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
-from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role, permits
+from gtm.control.policy.trial import Rules
+from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict
+from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.plan.problem import PlanError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.storage.approvals import Approval
@@ -46,12 +44,14 @@ class SafetyCheck:
     keys: Keys = NO_KEYS
     approvals: int = 0
 
+    @property
+    def rules(self) -> Rules:
+        """The same, without who waits for the answer."""
+        return Rules(self.max_moved, self.role, self.keys, self.approvals)
+
     async def judge(self, before: Policy, after: Snapshot, revision: int) -> Verdict:
         """What the rules say of a change to a revision, worked out beside the event loop."""
-        verdict = await asyncio.to_thread(_judge, await self.situation(), before, after, self.max_moved)
-        found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
-        named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
-        return replace(verdict, breaches=found, fingerprint=named, may_force=self._may(found))
+        return await asyncio.to_thread(self.rules.verdict, await self.situation(), before, after, revision)
 
     async def require(self, transaction: Transaction, before: Policy, after: Snapshot, revision: int) -> str:
         """Let a change to a revision pass, or not.
@@ -87,13 +87,6 @@ class SafetyCheck:
             needed = "; ".join((needed, *_objections(found)))
             raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
         return "; ".join((said, *(f"approved by {one.approver}{_whose(one)}: {one.reason}" for one in given)))
-
-    def _may(self, breaches: tuple[Breach, ...]) -> bool:
-        """Whether whoever asks may overrule these rules."""
-        return permits(self.role, Role.FENCE_ADMIN) or not any(item.rule in PROTECTED for item in breaches)
-
-    def _to_approve(self, breaches: tuple[Breach, ...]) -> bool:
-        return self.approvals > 0 and any(breach.rule is SafetyRule.FENCE for breach in breaches)
 
     def _needed(self, verdict: Verdict) -> str:
         """What forcing a change takes beside a reason."""
@@ -147,16 +140,3 @@ def force_reason(*, force: bool, reason: str) -> str | None:
     if reason.strip() and not force:
         raise BadRequest("`force_reason` without `force` means nothing: set `force=true` as well")
     return reason.strip() if force else None
-
-
-def _judge(situation: Situation, before: Policy, after: Snapshot, max_moved: float) -> Verdict:
-    running = compiled(before)
-    lasting = (*opened(running, after, situation.now), *deletions(before, after.policy))
-    old, new = situation.world(running), situation.world(after)
-    try:
-        found = judge(old, new, situation.demand, max_moved=max_moved)
-    except PlanError as error:
-        # A planner that fails must not keep operators from mending what makes it fail.
-        found = judge(old, new, {}, max_moved=max_moved)
-        found = Verdict(found.breaches, (f"capacity and moved: the planner failed ({error})",))
-    return replace(found, breaches=(*lasting, *found.breaches))

@@ -11,15 +11,19 @@ from fastapi import Request as HttpRequest
 from fastapi import Response
 from pydantic import TypeAdapter, ValidationError
 
-from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.context import Context, Ctx, Viewer, Writing, reply
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import errors
+from gtm.api.schemas.policy import PolicyChanged
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
-from gtm.control.policy.drafts import Job, SimulateRequest, explained, parsed
+from gtm.control.lead import edges
+from gtm.control.policy.changes import current_policy
+from gtm.control.policy.drafts import Job, PlanRequest, SimulateRequest, explained, parsed
 from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import recorded, since_now
+from gtm.control.policy.trial import Rules, Trial
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
@@ -28,7 +32,7 @@ from gtm.geoip.networks import locate_client, parse_client, told_subnet
 
 router = strict_router(prefix="/v1")
 
-BODIES = (SimulateRequest, ExplainRequest)
+BODIES = (SimulateRequest, ExplainRequest, PlanRequest)
 """Documents that are read elsewhere: FastAPI must be told of them."""
 MAX_QUESTION = 64 * 1024
 """Bytes of a question without a draft, which is answered at once."""
@@ -86,6 +90,31 @@ async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
         "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
     )
     return Response(await ctx.apart.run(job), media_type="application/json")
+
+
+@router.post(
+    "/policy:plan",
+    tags=["policy"],
+    operation_id="plan_policy",
+    summary="Say what a whole policy, or a part of one, would change",
+    description="What `policy:apply` says of a dry run: changes, findings, what the safety rules say to whoever asks, what other tools manage. It "
+    "takes no right to change anything, so that pull requests can plan. It is looked at in a process of its own, as by `policy:simulate`.",
+    response_model=PolicyChanged,
+    responses=errors(413, 415),
+    openapi_extra=_described(PlanRequest),
+)
+async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) -> Response:
+    """A dry run, apart."""
+    body = await request.body()
+    situation = await ctx.situation()
+    async with ctx.database.transaction() as transaction:
+        managed = await transaction.policy.managed()
+    running, revision = await current_policy(ctx.database)
+    rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
+    job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed))
+    said = await ctx.apart.run(job)
+    sync = msgspec.json.encode(await edges.sync(ctx.database, ctx.replica.edges(), revision))
+    return Response(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
 
 
 async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traffic | None:

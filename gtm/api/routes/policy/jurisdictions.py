@@ -109,15 +109,18 @@ async def list_(
     """A page of jurisdictions, gtm's own and the policy's, with their members of today."""
     after = decode_cursor(cursor)
     rest = [
-        (view, managed)
-        for view, _, managed in (await _all(ctx.database)).values()
+        (view, tag, managed)
+        for view, tag, managed in (await _all(ctx.database)).values()
         if (countries or view.origin != "country")
         and (after is None or view.name > after)
         and (managed_by is None or (managed is not None and managed.manager == managed_by))
     ]
     more = encode_cursor(rest[limit - 1][0].name) if len(rest) > limit else None
-    managed = {view.name: held for view, held in rest[:limit] if held is not None}
-    return reply({"items": [view for view, _ in rest[:limit]], "managed_by": managed, "next_cursor": more})
+    page = rest[:limit]
+    managed = {view.name: held for view, _, held in page if held is not None}
+    tags = {view.name: tag for view, tag, _ in page}
+    items = [view for view, _, _ in page]
+    return reply({"items": items, "managed_by": managed, "etags": tags, "next_cursor": more})
 
 
 @router.get(

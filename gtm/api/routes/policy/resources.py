@@ -41,7 +41,7 @@ from gtm.api.schemas.base import Changed, ResourceChanged, ResourcePage, errors
 from gtm.control.errors import Invalid
 from gtm.control.lead import edges
 from gtm.control.policy import resources
-from gtm.control.policy.changes import Outcome
+from gtm.control.policy.trial import Outcome
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem
 from gtm.documents.fields import HostName, JurisdictionName, Name
@@ -113,7 +113,8 @@ def _add_reads(router: APIRouter, kind: str) -> None:
         items = [stored.value for stored in found[:limit]]
         managed = {one.value.name: one.managed for one in found[:limit] if one.managed is not None}
         more = encode_cursor(items[-1].name) if len(found) > limit else None
-        return reply({"items": items, "managed_by": managed, "next_cursor": more})
+        tags = {one.value.name: resources.tag(one) for one in found[:limit]}
+        return reply({"items": items, "managed_by": managed, "etags": tags, "next_cursor": more})
 
     @router.get(
         "/{name:segment}",

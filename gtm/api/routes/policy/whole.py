@@ -17,7 +17,7 @@ from gtm.api.schemas.policy import DiffView, PolicyChanged, PolicyView, Revision
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
-from gtm.control.policy.changes import Outcome
+from gtm.control.policy.trial import Outcome
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState

@@ -1,0 +1,67 @@
+"""Plans of viewers: what a dry run of an operator says, worked out apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import CHAT, GDPR, Api, region
+from tests.api.test_resources import problem
+
+JSON = {"Content-Type": "application/json"}
+PROD = {"GTM-Managed-By": "terraform/prod"}
+DRAFTS: dict[str, dict[str, Any]] = {
+    "nothing": {"policy": {}, "partial": True},
+    "a part": {"policy": {"tenants": [{"name": "clinic", "weight": 2}]}, "partial": True},
+    "a whole": {"policy": {"regions": [{"name": "eu-west", **region("eu-west")}]}},
+    "a fence opened": {
+        "policy": {"residency_rules": [{"name": "gdpr", **GDPR, "allow": {"jurisdictions": ["EEA", "US"]}}]},
+        "partial": True,
+    },
+    "deleted": {"policy": {}, "partial": True, "delete": [{"kind": "residency_rules", "name": "gdpr"}]},
+    "only its own": {"policy": {}, "only_own": True},
+    "what does not compile": {
+        "policy": {"services": [{"name": "chat", **CHAT, "members": [{"region": "nowhere"}]}]},
+        "partial": True,
+    },
+}
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_a_plan_says_what_a_dry_run_says(world: Api, name: str) -> None:
+    """To the letter, whoever asks; only what the rules let somebody force depends on the role."""
+    world.must_put("/v1/residency-rules/gdpr", GDPR)
+    done = world.operator.put("/v1/tenants/held", json={}, headers=PROD)
+    assert done.status_code == 201
+    draft = DRAFTS[name]
+    revision = world.viewer.get("/v1/policy").headers["ETag"]
+    dry = world.operator.post("/v1/policy:apply", json={**draft, "dry_run": True}, headers=PROD)
+    for client in (world.operator, world.viewer):
+        planned = client.post("/v1/policy:plan", json=draft, headers=PROD)
+        assert planned.status_code == dry.status_code, planned.text
+        said, expected = planned.json(), dry.json()
+        for one in (said, expected):
+            one.pop("instance", None)
+            (one.get("safety") or {}).pop("may_force", None)
+        assert said == expected
+    assert world.viewer.get("/v1/policy").headers["ETag"] == revision
+
+
+def test_what_a_plan_refuses(world: Api) -> None:
+    """A body that is none, fields that are none, `only_own` of nobody, and those that may not read."""
+    assert "not JSON" in problem(world.viewer.post("/v1/policy:plan", content=b"{", headers=JSON), 400)
+    assert problem(world.viewer.post("/v1/policy:plan", json={"policy": {}, "what": 1}), 422)
+    text = problem(world.viewer.post("/v1/policy:plan", json={"policy": {}, "only_own": True}), 400)
+    assert "GTM-Managed-By" in text
+    problem(world.edge.post("/v1/policy:plan", json={"policy": {}}), 403)
+    problem(world.anonymous.post("/v1/policy:plan", json={"policy": {}}), 401)
+
+
+def test_lists_tell_entity_tags(world: Api) -> None:
+    """The same as single resources do, so that what was read in a list is changed under a condition."""
+    for path in ("/v1/regions", "/v1/services", "/v1/jurisdictions"):
+        page = world.viewer.get(path, params={"limit": 2}).json()
+        assert page["etags"].keys() == {one["name"] for one in page["items"]}
+        for name, tag in page["etags"].items():
+            assert world.viewer.get(f"{path}/{name}").headers["ETag"] == tag
