@@ -1,0 +1,236 @@
+// Package client speaks with control.
+//
+// Laws:
+//  1. A call is made again only where it cannot have been done, or may be done twice: the connection was refused, control
+//     said when to come back (503, 429 with Retry-After), or the call reads.
+//  2. Reading resources costs requests by the number of kinds, not of resources: a kind is listed once for a run, and again
+//     after a write to it.
+//  3. What is written is written under the condition that it is as it was read (entity tags).
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"terraform-provider-gtm/internal/values"
+)
+
+const (
+	attempts    = 6
+	firstPause  = 200 * time.Millisecond
+	longestWait = 30 * time.Second
+	largest     = 256 << 20 // bytes of an answer
+)
+
+// Options are how control is spoken with.
+type Options struct {
+	Endpoint  string
+	Token     string
+	CAFile    string
+	Insecure  bool
+	ManagedBy string
+	Agent     string
+}
+
+// Client speaks with one control. It is safe for use by several goroutines.
+type Client struct {
+	options Options
+	http    *http.Client
+	base    string
+}
+
+// New checks the options; it sends nothing.
+func New(options Options) (*Client, error) {
+	base := strings.TrimRight(strings.TrimSpace(options.Endpoint), "/")
+	parsed, err := url.Parse(base)
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" || parsed.RawQuery != "" || parsed.Fragment != "" {
+		return nil, fmt.Errorf("`%s` is not a URL such as https://gtm.example.com", options.Endpoint)
+	}
+	if parsed.Scheme == "http" && !options.Insecure && !loopback(parsed.Hostname()) {
+		return nil, fmt.Errorf("`%s` is http to another machine, which would send the token in the clear: put TLS in front of it and use https, or set `insecure = true` where the network between is your own", base)
+	}
+	options.Token = strings.TrimSpace(options.Token)
+	if options.Token == "" || strings.ContainsFunc(options.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("this needs a token, such as `gtm token create terraform --role operator` makes: set `token`, or GTM_TOKEN")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second}).DialContext
+	transport.MaxIdleConnsPerHost = 16
+	if options.CAFile != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		text, err := os.ReadFile(options.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca_file: `%s` holds no certificate (PEM)", options.CAFile)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &Client{
+		options: options,
+		base:    base,
+		http: &http.Client{
+			Transport: transport,
+			Timeout:   2 * time.Minute,
+			// A redirect would carry the token elsewhere.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+func loopback(host string) bool {
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	address := net.ParseIP(host)
+	return address != nil && address.IsLoopback()
+}
+
+// Call is one request. Into is what a JSON answer is read into; nil: nothing.
+type Call struct {
+	Method  string
+	Path    string
+	Query   url.Values
+	Headers map[string]string
+	Body    any
+	Into    any
+	// Reads says that it changes nothing, and may be made again whatever has become of it.
+	Reads bool
+}
+
+// Do makes a call, again where that is safe; the answer's headers.
+func (c *Client) Do(ctx context.Context, call Call) (http.Header, error) {
+	var body []byte
+	if call.Body != nil {
+		var err error
+		if body, err = json.Marshal(call.Body); err != nil {
+			return nil, err
+		}
+	}
+	for made := 1; ; made++ {
+		header, after, err := c.once(ctx, call, body)
+		if err == nil {
+			return header, nil
+		}
+		if after < 0 || made == attempts {
+			return nil, err
+		}
+		pause := time.Duration(float64(firstPause<<(made-1)) * (0.5 + rand.Float64()/2))
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%s)", ctx.Err(), err)
+		case <-time.After(max(pause, after)):
+		}
+	}
+}
+
+// once makes a call; after is how long to wait before it may be made again, negative: it may not.
+func (c *Client) once(ctx context.Context, call Call, body []byte) (header http.Header, after time.Duration, err error) {
+	address := c.base + call.Path
+	if len(call.Query) > 0 {
+		address += "?" + call.Query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, call.Method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, -1, err
+	}
+	request.Header.Set("Accept", "application/json, application/problem+json")
+	request.Header.Set("Authorization", "Bearer "+c.options.Token)
+	request.Header.Set("User-Agent", c.options.Agent)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.options.ManagedBy != "" && !call.Reads {
+		request.Header.Set("GTM-Managed-By", c.options.ManagedBy)
+	}
+	for name, value := range call.Headers {
+		request.Header.Set(name, value)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, again(ctx, call, err), fmt.Errorf("control at %s cannot be reached: %w", c.base, unwrapped(err))
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, largest))
+	if err != nil {
+		return nil, again(ctx, call, err), fmt.Errorf("control at %s broke the connection off: %w", c.base, err)
+	}
+	if response.StatusCode >= 400 {
+		return nil, wait(response), c.problem(response, text)
+	}
+	if response.StatusCode >= 300 {
+		return nil, -1, &NotGtm{c.base, response.Status}
+	}
+	if call.Into != nil && values.Unmarshal(text, call.Into) != nil {
+		return nil, -1, &NotGtm{c.base, response.Status + ", " + response.Header.Get("Content-Type")}
+	}
+	return response.Header, 0, nil
+}
+
+func again(ctx context.Context, call Call, err error) time.Duration {
+	var dial *net.OpError
+	refused := errors.As(err, &dial) && dial.Op == "dial"
+	if ctx.Err() != nil || (!call.Reads && !refused) {
+		return -1
+	}
+	return 0
+}
+
+func wait(response *http.Response) time.Duration {
+	if response.StatusCode != http.StatusServiceUnavailable && response.StatusCode != http.StatusTooManyRequests {
+		return -1
+	}
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	asked := time.Duration(seconds) * time.Second
+	if err != nil || asked < 0 || asked > longestWait {
+		return -1
+	}
+	return asked
+}
+
+func (c *Client) problem(response *http.Response, text []byte) error {
+	problem := &Problem{}
+	if response.Header.Get("X-GTM-Tier") != "control" || json.Unmarshal(text, problem) != nil {
+		return &NotGtm{c.base, response.Status}
+	}
+	problem.Status = response.StatusCode
+	if problem.Status == http.StatusUnauthorized {
+		problem.Detail += ": see that `token` (or GTM_TOKEN) has all of its text, is of this installation, and has not ended"
+	}
+	return problem
+}
+
+func unwrapped(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// Segment is a name as one segment of a path.
+func Segment(name string) string {
+	escaped := url.PathEscape(name)
+	if escaped == "." || escaped == ".." {
+		return strings.ReplaceAll(escaped, ".", "%2E")
+	}
+	return escaped
+}

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"sync"
+
+	"terraform-provider-gtm/internal/values"
+)
+
+// Resource is one as control has it.
+type Resource struct {
+	// Document is its fields.
+	Document map[string]any
+	// Tag is its entity tag; Manager who manages it, empty: nobody's tool.
+	Tag     string
+	Manager string
+}
+
+// listing is one kind's resources, asked for once by however many want to know.
+type listing struct {
+	once  sync.Once
+	known map[string]Resource
+	err   error
+}
+
+// Shelf keeps what was read of each kind until something of it is written.
+type Shelf struct {
+	client *Client
+	lock   sync.Mutex
+	kinds  map[string]*listing
+}
+
+// NewShelf begins with nothing known.
+func NewShelf(client *Client) *Shelf {
+	return &Shelf{client: client, kinds: map[string]*listing{}}
+}
+
+// Forget has a kind read again when it is next asked for.
+func (s *Shelf) Forget(path string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.kinds, path)
+}
+
+// Get is the resource of a name; ok says whether there is one.
+func (s *Shelf) Get(ctx context.Context, path, name string) (found Resource, ok bool, err error) {
+	all, err := s.All(ctx, path)
+	if err != nil {
+		return Resource{}, false, err
+	}
+	found, ok = all[name]
+	return found, ok, nil
+}
+
+// All are the resources of a kind, by name.
+func (s *Shelf) All(ctx context.Context, path string) (map[string]Resource, error) {
+	s.lock.Lock()
+	kind := s.kinds[path]
+	if kind == nil {
+		kind = &listing{}
+		s.kinds[path] = kind
+	}
+	s.lock.Unlock()
+	kind.once.Do(func() { kind.known, kind.err = s.client.list(ctx, path) })
+	if kind.err != nil {
+		s.lock.Lock()
+		if s.kinds[path] == kind { // not for ever: the next may have better luck
+			delete(s.kinds, path)
+		}
+		s.lock.Unlock()
+	}
+	return kind.known, kind.err
+}
+
+func (c *Client) list(ctx context.Context, path string) (map[string]Resource, error) {
+	known := map[string]Resource{}
+	for cursor := ""; ; {
+		var page struct {
+			Items      []json.RawMessage `json:"items"`
+			NextCursor *string           `json:"next_cursor"`
+			ETags      map[string]string `json:"etags"`
+			ManagedBy  map[string]struct {
+				Manager string `json:"manager"`
+			} `json:"managed_by"`
+		}
+		query := url.Values{"limit": {"1000"}}
+		if cursor != "" {
+			query.Set("cursor", cursor)
+		}
+		if _, err := c.Do(ctx, Call{Method: "GET", Path: path, Query: query, Into: &page, Reads: true}); err != nil {
+			return nil, err
+		}
+		for _, item := range page.Items {
+			var document map[string]any
+			if err := values.Unmarshal(item, &document); err != nil {
+				return nil, &NotGtm{c.base, err.Error()}
+			}
+			name, _ := document["name"].(string)
+			known[name] = Resource{document, page.ETags[name], page.ManagedBy[name].Manager}
+		}
+		if page.NextCursor == nil {
+			return known, nil
+		}
+		cursor = *page.NextCursor
+	}
+}

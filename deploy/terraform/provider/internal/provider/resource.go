@@ -1,0 +1,234 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"terraform-provider-gtm/internal/client"
+	"terraform-provider-gtm/internal/spec"
+	"terraform-provider-gtm/internal/values"
+)
+
+// kindResource is the Terraform resource of one kind.
+//
+// Laws:
+//  1. What is planned follows from the configuration alone: control's defaults are in the spec. So a plan after an apply
+//     is empty, whatever control answers.
+//  2. State is what was configured for as long as control has what that made of it (`seen`, kept privately): another way to
+//     write the same is no drift. As soon as control has anything else, state is what control has.
+//  3. A write names the entity tag of what was read: somebody else's change in between is an error, and not lost.
+type kindResource struct {
+	kind   spec.Kind
+	shared *Shared
+}
+
+var (
+	_ resource.ResourceWithConfigure   = &kindResource{}
+	_ resource.ResourceWithImportState = &kindResource{}
+	_ resource.ResourceWithModifyPlan  = &kindResource{}
+)
+
+// seenKey is where a resource's private state keeps what control had after the last write or read.
+const seenKey = "seen"
+
+func (r *kindResource) Metadata(_ context.Context, request resource.MetadataRequest, response *resource.MetadataResponse) {
+	response.TypeName = request.ProviderTypeName + "_" + r.kind.Name
+}
+
+func (r *kindResource) Schema(_ context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse) {
+	response.Schema = resourceSchema(r.kind)
+}
+
+func (r *kindResource) Configure(_ context.Context, request resource.ConfigureRequest, response *resource.ConfigureResponse) {
+	r.shared = sharedOf(request.ProviderData, &response.Diagnostics)
+}
+
+// ModifyPlan completes what is planned, and has control look at it.
+func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse) {
+	if request.Plan.Raw.IsNull() { // it is to be deleted
+		return
+	}
+	planned, err := values.CompleteAll(r.kind.Attributes, request.Config.Raw)
+	if err != nil {
+		response.Diagnostics.AddError("gtm's provider cannot read the configuration", err.Error())
+		return
+	}
+	response.Plan.Raw = planned
+}
+
+func (r *kindResource) Create(ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse) {
+	document, name := r.document(request.Plan.Raw, &response.Diagnostics)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document}
+	if err := r.shared.Writer.Do(ctx, write); err != nil {
+		if client.Exists(err, write) {
+			response.Diagnostics.AddError(
+				fmt.Sprintf("There is a %s `%s` already", r.kind.Name, name),
+				fmt.Sprintf("%s\n\nTo manage the one that is there: terraform import gtm_%s.NAME %s", err, r.kind.Name, name),
+			)
+			return
+		}
+		refused(&response.Diagnostics, r.kind, name, "create", err)
+		return
+	}
+	response.State.Raw = request.Plan.Raw
+	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+}
+
+func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, response *resource.ReadResponse) {
+	name := nameOf(request.State.Raw)
+	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
+	if err != nil {
+		refused(&response.Diagnostics, r.kind, name, "read", err)
+		return
+	}
+	if !ok {
+		response.State.RemoveResource(ctx)
+		return
+	}
+	seen, diagnostics := request.Private.GetKey(ctx, seenKey)
+	response.Diagnostics.Append(diagnostics...)
+	now := digest(found)
+	if string(seen) == string(now) {
+		response.State.Raw = request.State.Raw
+		return
+	}
+	value, err := values.ObjectFromJSON(r.kind.Attributes, found.Document)
+	if err != nil {
+		response.Diagnostics.AddError(fmt.Sprintf("Control's %s `%s` cannot be read", r.kind.Name, name), err.Error()+"\n\nIs control of another version than the provider?")
+		return
+	}
+	response.State.Raw = value
+	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, now)...)
+}
+
+func (r *kindResource) Update(ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse) {
+	document, name := r.document(request.Plan.Raw, &response.Diagnostics)
+	if response.Diagnostics.HasError() {
+		return
+	}
+	tag, ok := r.tag(ctx, name, "update", request.Private.GetKey, &response.Diagnostics)
+	if !ok {
+		return
+	}
+	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document, Tag: tag}
+	if err := r.shared.Writer.Do(ctx, write); err != nil {
+		refused(&response.Diagnostics, r.kind, name, "update", err)
+		return
+	}
+	response.State.Raw = request.Plan.Raw
+	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+}
+
+func (r *kindResource) Delete(ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse) {
+	name := nameOf(request.State.Raw)
+	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
+	if err != nil {
+		refused(&response.Diagnostics, r.kind, name, "delete", err)
+		return
+	}
+	if !ok {
+		return
+	}
+	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: found.Tag}
+	if err := r.shared.Writer.Do(ctx, write); err != nil {
+		refused(&response.Diagnostics, r.kind, name, "delete", err)
+	}
+}
+
+func (r *kindResource) ImportState(ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse) {
+	_, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, request.ID)
+	if err != nil {
+		refused(&response.Diagnostics, r.kind, request.ID, "import", err)
+		return
+	}
+	if !ok {
+		response.Diagnostics.AddError(fmt.Sprintf("There is no %s `%s`", r.kind.Name, request.ID), "A resource is imported by its name, as `gtm export -` shows it.")
+		return
+	}
+	resource.ImportStatePassthroughID(ctx, path.Root("name"), request, response)
+}
+
+// document is what control is to have.
+func (r *kindResource) document(planned tftypes.Value, diagnostics *diag.Diagnostics) (map[string]any, string) {
+	document, err := values.ObjectToJSON(r.kind.Attributes, planned)
+	if err != nil {
+		diagnostics.AddError("gtm's provider cannot write the resource", err.Error())
+		return nil, ""
+	}
+	name, _ := document["name"].(string)
+	return document, name
+}
+
+// tag is the entity tag of what was last read, if control still has that.
+func (r *kindResource) tag(ctx context.Context, name, verb string, private func(context.Context, string) ([]byte, diag.Diagnostics), diagnostics *diag.Diagnostics) (string, bool) {
+	seen, found := private(ctx, seenKey)
+	diagnostics.Append(found...)
+	now, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
+	if err != nil {
+		refused(diagnostics, r.kind, name, verb, err)
+		return "", false
+	}
+	if !ok {
+		diagnostics.AddError(fmt.Sprintf("There is no %s `%s` any more", r.kind.Name, name), "Somebody has deleted it since it was planned. Plan again.")
+		return "", false
+	}
+	if len(seen) > 0 && string(seen) != string(digest(now)) {
+		diagnostics.AddError(fmt.Sprintf("%s `%s` has been changed since it was planned", r.kind.Name, name), "Plan again, and look at what somebody else has done (`gtm revisions`).")
+		return "", false
+	}
+	return now.Tag, true
+}
+
+// see remembers what control has made of a write.
+func (r *kindResource) see(ctx context.Context, name string, private func(context.Context, string, []byte) diag.Diagnostics) diag.Diagnostics {
+	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
+	if err != nil || !ok {
+		return nil // it is written; the next plan reads it anew
+	}
+	return private(ctx, seenKey, digest(found))
+}
+
+// digest stands for all of a resource's fields: private state is JSON.
+func digest(found client.Resource) []byte {
+	text, err := json.Marshal(found.Document) // keys in order
+	if err != nil {
+		panic(err)
+	}
+	whole, _ := json.Marshal(string(text))
+	return whole
+}
+
+func nameOf(state tftypes.Value) string {
+	var fields map[string]tftypes.Value
+	var name string
+	if state.As(&fields) == nil && fields["name"].IsKnown() && !fields["name"].IsNull() {
+		_ = fields["name"].As(&name)
+	}
+	return name
+}
+
+// refused tells a refusal, each fault at the attribute where it can be found.
+func refused(diagnostics *diag.Diagnostics, kind spec.Kind, name, verb string, err error) {
+	title := fmt.Sprintf("Cannot %s %s `%s`", verb, kind.Name, name)
+	var problem *client.Problem
+	if errors.As(err, &problem) {
+		at, rest := located(kind, name, problem.Errors)
+		for _, one := range at {
+			diagnostics.AddAttributeError(one.path, title, one.message)
+		}
+		if len(at) > 0 && len(rest) == 0 {
+			return
+		}
+	}
+	diagnostics.AddError(title, err.Error())
+}

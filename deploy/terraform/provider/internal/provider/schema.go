@@ -1,0 +1,101 @@
+package provider
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"terraform-provider-gtm/internal/spec"
+)
+
+// resourceSchema is a kind's schema. Attributes with defaults are computed too: `planned` fills them in, so that a plan
+// names every value.
+func resourceSchema(kind spec.Kind) schema.Schema {
+	attributes := attributesOf(kind.Attributes)
+	name := attributes["name"].(schema.StringAttribute)
+	name.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	attributes["name"] = name
+	return schema.Schema{MarkdownDescription: kind.Description, Attributes: attributes}
+}
+
+func attributesOf(specs []spec.Attribute) map[string]schema.Attribute {
+	found := make(map[string]schema.Attribute, len(specs))
+	for _, one := range specs {
+		found[one.Name] = attributeOf(one)
+	}
+	return found
+}
+
+func attributeOf(a spec.Attribute) schema.Attribute {
+	optional, computed := !a.Required, a.HasDefault()
+	described := describe(a)
+	switch a.Type {
+	case spec.String:
+		return schema.StringAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: stringValidators(a)}
+	case spec.Integer:
+		return schema.Int64Attribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: integerValidators(a)}
+	case spec.Number:
+		return schema.NumberAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: numberValidators(a)}
+	case spec.Bool:
+		return schema.BoolAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described}
+	case spec.Dynamic:
+		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described}
+	case spec.Object:
+		return schema.SingleNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Attributes: attributesOf(a.Attributes)}
+	case spec.List:
+		if a.Element.Type == spec.Object {
+			return schema.ListNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, NestedObject: schema.NestedAttributeObject{Attributes: attributesOf(a.Element.Attributes)}, Validators: listValidators(a)}
+		}
+		return schema.ListAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, ElementType: elementType(*a.Element), Validators: listValidators(a)}
+	case spec.Set:
+		if a.Element.Type == spec.Object {
+			return schema.SetNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, NestedObject: schema.NestedAttributeObject{Attributes: attributesOf(a.Element.Attributes)}, Validators: setValidators(a)}
+		}
+		return schema.SetAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, ElementType: elementType(*a.Element), Validators: setValidators(a)}
+	}
+	panic("no such type: " + string(a.Type))
+}
+
+func elementType(a spec.Attribute) attr.Type {
+	switch a.Type {
+	case spec.String:
+		return types.StringType
+	case spec.Integer:
+		return types.Int64Type
+	case spec.Number:
+		return types.NumberType
+	case spec.Bool:
+		return types.BoolType
+	}
+	panic("no list of " + string(a.Type))
+}
+
+// describe is the API's description, with what may be given and what holds where nothing is.
+func describe(a spec.Attribute) string {
+	said := a.Description
+	add := func(text string) {
+		if said != "" {
+			said += " "
+		}
+		said += text
+	}
+	if len(a.Enum) > 0 && len(a.Enum) <= 12 {
+		list := ""
+		for i, value := range a.Enum {
+			if i > 0 {
+				list += ", "
+			}
+			list += "`" + value + "`"
+		}
+		add("One of " + list + ".")
+	}
+	if a.HasDefault() && !slices.Contains([]string{"{}", "[]", `""`}, string(a.Default)) && a.Type != spec.Object {
+		add(fmt.Sprintf("Default: `%s`.", a.Default))
+	}
+	return said
+}
