@@ -127,7 +127,10 @@ def _either(schemas: Mapping[str, Any], ways: list[Mapping[str, Any]], path: str
 def _resolved(schemas: Mapping[str, Any], what: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """A schema without references, and whether null is one of its values."""
     if "$ref" in what:
-        return {**schemas[what["$ref"].rpartition("/")[2]], **{k: v for k, v in what.items() if k != "$ref"}}, False
+        return {
+            **schemas[what["$ref"].rpartition("/")[2]],
+            **{k: v for k, v in what.items() if k != "$ref"},
+        }, False
     if "oneOf" in what:
         what = {**{k: v for k, v in what.items() if k != "oneOf"}, "anyOf": what["oneOf"]}
     ways = what.get("anyOf", [])

@@ -50,12 +50,12 @@ func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, respon
 	response.Schema = schema.Schema{
 		MarkdownDescription: "Which region serves which request, as code: regions, services and residency rules of a [gtm](https://github.com/gtm/gtm) control.",
 		Attributes: map[string]schema.Attribute{
-			"endpoint":  schema.StringAttribute{Optional: true, MarkdownDescription: "Control's address, such as `https://gtm.example.com`; left out: `GTM_CONTROL_URL`."},
-			"token":     schema.StringAttribute{Optional: true, Sensitive: true, MarkdownDescription: "A token of role `operator` (to plan alone: `viewer`); left out: `GTM_TOKEN`, where it is not written down."},
-			"ca_file":   schema.StringAttribute{Optional: true, MarkdownDescription: "Certificates (PEM) that count besides the system's, such as a private CA's; left out: `GTM_CA_FILE`."},
-			"insecure":  schema.BoolAttribute{Optional: true, MarkdownDescription: "Send the token over http to another machine, where the network between is your own. Default: `false`."},
-			"workspace": schema.StringAttribute{Optional: true, MarkdownDescription: "What manages these resources is called `terraform/` and this: two workspaces of different names cannot own one resource. Left out: `TF_WORKSPACE`, or `default`."},
-			"comment":   schema.StringAttribute{Optional: true, MarkdownDescription: "Kept with every revision that this makes; left out: the run, as far as the environment tells it."},
+			"endpoint":           schema.StringAttribute{Optional: true, MarkdownDescription: "Control's address, such as `https://gtm.example.com`; left out: `GTM_CONTROL_URL`."},
+			"token":              schema.StringAttribute{Optional: true, Sensitive: true, MarkdownDescription: "A token of role `operator` (to plan alone: `viewer`); left out: `GTM_TOKEN`, where it is not written down."},
+			"ca_file":            schema.StringAttribute{Optional: true, MarkdownDescription: "Certificates (PEM) that count besides the system's, such as a private CA's; left out: `GTM_CA_FILE`."},
+			"insecure":           schema.BoolAttribute{Optional: true, MarkdownDescription: "Send the token over http to another machine, where the network between is your own. Default: `false`."},
+			"workspace":          schema.StringAttribute{Optional: true, MarkdownDescription: "What manages these resources is called `terraform/` and this: two workspaces of different names cannot own one resource. Left out: `TF_WORKSPACE`, or `default`."},
+			"comment":            schema.StringAttribute{Optional: true, MarkdownDescription: "Kept with every revision that this makes; left out: the run, as far as the environment tells it."},
 			"allow_fence_change": schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that lets requests go where a residency rule kept them from; without, such a change fails. Kept with the revision; remove it again."},
 		},
 	}
