@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gtm.documents.cities import CITIES_FILE
 from tests.release.client_code import control_document
 
-TARGET = Path("deploy/terraform/provider/internal/spec/spec.json")
+FOLDER = Path("deploy/terraform/provider/internal/spec")
 
 KINDS = {
     "regions": "region",
@@ -143,10 +144,17 @@ def _resolved(schemas: Mapping[str, Any], what: Mapping[str, Any]) -> tuple[dict
     return dict(what), False
 
 
+def written() -> dict[Path, str]:
+    """File → what is in it."""
+    described = json.dumps(spec(), indent=1, ensure_ascii=False) + "\n"
+    return {FOLDER / "spec.json": described, FOLDER / "cities.csv": CITIES_FILE.read_text()}
+
+
 def main() -> None:
     """Write it."""
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(json.dumps(spec(), indent=1, ensure_ascii=False) + "\n")
+    for path, text in written().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 if __name__ == "__main__":

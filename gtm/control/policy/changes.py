@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from gtm.control.errors import PreconditionFailed
 from gtm.control.live.compiled import compiled
@@ -19,12 +20,13 @@ from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
+from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
 from gtm.documents.parts import DraftDocument, Held
 from gtm.storage.documents import policy_sha256
 from gtm.storage.history.audit import Actor
-from gtm.storage.resources import Key, Managed
+from gtm.storage.resources import Key, Managed, Stored
 from gtm.storage.session import Database, Transaction
 
 _last: dict[str, Policy] = {}
@@ -294,10 +296,43 @@ def _expect(expected: int | None, revision: int) -> None:
 async def _expect_held(transaction: Transaction, held: Sequence[Held]) -> None:
     for one in held:
         stored = await transaction.resources(one.kind).get(one.name)
-        if one.tag != (f'"{stored.version}"' if stored else ""):
-            raise PreconditionFailed(
-                f"{label(one.kind)} `{one.name}` has been changed since you read it: read it again, then repeat the change"
-            )
+        if one.tag == (f'"{stored.version}"' if stored else ""):
+            continue
+        named = f"{label(one.kind)} `{one.name}`"
+        problem = Problem(f"{one.kind}.{one.name}", "exists" if not one.tag else "changed", "")
+        if stored is None:
+            text = f"{named} does not exist any more: read it again, then repeat the change"
+            raise PreconditionFailed(text, [replace(problem, message=text)])
+        text = "exists already" if not one.tag else "has been changed since you read it"
+        raise await not_as_read(transaction, stored, f"{named} {text}", problem)
+
+
+async def not_as_read(
+    transaction: Transaction, stored: Stored[Any], said: str, problem: Problem | None = None
+) -> PreconditionFailed:
+    """That a resource is not what the client thinks, and who has made it what it is.
+
+    Args:
+        transaction: where it is.
+        stored: the resource.
+        said: what is not as it should be.
+        problem: where that is; its message is the whole.
+    """
+    parts = [said]
+    members: dict[str, Any] = {}
+    revision = await transaction.revisions.get(stored.revision) if stored.revision else None
+    if revision is not None:
+        parts.append(
+            f"revision {revision.number} of {revision.created_at:%Y-%m-%d %H:%M:%S} UTC, by `{revision.author}`, "
+            "wrote it last"
+        )
+        members = {"revision": revision.number, "author": revision.author}
+    if stored.managed is not None:
+        parts.append(f"`{stored.managed.manager}` manages it")
+        members["managed_by"] = stored.managed
+    text = "; ".join(parts)
+    problems = [] if problem is None else [replace(problem, message=text)]
+    return PreconditionFailed(text, problems, members=members)
 
 
 async def _write(change: Edit, wanted: Policy) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
-from gtm.control.policy.changes import edit
+from gtm.control.policy.changes import edit, not_as_read
 from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.trial import Outcome
@@ -138,19 +138,7 @@ async def _require(precondition: Precondition, transaction: Transaction, stored:
     except PreconditionFailed as error:
         if stored is None:
             raise
-        revision = await transaction.revisions.get(stored.revision) if stored.revision else None
-        parts = [error.detail]
-        members: dict[str, Any] = {}
-        if revision is not None:
-            parts.append(
-                f"revision {revision.number} of {revision.created_at:%Y-%m-%d %H:%M:%S} UTC, by `{revision.author}`, "
-                "wrote it last"
-            )
-            members = {"revision": revision.number, "author": revision.author}
-        if stored.managed is not None:
-            parts.append(f"`{stored.managed.manager}` manages it")
-            members["managed_by"] = stored.managed
-        raise PreconditionFailed("; ".join(parts), members=members) from None
+        raise await not_as_read(transaction, stored, error.detail) from None
 
 
 async def delete(

@@ -262,10 +262,11 @@ def test_a_change_in_between_is_not_undone(run: Gtm, folder: Path, monkeypatch: 
 
 
 def test_roles(run: Gtm, control: Control) -> None:
-    """A viewer's token reads; to change, or to ask control what would change, takes an operator's."""
+    """A viewer's token reads and plans; to change takes an operator's."""
     viewer = {"GTM_TOKEN": control.tokens[Role.VIEWER]}
     assert run.ok("regions", "list", **viewer)
-    for command in (("plan", DEMO), ("apply", DEMO, "--yes"), ("regions", "drain", "us-east")):
+    assert "created" in run.ok("plan", DEMO, **viewer).out
+    for command in (("apply", DEMO, "--yes"), ("regions", "drain", "us-east")):
         done = run(*command, **viewer)
         assert done.code == 4
         assert "operator" in done.err

@@ -158,7 +158,7 @@ func (c *Client) once(ctx context.Context, call Call, body []byte) (header http.
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if c.options.ManagedBy != "" && !call.Reads {
+	if c.options.ManagedBy != "" && call.Method != http.MethodGet {
 		request.Header.Set("GTM-Managed-By", c.options.ManagedBy)
 	}
 	for name, value := range call.Headers {
@@ -211,10 +211,7 @@ func (c *Client) problem(response *http.Response, text []byte) error {
 	if response.Header.Get("X-GTM-Tier") != "control" || json.Unmarshal(text, problem) != nil {
 		return &NotGtm{c.base, response.Status}
 	}
-	problem.Status = response.StatusCode
-	if problem.Status == http.StatusUnauthorized {
-		problem.Detail += ": see that `token` (or GTM_TOKEN) has all of its text, is of this installation, and has not ended"
-	}
+	problem.Status, problem.managedBy = response.StatusCode, c.options.ManagedBy
 	return problem
 }
 

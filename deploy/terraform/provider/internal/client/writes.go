@@ -5,8 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Write is one resource to be put or deleted.
@@ -20,41 +21,50 @@ type Write struct {
 	Tag string
 }
 
-// Force is what is said of writes that break a safety rule, or touch what others manage.
-type Force struct {
-	Reason        string
-	OnManaged     string
-	ManagedReason string
-}
-
 // Writer sends writes together: those that come while others are on their way go in one change after them. Ten at once
-// of five hundred make some fifty revisions, and none of them waits for the rest of its batch to be made by hand.
+// of five hundred make some fifty revisions.
 //
-// Law: a write that stands alone in what is wrong with it fails alone. A batch that is refused is made again one by one.
+// Laws:
+//  1. A write that stands alone in what is wrong with it fails alone: a batch that is refused is made again one by one.
+//  2. Order is no reason to fail: what is refused because of what is there (a rule deleted before the one in its place
+//     is made, a name that something refers to) is tried again together with each batch that comes after, and fails once
+//     none has come for a while.
+//  3. Nothing is said to be written before control has it.
 type Writer struct {
 	client  *Client
 	shelf   *Shelf
 	force   Force
 	comment string
+	after   func(ctx context.Context, revision int64) error
 
+	begun   atomic.Bool
 	lock    sync.Mutex
 	waiting []*pending
+	held    []*pending
 	busy    bool
 }
 
 type pending struct {
 	write Write
 	done  chan error
+	err   error
 }
 
-// NewWriter says with which words changes are made.
-func NewWriter(client *Client, shelf *Shelf, force Force, comment string) *Writer {
-	return &Writer{client: client, shelf: shelf, force: force, comment: comment}
+// patience is for how long a write that others may make possible waits for them.
+const patience = 2 * time.Second
+
+// NewWriter says with which words changes are made; after is called with the revision of each, before it counts as made.
+func NewWriter(client *Client, shelf *Shelf, force Force, comment string, after func(context.Context, int64) error) *Writer {
+	return &Writer{client: client, shelf: shelf, force: force, comment: comment, after: after}
 }
+
+// Begun says whether anything has been written, or tried to be: Terraform applies, and plans no more.
+func (w *Writer) Begun() bool { return w.begun.Load() }
 
 // Do makes a write, together with others that wait, and returns once it is in force or refused.
 func (w *Writer) Do(ctx context.Context, write Write) error {
-	one := &pending{write, make(chan error, 1)}
+	w.begun.Store(true)
+	one := &pending{write: write, done: make(chan error, 1)}
 	w.lock.Lock()
 	w.waiting = append(w.waiting, one)
 	leads := !w.busy
@@ -63,37 +73,54 @@ func (w *Writer) Do(ctx context.Context, write Write) error {
 	if leads {
 		go w.work(context.WithoutCancel(ctx))
 	}
-	select {
-	case err := <-one.done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return <-one.done // also when Terraform is told to stop: what has been written must be in its state
 }
 
 func (w *Writer) work(ctx context.Context) {
-	for {
+	for since := time.Now(); ; {
 		w.lock.Lock()
 		batch := w.waiting
 		w.waiting = nil
-		if len(batch) == 0 {
+		if len(batch) == 0 && len(w.held) == 0 {
 			w.busy = false
 			w.lock.Unlock()
 			return
 		}
 		w.lock.Unlock()
-		w.send(ctx, batch)
+		if len(batch) > 0 {
+			w.send(ctx, append(w.held, batch...))
+			since = time.Now()
+			continue
+		}
+		if time.Since(since) < patience {
+			time.Sleep(patience / 20)
+			continue
+		}
+		for _, one := range w.held {
+			one.done <- one.err
+		}
+		w.held = nil
 	}
 }
 
+// send makes writes in one change, or, if that is refused, one by one; those that others may make possible are held.
 func (w *Writer) send(ctx context.Context, batch []*pending) {
-	err := w.apply(ctx, batch)
+	w.held = nil
+	revision, err := w.apply(ctx, batch)
 	var problem *Problem
-	if err != nil && len(batch) > 1 && errors.As(err, &problem) && problem.Status < 500 {
-		for _, one := range batch {
-			w.send(ctx, []*pending{one})
+	if err == nil && w.after != nil {
+		err = w.after(ctx, revision)
+	}
+	if err != nil && errors.As(err, &problem) && problem.Status < 500 {
+		if len(batch) > 1 {
+			w.each(ctx, batch)
+			return
 		}
-		return
+		if problem.dependsOnOthers() {
+			batch[0].err = err
+			w.held = append(w.held, batch[0])
+			return
+		}
 	}
 	for _, one := range batch {
 		w.shelf.Forget(one.write.Path)
@@ -101,7 +128,35 @@ func (w *Writer) send(ctx context.Context, batch []*pending) {
 	}
 }
 
-func (w *Writer) apply(ctx context.Context, batch []*pending) error {
+func (w *Writer) each(ctx context.Context, batch []*pending) {
+	var held []*pending
+	for _, one := range batch {
+		w.send(ctx, []*pending{one})
+		held = append(held, w.held...)
+	}
+	w.held = held
+}
+
+// dependsOnOthers says whether other writes may make this one possible.
+func (p *Problem) dependsOnOthers() bool {
+	return p.Code == unsafeChange || p.Status == http.StatusUnprocessableEntity
+}
+
+// apply sends a batch; the revision that it made.
+func (w *Writer) apply(ctx context.Context, batch []*pending) (revision int64, err error) {
+	query := url.Values{}
+	if w.force.TakeOver != "" {
+		query.Set("on_managed", "take_over")
+		query.Set("managed_reason", w.force.TakeOver)
+	}
+	var done struct {
+		Revision int64 `json:"revision"`
+	}
+	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(batch), Into: &done})
+	return done.Revision, err
+}
+
+func (w *Writer) body(batch []*pending) map[string]any {
 	policy, deletes, held := map[string][]any{}, []any{}, []any{}
 	for _, one := range batch {
 		write := one.write
@@ -113,24 +168,7 @@ func (w *Writer) apply(ctx context.Context, batch []*pending) error {
 			policy[write.Field] = append(policy[write.Field], write.Document)
 		}
 	}
-	query := url.Values{}
-	if w.force.Reason != "" {
-		query.Set("force", "true")
-		query.Set("force_reason", w.force.Reason)
-	}
-	if w.force.OnManaged != "" {
-		query.Set("on_managed", w.force.OnManaged)
-		query.Set("managed_reason", w.force.ManagedReason)
-	}
-	body := map[string]any{
+	return map[string]any{
 		"policy": policy, "partial": true, "delete": deletes, "unless_changed": held, "comment": w.comment,
 	}
-	_, err := w.client.Do(ctx, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: body})
-	return err
-}
-
-// Exists says whether a refusal means that a name is taken.
-func Exists(err error, write Write) bool {
-	var problem *Problem
-	return errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed && write.Tag == "" && strings.Contains(problem.Detail, write.Name)
 }

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
@@ -23,6 +23,12 @@ type Shared struct {
 	Client *client.Client
 	Shelf  *client.Shelf
 	Writer *client.Writer
+	Gather *Gather
+	Sync   *Sync
+	// Manager is what the resources of this workspace are managed by.
+	Manager string
+	Comment string
+	Force   client.Force
 }
 
 type gtmProvider struct{ version string }
@@ -40,6 +46,9 @@ type model struct {
 	Workspace        types.String `tfsdk:"workspace"`
 	Comment          types.String `tfsdk:"comment"`
 	AllowFenceChange types.String `tfsdk:"allow_fence_change"`
+	AllowDisruption  types.String `tfsdk:"allow_disruption"`
+	TakeOver         types.String `tfsdk:"take_over"`
+	WaitForSync      *syncModel   `tfsdk:"wait_for_sync"`
 }
 
 func (p *gtmProvider) Metadata(_ context.Context, _ provider.MetadataRequest, response *provider.MetadataResponse) {
@@ -56,7 +65,13 @@ func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, respon
 			"insecure":           schema.BoolAttribute{Optional: true, MarkdownDescription: "Send the token over http to another machine, where the network between is your own. Default: `false`."},
 			"workspace":          schema.StringAttribute{Optional: true, MarkdownDescription: "What manages these resources is called `terraform/` and this: two workspaces of different names cannot own one resource. Left out: `TF_WORKSPACE`, or `default`."},
 			"comment":            schema.StringAttribute{Optional: true, MarkdownDescription: "Kept with every revision that this makes; left out: the run, as far as the environment tells it."},
-			"allow_fence_change": schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that lets requests go where a residency rule kept them from; without, such a change fails. Kept with the revision; remove it again."},
+			"allow_fence_change": schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that lets requests go where a residency rule kept them from, or that deletes a zone or much at once; without, such a plan fails. It takes a token of role `fence-admin`, is kept with the revision, and is to be removed again."},
+			"allow_disruption":   schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that moves much of the present traffic at once, or leaves clients without a region or capacity; without, control refuses it. Kept with the revision; remove it again."},
+			"take_over":          schema.StringAttribute{Optional: true, MarkdownDescription: "Why this workspace may manage what another tool or workspace manages; without, changes of such resources fail. Kept with the revision; remove it again."},
+			"wait_for_sync": schema.SingleNestedAttribute{Optional: true, MarkdownDescription: "After a change, wait until edges have it. Those that do not within the time are named in a warning: the change is made all the same. To fail instead, ask `gtm_revision` for it.", Attributes: map[string]schema.Attribute{
+				"edges":   schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "The edges that must have it; left out: all that are live."},
+				"timeout": schema.StringAttribute{Optional: true, MarkdownDescription: "How long, such as `90s`. Default: `60s`."},
+			}},
 		},
 	}
 }
@@ -85,10 +100,18 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 		response.Diagnostics.AddError("gtm's provider is not set up", err.Error())
 		return
 	}
+	sync, err := given.WaitForSync.parsed(made)
+	if err != nil {
+		response.Diagnostics.AddAttributeError(path.Root("wait_for_sync"), "gtm's provider is not set up", err.Error())
+		return
+	}
 	shelf := client.NewShelf(made)
-	force := client.Force{Reason: given.AllowFenceChange.ValueString()}
-	shared := &Shared{made, shelf, client.NewWriter(made, shelf, force, comment(given.Comment.ValueString(), workspace))}
+	force := client.Force{FenceChange: reason(given.AllowFenceChange), Disruption: reason(given.AllowDisruption), TakeOver: reason(given.TakeOver)}
+	said := comment(given.Comment.ValueString(), origin(workspace))
+	writer := client.NewWriter(made, shelf, force, said, sync.wrote)
+	shared := &Shared{made, shelf, writer, newGather(made, shelf, writer, force), sync, "terraform/" + workspace, said, force}
 	response.ResourceData, response.DataSourceData = shared, shared
+
 }
 
 func (p *gtmProvider) Resources(context.Context) []func() resource.Resource {
@@ -96,10 +119,10 @@ func (p *gtmProvider) Resources(context.Context) []func() resource.Resource {
 	for _, kind := range spec.Kinds() {
 		found = append(found, func() resource.Resource { return &kindResource{kind: kind} })
 	}
-	return found
+	return append(found,
+		func() resource.Resource { return &stateResource{} },
+	)
 }
-
-func (p *gtmProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
 
 // or is what is configured, else what the environment says, else something that does for most.
 func or(given types.String, variable, otherwise string) string {
@@ -112,17 +135,29 @@ func or(given types.String, variable, otherwise string) string {
 	return otherwise
 }
 
-// comment says which workspace and run has made a change, as far as that is known.
-func comment(given, workspace string) string {
+// reason is a reason that was given; blank ones count for none.
+func reason(given types.String) string { return strings.TrimSpace(given.ValueString()) }
+
+// origin says which workspace and run makes a change, as far as the environment tells it.
+func origin(workspace string) string {
 	said := "terraform workspace " + workspace
 	for _, variable := range []string{"TFC_RUN_ID", "ATLANTIS_PULL_NUM", "GITHUB_RUN_ID", "CI_PIPELINE_ID", "BUILD_ID"} {
 		if run := os.Getenv(variable); run != "" {
-			said += fmt.Sprintf(", run %s (%s)", run, variable)
-			break
+			return said + fmt.Sprintf(", run %s (%s)", run, variable)
 		}
 	}
+	return said
+}
+
+// comment is what is kept with a revision: why, and where it comes from.
+func comment(given, from string) string {
+	said := from
 	if given != "" {
-		said = given + "; " + said
+		said = given + "; " + from
+	}
+	const most = 1000 // what control keeps of one
+	if runes := []rune(said); len(runes) > most {
+		return string(runes[:most])
 	}
 	return said
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -52,7 +53,9 @@ func (r *kindResource) Configure(_ context.Context, request resource.ConfigureRe
 
 // ModifyPlan completes what is planned, and has control look at it.
 func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPlanRequest, response *resource.ModifyPlanResponse) {
+	before := nameOf(request.State.Raw)
 	if request.Plan.Raw.IsNull() { // it is to be deleted
+		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
 		return
 	}
 	planned, err := values.CompleteAll(r.kind.Attributes, request.Config.Raw)
@@ -61,6 +64,33 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 		return
 	}
 	response.Plan.Raw = planned
+	if planned.Equal(request.State.Raw) {
+		return
+	}
+	document, err := values.ObjectToJSON(r.kind.Attributes, planned)
+	name := nameOf(planned)
+	var unknown values.ErrUnknown
+	switch {
+	case errors.As(err, &unknown):
+		if name != "" {
+			response.Diagnostics.Append(r.tell(ctx, name, change{unknown: unknown.Error()})...)
+		}
+		return
+	case err != nil:
+		response.Diagnostics.AddError("gtm's provider cannot read the configuration", err.Error())
+		return
+	}
+	if before != "" && before != name {
+		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
+	}
+	response.Diagnostics.Append(r.tell(ctx, name, change{document: document})...)
+}
+
+func (r *kindResource) tell(ctx context.Context, name string, what change) diag.Diagnostics {
+	if r.shared == nil {
+		return nil
+	}
+	return r.shared.Gather.Tell(ctx, r.kind, name, what)
 }
 
 func (r *kindResource) Create(ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse) {
@@ -69,19 +99,35 @@ func (r *kindResource) Create(ctx context.Context, request resource.CreateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document}
-	if err := r.shared.Writer.Do(ctx, write); err != nil {
-		if client.Exists(err, write) {
-			response.Diagnostics.AddError(
-				fmt.Sprintf("There is a %s `%s` already", r.kind.Name, name),
-				fmt.Sprintf("%s\n\nTo manage the one that is there: terraform import gtm_%s.NAME %s", err, r.kind.Name, name),
-			)
-			return
-		}
+	err := r.shared.Writer.Do(ctx, write)
+	if client.Exists(err) && !r.ours(ctx, name, document) {
+		response.Diagnostics.AddError(
+			fmt.Sprintf("There is a %s `%s` already", label(r.kind), name),
+			fmt.Sprintf("%s\n\nTo manage the one that is there, import it:\n\n  import {\n    to = gtm_%s.NAME\n    id = %q\n  }", err, r.kind.Name, name),
+		)
+		return
+	}
+	if err != nil && !client.Exists(err) {
 		refused(&response.Diagnostics, r.kind, name, "create", err)
 		return
 	}
 	response.State.Raw = request.Plan.Raw
 	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+	r.shared.Sync.Warn(&response.Diagnostics)
+}
+
+// ours says whether what is there is what was to be made, and this workspace's: the connection broke after control had it.
+func (r *kindResource) ours(ctx context.Context, name string, document map[string]any) bool {
+	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
+	if err != nil || !ok || found.Manager != r.shared.Manager {
+		return false
+	}
+	there, err := values.ObjectFromJSON(r.kind.Attributes, found.Document)
+	if err != nil {
+		return false
+	}
+	again, err := values.ObjectToJSON(r.kind.Attributes, there)
+	return err == nil && values.Canonical(r.kind.Attributes, again) == values.Canonical(r.kind.Attributes, document)
 }
 
 func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, response *resource.ReadResponse) {
@@ -127,22 +173,23 @@ func (r *kindResource) Update(ctx context.Context, request resource.UpdateReques
 	}
 	response.State.Raw = request.Plan.Raw
 	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+	r.shared.Sync.Warn(&response.Diagnostics)
 }
 
 func (r *kindResource) Delete(ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse) {
 	name := nameOf(request.State.Raw)
-	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
-	if err != nil {
-		refused(&response.Diagnostics, r.kind, name, "delete", err)
+	if _, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name); err == nil && !ok {
 		return
 	}
+	tag, ok := r.tag(ctx, name, "delete", request.Private.GetKey, &response.Diagnostics)
 	if !ok {
 		return
 	}
-	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: found.Tag}
+	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: tag}
 	if err := r.shared.Writer.Do(ctx, write); err != nil {
 		refused(&response.Diagnostics, r.kind, name, "delete", err)
 	}
+	r.shared.Sync.Warn(&response.Diagnostics)
 }
 
 func (r *kindResource) ImportState(ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse) {
@@ -152,7 +199,7 @@ func (r *kindResource) ImportState(ctx context.Context, request resource.ImportS
 		return
 	}
 	if !ok {
-		response.Diagnostics.AddError(fmt.Sprintf("There is no %s `%s`", r.kind.Name, request.ID), "A resource is imported by its name, as `gtm export -` shows it.")
+		response.Diagnostics.AddError(fmt.Sprintf("There is no %s `%s`", label(r.kind), request.ID), "A resource is imported by its name, as `gtm export -` shows it.")
 		return
 	}
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), request, response)
@@ -179,15 +226,17 @@ func (r *kindResource) tag(ctx context.Context, name, verb string, private func(
 		return "", false
 	}
 	if !ok {
-		diagnostics.AddError(fmt.Sprintf("There is no %s `%s` any more", r.kind.Name, name), "Somebody has deleted it since it was planned. Plan again.")
+		diagnostics.AddError(fmt.Sprintf("There is no %s `%s` any more", label(r.kind), name), "Somebody has deleted it since it was planned. Plan again.")
 		return "", false
 	}
 	if len(seen) > 0 && string(seen) != string(digest(now)) {
-		diagnostics.AddError(fmt.Sprintf("%s `%s` has been changed since it was planned", r.kind.Name, name), "Plan again, and look at what somebody else has done (`gtm revisions`).")
-		return "", false
+		return oldTag, true // control refuses it, and says who has changed it, and in which revision
 	}
 	return now.Tag, true
 }
+
+// oldTag is no version that anything has.
+const oldTag = `"0"`
 
 // see remembers what control has made of a write.
 func (r *kindResource) see(ctx context.Context, name string, private func(context.Context, string, []byte) diag.Diagnostics) diag.Diagnostics {
@@ -217,9 +266,12 @@ func nameOf(state tftypes.Value) string {
 	return name
 }
 
+// label is what people call a kind.
+func label(kind spec.Kind) string { return strings.ReplaceAll(kind.Name, "_", " ") }
+
 // refused tells a refusal, each fault at the attribute where it can be found.
 func refused(diagnostics *diag.Diagnostics, kind spec.Kind, name, verb string, err error) {
-	title := fmt.Sprintf("Cannot %s %s `%s`", verb, kind.Name, name)
+	title := fmt.Sprintf("Cannot %s %s `%s`", verb, label(kind), name)
 	var problem *client.Problem
 	if errors.As(err, &problem) {
 		at, rest := located(kind, name, problem.Errors)

@@ -12,6 +12,11 @@ import (
 //go:embed spec.json
 var document []byte
 
+// Cities are those that gtm knows: city, country, latitude and longitude, as CSV with a header.
+//
+//go:embed cities.csv
+var Cities string
+
 // Type of an attribute's value.
 type Type string
 

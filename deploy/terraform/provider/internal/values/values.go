@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
@@ -281,4 +282,40 @@ func scalarToJSON(value tftypes.Value) (any, error) {
 		return json.Number(strconv.FormatFloat(float, 'g', -1, 64)), nil
 	}
 	return nil, fmt.Errorf("a %s is neither a string, nor a number, nor a bool", value.Type())
+}
+
+// Canonical is a document as text that is the same for all ways to write it: sets in an order of their own.
+func Canonical(attributes []spec.Attribute, document map[string]any) string {
+	sorted := make(map[string]any, len(document))
+	for _, a := range attributes {
+		if value, ok := document[a.Name]; ok {
+			sorted[a.Name] = canonical(a, value)
+		}
+	}
+	text, err := json.Marshal(sorted)
+	if err != nil {
+		panic(err) // of what JSON can say
+	}
+	return string(text)
+}
+
+func canonical(a spec.Attribute, value any) any {
+	switch found := value.(type) {
+	case map[string]any:
+		return json.RawMessage(Canonical(a.Attributes, found))
+	case []any:
+		items := make([]string, len(found))
+		for i, item := range found {
+			text, err := json.Marshal(canonical(*a.Element, item))
+			if err != nil {
+				panic(err)
+			}
+			items[i] = string(text)
+		}
+		if a.Type == spec.Set {
+			slices.Sort(items)
+		}
+		return items
+	}
+	return value
 }
