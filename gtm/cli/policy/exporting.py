@@ -1,15 +1,28 @@
-"""`gtm export`: the policy in force as YAML files that `gtm apply` takes."""
+"""`gtm export`: the policy in force as YAML files that `gtm apply` takes, or as Terraform's configuration."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError
+
+if TYPE_CHECKING:
+    from gtm.documents.schema import PolicyDocument
+
+
+class ExportFormat(StrEnum):
+    """The language of an export."""
+
+    YAML = "yaml"
+    HCL = "hcl"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +35,20 @@ def export(
         str, typer.Argument(help="The folder to write to; `-`: one document on standard output.")
     ],
     *,
+    form: Annotated[
+        ExportFormat,
+        typer.Option("--format", help="The language: `hcl` is Terraform's, as resources of gtm's provider."),
+    ] = ExportFormat.YAML,
+    imports: Annotated[
+        bool,
+        typer.Option("--imports", help="With import blocks, by which Terraform takes over what control has."),
+    ] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", help="A folder of YAML files, or one file, to write as HCL without any server."
+        ),
+    ] = None,
     admin_states: Annotated[
         bool, typer.Option(help="With the regions' admin states: applied again, they undo later drains.")
     ] = False,
@@ -32,47 +59,134 @@ def export(
     token: options.Token = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write the policy in force as YAML: a file per kind, or one document. Applied again, it changes nothing."""
+    """Write the policy in force as YAML or as Terraform's configuration: a file per kind, or one document.
+
+    Applied again, it changes nothing.
+    """
     from gtm.cli.common import client, output
 
-    api = client.control(control_url, token)
-    found = api.get("/v1/policy", admin_states="true" if admin_states else None)
-    policy = {kind: items for kind, items in found["policy"].items() if items}
+    _require_sense(form, imports=imports, policy=policy, admin_states=admin_states)
+    if form is ExportFormat.HCL and folder == "-" and as_json:
+        raise CommandError("standard output is one of HCL and JSON: leave out --format hcl or --json")
+    if policy is None:
+        api = client.control(control_url, token)
+        found = api.get("/v1/policy", admin_states="true" if admin_states else None)
+        revision, source, document = found["revision"], f"revision {found['revision']}", found["policy"]
+    else:
+        from gtm.cli.common.policy_folder import read_document
+
+        revision, source, document = None, str(policy), read_document(policy)
+    texts = _yaml(document) if form is ExportFormat.YAML else _hcl(document, imports=imports)
     if folder == "-":
         if as_json:
-            output.print_json(found["policy"])
+            output.print_json(document)
         else:
-            typer.echo(output.yaml_text(policy), nl=False)
+            typer.echo(texts.whole, nl=False)
         return
-    written = _write(Path(folder), policy, tuple(found["policy"]), overwrite=overwrite)
+    written = _write(Path(folder), texts, overwrite=overwrite)
     if as_json:
-        output.print_json({"revision": found["revision"], "files": [str(path) for path in written]})
+        output.print_json({"revision": revision, "files": [str(path) for path in written]})
     else:
-        output.say(f"revision {found['revision']} written to {folder}: {', '.join(p.name for p in written)}")
+        output.say(f"{source} written to {folder}: {', '.join(p.name for p in written)}")
 
 
-def _write(folder: Path, policy: dict[str, Any], kinds: tuple[str, ...], *, overwrite: bool) -> list[Path]:
-    """Write a file per kind; a file of a kind that is empty now is emptied, since applying it would bring it back.
+def _require_sense(form: ExportFormat, *, imports: bool, policy: Path | None, admin_states: bool) -> None:
+    """Say which options do not go with a format.
+
+    Raises:
+        CommandError: one was given.
+    """
+    if form is ExportFormat.HCL and admin_states:
+        message = "Terraform's regions have no admin state, so that no plan undoes a drain: leave out --admin-states"
+        raise CommandError(f"{message}; nothing was written")
+    if form is ExportFormat.YAML and (imports or policy is not None):
+        option = "--imports" if imports else "--policy"
+        raise CommandError(f"{option} is for --format hcl; nothing was written")
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """An export: the text of each file that the policy needs, and all in one.
+
+    `vacant` is the text of every other file that an export may write, which it does only over one of an earlier export: what
+    that holds would otherwise come back. `suffixes` are those of files that would define things twice.
+    """
+
+    files: Mapping[str, str]
+    whole: str
+    vacant: Mapping[str, str]
+    suffixes: frozenset[str] = frozenset()
+
+
+def _yaml(document: dict[str, Any]) -> _Texts:
+    from gtm.cli.common import output
+    from gtm.documents.folders import SUFFIXES
+
+    policy = {kind: items for kind, items in document.items() if items}
+    return _Texts(
+        {f"{kind}.yaml": output.yaml_text({kind: items}) for kind, items in policy.items()},
+        output.yaml_text(policy),
+        {f"{kind}.yaml": output.yaml_text({kind: []}) for kind in document if kind not in policy},
+        SUFFIXES,
+    )
+
+
+def _hcl(document: dict[str, Any], *, imports: bool) -> _Texts:
+    from gtm.cli.common import output
+    from gtm.documents.terraform import export as hcl
+
+    policy = _read(document)
+    changed = hcl.not_normal(policy)
+    output.warn(
+        f"{one} holds text that is not in Unicode's normal form C; Terraform makes it so" for one in changed
+    )
+    files = hcl.files(policy, imports=imports)
+    vacant = {name: hcl.HEAD for name in hcl.FILES if name not in files}
+    return _Texts(files, hcl.joined(files), vacant)
+
+
+def _read(document: dict[str, Any]) -> PolicyDocument:
+    """The policy as control sent it.
+
+    Raises:
+        CommandError: control is newer, and policies have fields that are not known here.
+    """
+    from pydantic import ValidationError
+
+    from gtm.documents.schema import PolicyDocument
+    from gtm.documents.structure import problems_of
+
+    try:
+        return PolicyDocument.model_validate(document)
+    except ValidationError as error:
+        problems = tuple(str(problem) for problem in problems_of(error, document))
+        message = "control's policy is not known here: use a `gtm` of its version; nothing was written"
+        raise CommandError(message, problems=problems) from error
+
+
+def _write(folder: Path, texts: _Texts, *, overwrite: bool) -> list[Path]:
+    """Write the files; one of a kind that is empty now is emptied, since applying it would bring it back.
 
     Raises:
         CommandError: the folder holds other policy files, or cannot be written; then nothing was written, or each
             file is either the old or the new one.
     """
-    from gtm.cli.common import output
-    from gtm.documents.folders import EXPECTATIONS, SUFFIXES
+    from gtm.documents.folders import EXPECTATIONS
 
+    ours = {**texts.files, **texts.vacant}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         present = {
-            path.name for path in folder.iterdir() if path.suffix in SUFFIXES and path.name != EXPECTATIONS
+            path.name
+            for path in folder.iterdir()
+            if (path.suffix in texts.suffixes and path.name != EXPECTATIONS) or path.name in ours
         }
-        _require_room(folder, present, {f"{kind}.yaml" for kind in kinds}, overwrite=overwrite)
+        _require_room(folder, present, set(ours), overwrite=overwrite)
         written = []
-        for kind in kinds:
-            path = folder / f"{kind}.yaml"
-            if kind in policy or path.name in present:
-                _replace(path, output.yaml_text({kind: policy.get(kind, [])}))
-                written.append(path)
+        for name, text in ours.items():
+            if name in texts.files or name in present:
+                _replace(folder / name, text)
+                written.append(folder / name)
     except OSError as error:
         raise CommandError(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}") from error
     return written

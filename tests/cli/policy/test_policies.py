@@ -103,6 +103,52 @@ def test_export_overwrites_only_its_own(run: Gtm, tmp_path: Path) -> None:
     assert run("export", "/proc/nowhere").code == 2
 
 
+def test_export_in_terraforms_language(run: Gtm, tmp_path: Path) -> None:
+    """A file per kind, or one text; of the policy in force, or of a folder without a server. Nothing stale is left behind."""
+    run.ok("apply", DEMO, "--yes")
+    target = tmp_path / "terraform"
+    hcl = ("--format", "hcl")
+    done = run.ok("export", target, *hcl, "--imports")
+    assert "revision 2 written to" in done.out
+    files = {path.name: path.read_text() for path in target.iterdir()}
+    assert 'resource "gtm_region" "eu_central" {' in files["regions.tf"]
+    assert "to = gtm_region.eu_central" in files["imports.tf"]
+    assert "jurisdictions.tf" not in files
+    whole = run.ok("export", "-", *hcl).out
+    unserved = run.ok("export", "-", *hcl, "--policy", DEMO, "--control", "http://127.0.0.1:1").out
+    assert sorted(unserved.split("\n\n")) == sorted(whole.split("\n\n")), "control has another order"
+    assert "import {" not in whole
+    (target / "main.tf").write_text('provider "gtm" {}\n')
+    assert "--overwrite" in run("export", target, *hcl).err
+    listed = run.ok("export", target, *hcl, "--overwrite", "--json").json
+    assert str(target / "imports.tf") in listed["files"]
+    left = {path.name: path.read_text() for path in target.iterdir()}
+    assert left.pop("main.tf") == 'provider "gtm" {}\n'
+    assert left.pop("imports.tf").strip().startswith("#"), "what earlier imports were of may be gone"
+    assert left == {name: text for name, text in files.items() if name != "imports.tf"}
+    decomposed = {"tenants": [{"name": "cafe", "display_name": "Cafe\u0301"}]}
+    _write(tmp_path / "other", decomposed)
+    said = run.ok("export", "-", *hcl, "--policy", tmp_path / "other")
+    assert 'display_name = "Caf\u00e9"' in said.out
+    assert "tenants.cafe" in said.err
+
+
+def test_export_says_which_options_do_not_go_together(run: Gtm) -> None:
+    """Nothing is asked of control then, and nothing written."""
+    hcl = ("--format", "hcl")
+    for options, words in (
+        (("--imports",), "--imports is for --format hcl"),
+        (("--policy", DEMO), "--policy is for --format hcl"),
+        ((*hcl, "--admin-states"), "no plan undoes a drain"),
+        ((*hcl, "--json"), "leave out --format hcl or --json"),
+        ((*hcl, "--policy", "/nowhere"), "cannot read `/nowhere`"),
+    ):
+        done = run("export", "-", *options)
+        assert done.code == 2
+        assert words in " ".join(done.err.split())
+        assert done.out == ""
+
+
 def _write(folder: Path, document: object, name: str = "policy.yaml") -> None:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(yamls.dump(document))
