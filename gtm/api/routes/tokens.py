@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import Path, Response
-from pydantic import Field
+from pydantic import Field, StrictStr
 
 from gtm.api.context import Admin, Ctx, reply
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
@@ -28,6 +28,10 @@ router = strict_router(prefix="/v1/tokens", tags=["tokens"])
 Owner = Annotated[str, Field(max_length=400, pattern=f"^{OWNER_PATTERN}$")]
 
 
+Digest = Annotated[StrictStr, Field(pattern="^[0-9a-f]{64}$")]
+"""SHA-256 in hex."""
+
+
 class TokenRequest(Document):
     """A token to make."""
 
@@ -42,6 +46,12 @@ class TokenRequest(Document):
     Absent, a reporter may report on any."""
     owner: Owner | None = None
     """The person or automation that stands behind it, people as they are called when they sign in. Absent: the owner of what it is made with."""
+    sha256: Digest | None = None
+    """Of a text that whoever asks has drawn, from at least 128 bits of chance, and that control never sees. Absent: control draws one."""
+
+
+def _drawn(body: TokenRequest | RotateRequest) -> bytes | None:
+    return None if body.sha256 is None else bytes.fromhex(body.sha256)
 
 
 @router.post(
@@ -65,9 +75,10 @@ async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
         edges=body.edges,
         regions=body.regions,
         owner=body.owner,
+        drawn=_drawn(body),
     )
     await ctx.replica.watch.refresh()
-    return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
+    return reply({**asdict(made.token), "token": made.text or None}, 201, {"Cache-Control": "no-store"})
 
 
 @router.get(
@@ -111,6 +122,8 @@ class RotateRequest(Document):
     """For how long the old text works yet."""
     owner: Owner | None = None
     """Another owner. Absent: the one it has."""
+    sha256: Digest | None = None
+    """Of the new text, if whoever asks has drawn it."""
 
 
 @router.post(
@@ -133,10 +146,16 @@ async def rotate(
     wanted = body or RotateRequest()
     grace = timedelta(seconds=wanted.grace_seconds)
     made = await tokens.rotate(
-        ctx.database, token, by=who.actor, now=datetime.now(UTC), grace=grace, owner=wanted.owner
+        ctx.database,
+        token,
+        by=who.actor,
+        now=datetime.now(UTC),
+        grace=grace,
+        owner=wanted.owner,
+        drawn=_drawn(wanted),
     )
     await ctx.replica.watch.refresh()
-    return reply({**asdict(made.token), "token": made.text}, 201, {"Cache-Control": "no-store"})
+    return reply({**asdict(made.token), "token": made.text or None}, 201, {"Cache-Control": "no-store"})
 
 
 @router.delete(

@@ -38,8 +38,8 @@ class TokenView(Schema):
 class TokenCreated(TokenView):
     """A new token."""
 
-    token: str
-    """The token's text. It is shown this once and stored nowhere."""
+    token: str | None
+    """The token's text. It is shown this once and stored nowhere. Null: whoever asked has drawn it."""
 
 
 class EndpointHealthSchema(Schema):

@@ -232,7 +232,15 @@ def _create_directly(
 
     def make(found: Database) -> Awaitable[NewToken]:
         return tokens.create(
-            found, name, role, by=_direct_actor(), now=datetime.now(UTC), expires_at=expires_at, **bound
+            found,
+            name,
+            role,
+            by=_direct_actor(),
+            now=datetime.now(UTC),
+            expires_at=expires_at,
+            edges=bound.get("edges"),
+            regions=bound.get("regions"),
+            owner=bound.get("owner"),
         )
 
     return _new_view(_with_database(url, data_dir, make))

@@ -2193,6 +2193,8 @@ class RotateRequest(TypedDict):
     """For how long the old text works yet."""
     owner: NotRequired[str | None]
     """Another owner. Absent: the one it has."""
+    sha256: NotRequired[str | None]
+    """Of the new text, if whoever asks has drawn it."""
 
 
 class RowsSchema(TypedDict):
@@ -2657,8 +2659,8 @@ class TokenCreated(TypedDict):
     """In whose hands that was which it was made with: they count as one with it. `*`: that was not
     written down.
     """
-    token: str
-    """The token's text. It is shown this once and stored nowhere."""
+    token: str | None
+    """The token's text. It is shown this once and stored nowhere. Null: whoever asked has drawn it."""
 
 
 class TokenRequest(TypedDict):
@@ -2679,6 +2681,10 @@ class TokenRequest(TypedDict):
     owner: NotRequired[str | None]
     """The person or automation that stands behind it, people as they are called when they sign in.
     Absent: the owner of what it is made with.
+    """
+    sha256: NotRequired[str | None]
+    """Of a text that whoever asks has drawn, from at least 128 bits of chance, and that control never
+    sees. Absent: control draws one.
     """
 
 

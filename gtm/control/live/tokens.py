@@ -17,7 +17,7 @@ from gtm.core.model.access import OWNER_PATTERN, OWNER_WORDS, STARTED_IT, UNKNOW
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.history.audit import CONTROL, Actor, Via
-from gtm.storage.session import Database
+from gtm.storage.session import Database, Transaction
 from gtm.storage.tokens import Place, Token, TokenNameTaken
 
 _PAGE = 1000
@@ -42,7 +42,7 @@ _BOUND = (Role.BALANCER, Role.REPORTER)
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token just made, with its text: the only time it is seen."""
+    """A token just made, with its text: the only time it is seen. Of one whose text somebody else has drawn it is empty."""
 
     token: Token
     text: str
@@ -69,6 +69,7 @@ async def create(
     edges: str | None = None,
     regions: str | None = None,
     owner: str | None = None,
+    drawn: bytes | None = None,
 ) -> NewToken:
     """Make a token.
 
@@ -83,9 +84,10 @@ async def create(
         regions: of roles `balancer` and `reporter`: the region that it may speak of, or a pattern of names; None: of a
             reporter any, and not allowed of a balancer.
         owner: the person or automation that stands behind it; None: that of what it is made with.
+        drawn: the digest of a text that whoever asks has drawn; None: one is drawn here.
 
     Raises:
-        Conflict: the name is in use.
+        Conflict: the name is in use, or the text.
         Invalid: it would have expired already, or is for edges or regions without being of a role that is, or the other way
             round, or its owner is none.
     """
@@ -95,13 +97,14 @@ async def create(
     if expires_at is not None and expires_at <= now:
         problem = Problem("expires_at", "out_of_range", "must be in the future")
         raise Invalid(f"{problem}", (problem,))
-    identity, text = _new_text()
+    identity, text = (_new_identity(), "") if drawn else _new_text()
     try:
         async with database.transaction() as transaction:
+            await _require_new(transaction, drawn)
             token = await transaction.tokens.add(
                 name,
                 role,
-                digest(text),
+                drawn or digest(text),
                 expires_at,
                 token_id=identity,
                 edges=edges,
@@ -115,6 +118,11 @@ async def create(
             f"`gtm token rotate {name}`"
         ) from error
     return NewToken(token, text)
+
+
+async def _require_new(transaction: Transaction, drawn: bytes | None) -> None:
+    if drawn is not None and await transaction.tokens.find_by_hash(drawn) is not None:
+        raise Conflict("this text is, or was, a token's already: draw another")
 
 
 def _hands(by: Actor, owner: str | None, before: Hands | None = None) -> Hands:
@@ -215,11 +223,21 @@ async def revoke(database: Database, identity: str, *, by: Actor) -> Token:
 
 
 async def rotate(
-    database: Database, name: str, *, by: Actor, now: datetime, grace: timedelta, owner: str | None = None
+    database: Database,
+    name: str,
+    *,
+    by: Actor,
+    now: datetime,
+    grace: timedelta,
+    owner: str | None = None,
+    drawn: bytes | None = None,
 ) -> NewToken:
     """Make a new text for a token. Role, expiry and all else stay, but for the owner if one is given; the old text works for the grace yet.
 
+    `drawn` is the digest of a text that whoever asks has drawn; None: one is drawn here.
+
     Raises:
+        Conflict: that text is a token's already.
         NotFound: no token of that name works.
         Invalid: the grace is too long, or the owner is none.
     """
@@ -229,14 +247,15 @@ async def rotate(
     if not timedelta(0) <= grace <= LONGEST_GRACE:
         problem = Problem("grace_seconds", "out_of_range", f"must be from 0 to {LONGEST_GRACE.days} days")
         raise Invalid(f"{problem}", (problem,))
-    identity, text = _new_text()
+    identity, text = (_new_identity(), "") if drawn else _new_text()
     async with database.transaction() as transaction:
+        await _require_new(transaction, drawn)
         held = await transaction.tokens.latest(name)
         works = await transaction.tokens.works(name, now)
         token = (
             await transaction.tokens.rotate(
                 name,
-                digest(text),
+                drawn or digest(text),
                 now + grace,
                 token_id=identity,
                 hands=lambda before: _hands(by, owner, before),
@@ -294,6 +313,10 @@ def _detail(token: Token) -> str:
     return ", ".join(parts)
 
 
+def _new_identity() -> str:
+    return secrets.token_hex(5)
+
+
 def _new_text() -> tuple[str, str]:
-    identity = secrets.token_hex(5)
+    identity = _new_identity()
     return identity, f"gtm_{identity}_{secrets.token_urlsafe(32)}"
