@@ -15,6 +15,14 @@ type Force struct {
 	TakeOver    string
 }
 
+// Query is what is said of others' resources with every change.
+func (f Force) Query() url.Values {
+	if f.TakeOver == "" {
+		return url.Values{}
+	}
+	return url.Values{"on_managed": {"take_over"}, "managed_reason": {f.TakeOver}}
+}
+
 // Do makes a change; if control refuses it for rules for which a reason is given, once more with that.
 func (f Force) Do(ctx context.Context, with *Client, call Call) error {
 	query := url.Values{}

@@ -44,6 +44,13 @@ func (s *Shelf) Forget(path string) {
 	delete(s.kinds, path)
 }
 
+// ForgetAll has every kind read again when it is next asked for.
+func (s *Shelf) ForgetAll() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	clear(s.kinds)
+}
+
 // Get is the resource of a name; ok says whether there is one.
 func (s *Shelf) Get(ctx context.Context, path, name string) (found Resource, ok bool, err error) {
 	all, err := s.All(ctx, path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +59,9 @@ func NewWriter(client *Client, shelf *Shelf, force Force, comment string, after 
 
 // Begun says whether anything has been written, or tried to be: Terraform applies, and plans no more.
 func (w *Writer) Begun() bool { return w.begun.Load() }
+
+// Begin says that something is about to be written by other ways.
+func (w *Writer) Begin() { w.begun.Store(true) }
 
 // Do makes a write, together with others that wait, and returns once it is in force or refused.
 func (w *Writer) Do(ctx context.Context, write Write) error {
@@ -144,15 +146,10 @@ func (p *Problem) dependsOnOthers() bool {
 
 // apply sends a batch; the revision that it made.
 func (w *Writer) apply(ctx context.Context, batch []*pending) (revision int64, err error) {
-	query := url.Values{}
-	if w.force.TakeOver != "" {
-		query.Set("on_managed", "take_over")
-		query.Set("managed_reason", w.force.TakeOver)
-	}
 	var done struct {
 		Revision int64 `json:"revision"`
 	}
-	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(batch), Into: &done})
+	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: w.force.Query(), Body: w.body(batch), Into: &done})
 	return done.Revision, err
 }
 

@@ -121,6 +121,8 @@ func (p *gtmProvider) Resources(context.Context) []func() resource.Resource {
 	}
 	return append(found,
 		func() resource.Resource { return &stateResource{} },
+		func() resource.Resource { return &policyResource{} },
+		func() resource.Resource { return &tokenResource{} },
 	)
 }
 
