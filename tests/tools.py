@@ -32,6 +32,7 @@ PACKAGES = {
     "chromium": "chromium",
     "node": "nodejs",
     "npm": "npm",
+    "systemd-analyze": "systemd",
 }
 """Program → its Debian package."""
 

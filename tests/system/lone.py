@@ -88,8 +88,8 @@ class LoneEdge:
 
 
 @contextmanager
-def lone_edge(folder: Path) -> Iterator[LoneEdge]:
-    """Edges without control beside a region; all are stopped at the end."""
+def listening() -> Iterator[int]:
+    """The port of a region that takes connections, and closes them."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as region:
         stopping = threading.Event()
 
@@ -104,7 +104,18 @@ def lone_edge(folder: Path) -> Iterator[LoneEdge]:
 
         thread = threading.Thread(target=accept)
         thread.start()
-        edge = LoneEdge(folder / "edge", region.getsockname()[1])
+        try:
+            yield region.getsockname()[1]
+        finally:
+            stopping.set()
+            thread.join()
+
+
+@contextmanager
+def lone_edge(folder: Path) -> Iterator[LoneEdge]:
+    """Edges without control beside a region; all are stopped at the end."""
+    with listening() as region:
+        edge = LoneEdge(folder / "edge", region)
         try:
             yield edge
         finally:
@@ -112,8 +123,6 @@ def lone_edge(folder: Path) -> Iterator[LoneEdge]:
                 if process.popen.poll() is None:
                     process.stop()
             kill_remains(edge.data_dir)
-            stopping.set()
-            thread.join()
 
 
 class Clients:

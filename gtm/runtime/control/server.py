@@ -25,6 +25,7 @@ from gtm.runtime.control.prepare import prepare
 from gtm.runtime.process import lifeline, pauses
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.http_server import server_config
+from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
@@ -42,6 +43,12 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, and tell the service manager. Of a `gtm serve`, control is not the main process."""
+        await super().startup(sockets)
+        if self.started and not lifeline.held():
+            notify_ready()
 
 
 async def run_control(

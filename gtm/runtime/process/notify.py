@@ -23,4 +23,4 @@ def notify_ready() -> None:
             manager.connect(path)
             manager.send(f"MAINPID={os.getpid()}\nREADY=1".encode())
     except OSError as error:
-        logger.warning("cannot tell the service manager that the edge is ready: %s", error)
+        logger.warning("cannot tell the service manager that this process serves: %s", error)
