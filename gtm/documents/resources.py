@@ -57,6 +57,7 @@ class ResourceDocument(Document, Generic[C]):
     """Base of the documents that have a name and a core value."""
 
     name: f.Name
+    """What it is called; it cannot be renamed."""
 
     def to_core(self, kind: type[C], before: Resource | None = None, now: datetime | None = None) -> C:
         """The core value.
@@ -93,6 +94,7 @@ class CapacityDocument(Document):
     outstanding: f.Count | None = None
     """Requests at once."""
     requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+    """Requests per second."""
 
 
 class SpillInDocument(Document):
@@ -101,6 +103,7 @@ class SpillInDocument(Document):
     max_share: Annotated[f.Number, Field(ge=0, le=1)] | None = None
     """Of its usable capacity."""
     max_requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
+    """Requests per second."""
 
 
 class ProbeDocument(Document):
@@ -110,9 +113,11 @@ class ProbeDocument(Document):
     port: f.Port | None = None
     """Overrides the port of the endpoint's URL."""
     path: f.ProbePath = "/healthz"
+    """What is asked for."""
     host: f.HostName | None = None
     """Host header and TLS server name, if not the URL's host."""
     expected_status: Annotated[tuple[f.Status, ...], Field(min_length=1, max_length=100)] = (200,)
+    """HTTP status codes that count as up."""
     body_regex: f.Regex | None = None
     """RE2 pattern searched in the first 64 KiB of the body."""
     json_field: f.JsonField | None = None
@@ -124,7 +129,9 @@ class ProbeDocument(Document):
         | Annotated[StrictStr, Field(pattern=f.LINE_PATTERN, max_length=1000)]
         | None
     ) = None
+    """What it must be equal to."""
     interval: Annotated[f.Number, Field(ge=1, le=3600)] = 10.0
+    """Seconds from one probe to the next."""
     timeout: Annotated[f.Number, Field(ge=0.1, le=60)] = 3.0
     """At most the interval."""
     up_threshold: f.Threshold = 2
@@ -132,6 +139,7 @@ class ProbeDocument(Document):
     down_threshold: f.Threshold = 3
     """Bad results in a row until an endpoint is down."""
     verify_tls: f.Flag = True
+    """Whether the endpoint's certificate must be valid for its name."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -146,6 +154,7 @@ class RegionDocument(ResourceDocument[Region]):
     """A place that serves requests."""
 
     display_name: f.Line = ""
+    """What people call it."""
     lat: Annotated[f.Number, Field(ge=-90, le=90)]
     """Latitude in degrees north."""
     lon: Annotated[f.Number, Field(ge=-180, le=180)]
@@ -157,6 +166,7 @@ class RegionDocument(ResourceDocument[Region]):
     operator_country: f.CountryCode | None = None
     """Where whoever runs it is established; absent: unknown."""
     endpoints: Annotated[tuple[EndpointDocument, ...], Field(min_length=1, max_length=64)]
+    """What answers requests there; clients are sent to those that are up."""
     models: Annotated[tuple[f.ModelName, ...], Field(max_length=1000)] = ()
     """Names of the models served here."""
     capacity: CapacityDocument = CapacityDocument()
@@ -166,6 +176,7 @@ class RegionDocument(ResourceDocument[Region]):
     slow_start: Annotated[f.Number, Field(ge=0, le=3600)] = 30.0
     """Seconds over which its traffic ramps up after a failure."""
     cost_weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
+    """What a request costs there, relative to other regions; 1 more counts as 10 ms of latency."""
     admin_state: AdminState | None = None
     """Absent: what is in force stays (a new region is active)."""
     draining_since: f.Moment | None = None
@@ -179,8 +190,11 @@ class NameServerDocument(Document):
     """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
 
     name: f.HostName
+    """Its host name."""
     ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=16)] = ()
+    """IPv4 addresses."""
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
+    """IPv6 addresses."""
     country: f.CountryCode | None = None
     """Where it stands; absent: unknown, and so outside of every residency rule that binds edges."""
     operator_country: f.CountryCode | None = None
@@ -213,6 +227,7 @@ class ZoneDocument(ResourceDocument[Zone]):
     """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
 
     name: f.HostName
+    """The zone's name."""
     primary_ns: f.HostName
     """The SOA record's MNAME."""
     hostmaster: f.HostName
@@ -220,9 +235,13 @@ class ZoneDocument(ResourceDocument[Zone]):
     name_servers: Annotated[tuple[NameServerDocument, ...], Field(max_length=32)] = ()
     """The zone's NS records; the primary alone, if there are none."""
     ttl: f.Ttl = 3600
+    """Seconds for which resolvers keep its NS and SOA records."""
     refresh: f.Seconds31 = 7200
+    """SOA REFRESH in seconds."""
     retry: f.Seconds31 = 900
+    """SOA RETRY in seconds."""
     expire: f.Seconds31 = 1209600
+    """SOA EXPIRE in seconds."""
     minimum: f.Ttl = 60
     """How long resolvers keep negative answers."""
     records: Annotated[tuple[RecordSetDocument, ...], Field(max_length=10_000)] = ()
@@ -246,6 +265,7 @@ class MemberDocument(Document):
     """A region's part in a service."""
 
     region: f.Name
+    """The region's name."""
     weight: Annotated[f.Number, Field(ge=0, le=1e6)] = 1.0
     """0: only when no member with a weight is usable."""
     share: Annotated[f.Number, Field(gt=0, lt=1)] | None = None
@@ -258,7 +278,9 @@ class RefusalDocument(Document):
     """Where DNS sends clients that may not be served: addresses of yours that say why."""
 
     ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=32)] = ()
+    """IPv4 addresses."""
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=32)] = ()
+    """IPv6 addresses."""
 
 
 class HttpsRecordDocument(Document):
@@ -272,6 +294,7 @@ class HostNameDocument(Document):
     """A host name that states whose requests come by it, for DNS, which can state nothing."""
 
     name: f.ServiceHost
+    """The host name."""
     tenant: f.Name | None = None
     """Absent: it states none."""
     data_class: f.Name | None = None
@@ -300,6 +323,7 @@ class ServiceDocument(ResourceDocument[Service]):
     """What clients ask for by host name or by service name."""
 
     display_name: f.Line = ""
+    """What people call it."""
     members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
     """The regions that serve it; their order is the order of failover."""
     hostnames: Annotated[tuple[_Host, ...], Field(max_length=1000)] = ()

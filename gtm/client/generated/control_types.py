@@ -136,6 +136,7 @@ class CapacityDocument(TypedDict):
     outstanding: NotRequired[int | None]
     """Requests at once."""
     requests_per_second: NotRequired[float | None]
+    """Requests per second."""
 
 
 class CauseSchema(TypedDict):
@@ -364,14 +365,18 @@ class DataClassDocument(TypedDict):
     """A kind of data that rules may single out."""
 
     name: Name
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
 
 
 class DataClassDocumentPut(TypedDict):
     """A kind of data that rules may single out. The name may be left out: it is in the URL."""
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
 
 
 class DemandRow(TypedDict):
@@ -847,6 +852,7 @@ class HostNameDocument(TypedDict):
     """A host name that states whose requests come by it, for DNS, which can state nothing."""
 
     name: ServiceHost
+    """The host name."""
     tenant: NotRequired[Name | None]
     """Absent: it states none."""
     data_class: NotRequired[Name | None]
@@ -888,7 +894,9 @@ class JurisdictionDocument(TypedDict):
     """A body of law and where it binds."""
 
     name: JurisdictionName
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -901,7 +909,9 @@ class JurisdictionDocumentPut(TypedDict):
     """A body of law and where it binds. The name may be left out: it is in the URL."""
 
     name: NotRequired[JurisdictionName | None]
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -917,7 +927,9 @@ class JurisdictionView(TypedDict):
     """A jurisdiction with all that is known of it."""
 
     name: JurisdictionName
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -1092,12 +1104,17 @@ class MatchDocument(TypedDict):
     """Whom a rule concerns. Dimensions are joined by AND; an empty one matches everybody."""
 
     services: NotRequired[list[Name]]
+    """Requests for these services; empty: for any."""
     client_countries: NotRequired[list[CountryCode]]
+    """Clients in these countries (ISO 3166-1 alpha-2)."""
     client_jurisdictions: NotRequired[list[JurisdictionName]]
+    """Clients in these jurisdictions."""
     tenants: NotRequired[list[Name]]
+    """Requests on behalf of these tenants; empty: of any."""
     tenant_jurisdictions: NotRequired[list[JurisdictionName]]
     """Where tenants are established, one dimension with `tenants`. Unknown establishment matches."""
     data_classes: NotRequired[list[Name]]
+    """Requests that carry data of these classes; empty: of any."""
 
 
 class MatrixRow(TypedDict):
@@ -1149,6 +1166,7 @@ class MemberDocument(TypedDict):
     """A region's part in a service."""
 
     region: Name
+    """The region's name."""
     weight: NotRequired[float]
     """0: only when no member with a weight is usable."""
     share: NotRequired[float | None]
@@ -1195,8 +1213,11 @@ class NameServerDocument(TypedDict):
     """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
 
     name: HostName
+    """Its host name."""
     ipv4: NotRequired[list[str]]
+    """IPv4 addresses."""
     ipv6: NotRequired[list[str]]
+    """IPv6 addresses."""
     country: NotRequired[CountryCode | None]
     """Where it stands; absent: unknown, and so outside of every residency rule that binds edges."""
     operator_country: NotRequired[CountryCode | None]
@@ -1300,6 +1321,7 @@ class PlacesDocument(TypedDict):
     jurisdictions: NotRequired[list[JurisdictionName]]
     """Where regions stand."""
     regions: NotRequired[list[Name]]
+    """These regions."""
     operator_jurisdictions: NotRequired[list[JurisdictionName]]
     """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
@@ -1434,15 +1456,19 @@ class ProbeDocument(TypedDict):
     port: NotRequired[int | None]
     """Overrides the port of the endpoint's URL."""
     path: NotRequired[str]
+    """What is asked for."""
     host: NotRequired[HostName | None]
     """Host header and TLS server name, if not the URL's host."""
     expected_status: NotRequired[list[int]]
+    """HTTP status codes that count as up."""
     body_regex: NotRequired[str | None]
     """RE2 pattern searched in the first 64 KiB of the body."""
     json_field: NotRequired[str | None]
     """Dotted path into a JSON body that must equal `json_value`."""
     json_value: NotRequired[bool | int | float | str | None]
+    """What it must be equal to."""
     interval: NotRequired[float]
+    """Seconds from one probe to the next."""
     timeout: NotRequired[float]
     """At most the interval."""
     up_threshold: NotRequired[int]
@@ -1450,6 +1476,7 @@ class ProbeDocument(TypedDict):
     down_threshold: NotRequired[int]
     """Bad results in a row until an endpoint is down."""
     verify_tls: NotRequired[bool]
+    """Whether the endpoint's certificate must be valid for its name."""
 
 
 ProbeType: TypeAlias = Literal["http", "https", "tcp"]
@@ -1637,7 +1664,9 @@ class RefusalDocument(TypedDict):
     """Where DNS sends clients that may not be served: addresses of yours that say why."""
 
     ipv4: NotRequired[list[str]]
+    """IPv4 addresses."""
     ipv6: NotRequired[list[str]]
+    """IPv6 addresses."""
 
 
 class RefusedCountry(TypedDict):
@@ -1691,7 +1720,9 @@ class RegionDocument(TypedDict):
     """A place that serves requests."""
 
     name: Name
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     lat: float
     """Latitude in degrees north."""
     lon: float
@@ -1703,6 +1734,7 @@ class RegionDocument(TypedDict):
     operator_country: NotRequired[CountryCode | None]
     """Where whoever runs it is established; absent: unknown."""
     endpoints: list[EndpointDocument]
+    """What answers requests there; clients are sent to those that are up."""
     models: NotRequired[list[str]]
     """Names of the models served here."""
     capacity: NotRequired[CapacityDocument]
@@ -1712,6 +1744,9 @@ class RegionDocument(TypedDict):
     slow_start: NotRequired[float]
     """Seconds over which its traffic ramps up after a failure."""
     cost_weight: NotRequired[float]
+    """What a request costs there, relative to other regions: where all else is equal, the planner takes
+    the cheaper.
+    """
     admin_state: NotRequired[AdminState | None]
     """Absent: what is in force stays (a new region is active)."""
     draining_since: NotRequired[str | None]
@@ -1725,7 +1760,9 @@ class RegionDocumentPut(TypedDict):
     """A place that serves requests. The name may be left out: it is in the URL."""
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     lat: float
     """Latitude in degrees north."""
     lon: float
@@ -1737,6 +1774,7 @@ class RegionDocumentPut(TypedDict):
     operator_country: NotRequired[CountryCode | None]
     """Where whoever runs it is established; absent: unknown."""
     endpoints: list[EndpointDocument]
+    """What answers requests there; clients are sent to those that are up."""
     models: NotRequired[list[str]]
     """Names of the models served here."""
     capacity: NotRequired[CapacityDocument]
@@ -1746,6 +1784,9 @@ class RegionDocumentPut(TypedDict):
     slow_start: NotRequired[float]
     """Seconds over which its traffic ramps up after a failure."""
     cost_weight: NotRequired[float]
+    """What a request costs there, relative to other regions: where all else is equal, the planner takes
+    the cheaper.
+    """
     admin_state: NotRequired[AdminState | None]
     """Absent: what is in force stays (a new region is active)."""
     draining_since: NotRequired[str | None]
@@ -1851,6 +1892,7 @@ class ResidencyRuleDocument(TypedDict):
     """
 
     name: Name
+    """What it is called; it cannot be renamed."""
     match: NotRequired[MatchDocument]
     allow: NotRequired[PlacesDocument]
     deny: NotRequired[PlacesDocument]
@@ -1871,7 +1913,9 @@ class ResidencyRuleDocument(TypedDict):
     legal_basis: NotRequired[str]
     """The law behind the rule, handed out with refusals."""
     effective_from: NotRequired[str | None]
+    """The first moment at which it holds; absent: from ever."""
     effective_until: NotRequired[str | None]
+    """The first moment at which it holds no more; absent: for good."""
     max_policy_age: NotRequired[float | None]
     """Seconds without a word from control after which an edge refuses what the rule concerns."""
     acknowledge_empty_fence: NotRequired[bool]
@@ -1884,6 +1928,7 @@ class ResidencyRuleDocumentPut(TypedDict):
     """
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     match: NotRequired[MatchDocument]
     allow: NotRequired[PlacesDocument]
     deny: NotRequired[PlacesDocument]
@@ -1904,7 +1949,9 @@ class ResidencyRuleDocumentPut(TypedDict):
     legal_basis: NotRequired[str]
     """The law behind the rule, handed out with refusals."""
     effective_from: NotRequired[str | None]
+    """The first moment at which it holds; absent: from ever."""
     effective_until: NotRequired[str | None]
+    """The first moment at which it holds no more; absent: for good."""
     max_policy_age: NotRequired[float | None]
     """Seconds without a word from control after which an edge refuses what the rule concerns."""
     acknowledge_empty_fence: NotRequired[bool]
@@ -2300,7 +2347,9 @@ class ServiceDocument(TypedDict):
     """What clients ask for by host name or by service name."""
 
     name: Name
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     members: list[MemberDocument]
     """The regions that serve it; their order is the order of failover."""
     hostnames: NotRequired[list[ServiceHost | HostNameDocument]]
@@ -2346,7 +2395,9 @@ class ServiceDocumentPut(TypedDict):
     """What clients ask for by host name or by service name. The name may be left out: it is in the URL."""
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     members: list[MemberDocument]
     """The regions that serve it; their order is the order of failover."""
     hostnames: NotRequired[list[ServiceHost | HostNameDocument]]
@@ -2471,28 +2522,41 @@ class SpillInDocument(TypedDict):
     max_share: NotRequired[float | None]
     """Of its usable capacity."""
     max_requests_per_second: NotRequired[float | None]
+    """Requests per second."""
 
 
 class SpilloverRuleDocument(TypedDict):
     """How much of a region's demand may be served elsewhere."""
 
     name: Name
+    """What it is called; it cannot be renamed."""
     from_region: Name
+    """The region that is full."""
     to_regions: list[Name]
+    """Where its requests go, the preferred first."""
     max_share: NotRequired[float | None]
+    """Of the demand of `from_region`, at most this part may go."""
     max_requests_per_second: NotRequired[float | None]
+    """At most so many requests per second may go."""
     max_added_latency_ms: NotRequired[float | None]
+    """Only where the round trip grows by no more than this (milliseconds)."""
 
 
 class SpilloverRuleDocumentPut(TypedDict):
     """How much of a region's demand may be served elsewhere. The name may be left out: it is in the URL."""
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     from_region: Name
+    """The region that is full."""
     to_regions: list[Name]
+    """Where its requests go, the preferred first."""
     max_share: NotRequired[float | None]
+    """Of the demand of `from_region`, at most this part may go."""
     max_requests_per_second: NotRequired[float | None]
+    """At most so many requests per second may go."""
     max_added_latency_ms: NotRequired[float | None]
+    """Only where the round trip grows by no more than this (milliseconds)."""
 
 
 Standing: TypeAlias = Literal["active", "standby", "adrift"]
@@ -2590,7 +2654,9 @@ class TenantDocument(TypedDict):
     """A customer whose requests rules may single out."""
 
     name: Name
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     weight: NotRequired[float]
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
     country: NotRequired[CountryCode | None]
@@ -2601,7 +2667,9 @@ class TenantDocumentPut(TypedDict):
     """A customer whose requests rules may single out. The name may be left out: it is in the URL."""
 
     name: NotRequired[Name | None]
+    """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
+    """What people call it."""
     weight: NotRequired[float]
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
     country: NotRequired[CountryCode | None]
@@ -2612,8 +2680,11 @@ class TermDocument(TypedDict):
     """The time for which a jurisdiction has a member. A member may have several."""
 
     member: JurisdictionName
+    """The country or jurisdiction."""
     effective_from: NotRequired[str | None]
+    """The first moment at which it is a member; absent: from ever."""
     effective_until: NotRequired[str | None]
+    """The first moment at which it is none any more; absent: for good."""
 
 
 class TierSchema(TypedDict):
@@ -2885,6 +2956,7 @@ class ZoneDocument(TypedDict):
     """A DNS zone that the edges answer for (times in seconds; RFC 1035 §3.3.13, RFC 2308 §4)."""
 
     name: HostName
+    """The zone's name."""
     primary_ns: HostName
     """The SOA record's MNAME."""
     hostmaster: HostName
@@ -2892,9 +2964,13 @@ class ZoneDocument(TypedDict):
     name_servers: NotRequired[list[NameServerDocument]]
     """The zone's NS records; the primary alone, if there are none."""
     ttl: NotRequired[int]
+    """Seconds for which resolvers keep its NS and SOA records."""
     refresh: NotRequired[int]
+    """SOA REFRESH in seconds."""
     retry: NotRequired[int]
+    """SOA RETRY in seconds."""
     expire: NotRequired[int]
+    """SOA EXPIRE in seconds."""
     minimum: NotRequired[int]
     """How long resolvers keep negative answers."""
     records: NotRequired[list[RecordSetDocument]]
@@ -2909,6 +2985,7 @@ class ZoneDocumentPut(TypedDict):
     """
 
     name: NotRequired[HostName | None]
+    """The zone's name."""
     primary_ns: HostName
     """The SOA record's MNAME."""
     hostmaster: HostName
@@ -2916,9 +2993,13 @@ class ZoneDocumentPut(TypedDict):
     name_servers: NotRequired[list[NameServerDocument]]
     """The zone's NS records; the primary alone, if there are none."""
     ttl: NotRequired[int]
+    """Seconds for which resolvers keep its NS and SOA records."""
     refresh: NotRequired[int]
+    """SOA REFRESH in seconds."""
     retry: NotRequired[int]
+    """SOA RETRY in seconds."""
     expire: NotRequired[int]
+    """SOA EXPIRE in seconds."""
     minimum: NotRequired[int]
     """How long resolvers keep negative answers."""
     records: NotRequired[list[RecordSetDocument]]

@@ -1,0 +1,7 @@
+data "gtm_regions" "german" {
+  country = "DE"
+}
+
+output "names" {
+  value = data.gtm_regions.german.names
+}

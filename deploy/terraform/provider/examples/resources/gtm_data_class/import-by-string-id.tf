@@ -1,0 +1,4 @@
+import {
+  to = gtm_data_class.example
+  id = "health"
+}

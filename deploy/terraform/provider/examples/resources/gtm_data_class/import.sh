@@ -1,0 +1,1 @@
+terraform import gtm_data_class.example health

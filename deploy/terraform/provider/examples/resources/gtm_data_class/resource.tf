@@ -1,0 +1,3 @@
+resource "gtm_data_class" "health" {
+  name = "health"
+}

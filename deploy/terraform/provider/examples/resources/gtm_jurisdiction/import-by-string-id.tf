@@ -1,0 +1,4 @@
+import {
+  to = gtm_jurisdiction.example
+  id = "DACH"
+}

@@ -1,0 +1,4 @@
+import {
+  to = gtm_policy.example
+  id = "policy"
+}

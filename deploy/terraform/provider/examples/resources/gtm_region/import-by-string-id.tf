@@ -1,0 +1,4 @@
+import {
+  to = gtm_region.example
+  id = "eu-central"
+}

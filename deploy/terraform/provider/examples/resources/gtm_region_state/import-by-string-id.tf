@@ -1,0 +1,4 @@
+import {
+  to = gtm_region_state.example
+  id = "eu-central"
+}

@@ -1,0 +1,1 @@
+terraform import gtm_region_state.example eu-central

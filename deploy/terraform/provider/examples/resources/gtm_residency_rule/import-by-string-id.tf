@@ -1,0 +1,4 @@
+import {
+  to = gtm_residency_rule.example
+  id = "gdpr-chat"
+}

@@ -1,0 +1,1 @@
+terraform import gtm_residency_rule.example gdpr-chat

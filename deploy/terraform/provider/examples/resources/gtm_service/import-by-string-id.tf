@@ -1,0 +1,4 @@
+import {
+  to = gtm_service.example
+  id = "chat"
+}

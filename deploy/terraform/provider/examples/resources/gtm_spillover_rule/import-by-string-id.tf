@@ -1,0 +1,4 @@
+import {
+  to = gtm_spillover_rule.example
+  id = "frankfurt-to-dublin"
+}

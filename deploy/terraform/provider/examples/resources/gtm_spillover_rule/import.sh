@@ -1,0 +1,1 @@
+terraform import gtm_spillover_rule.example frankfurt-to-dublin

@@ -1,0 +1,8 @@
+resource "gtm_spillover_rule" "fra_to_dub" {
+  name        = "frankfurt-to-dublin"
+  from_region = gtm_region.fra.name
+  to_regions  = [gtm_region.dub.name]
+
+  # At most this part of what Dublin can hold.
+  max_share = 0.3
+}

@@ -1,0 +1,4 @@
+import {
+  to = gtm_tenant.example
+  id = "clinic"
+}

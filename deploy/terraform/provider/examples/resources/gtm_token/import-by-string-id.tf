@@ -1,0 +1,4 @@
+import {
+  to = gtm_token.example
+  id = "edge-fra"
+}

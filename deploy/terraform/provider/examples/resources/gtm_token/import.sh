@@ -1,0 +1,1 @@
+terraform import gtm_token.example edge-fra

@@ -1,0 +1,4 @@
+import {
+  to = gtm_zone.example
+  id = "inference.example.com"
+}

@@ -1,0 +1,1 @@
+terraform import gtm_zone.example inference.example.com
