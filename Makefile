@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test wheel-test dist tools drills coverage lint format docs client bench bench-tools vendor pictures fuzz lock clean help
+.PHONY: run test wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help
 
 help:            ## Show this list.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
 
 run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embedded default.
 	@$(BIN)/gtm serve --demo $(ARGS)
@@ -48,6 +48,15 @@ docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
 
 client: $(VENV)/.dev       ## Write the types and calls of gtm.client anew, from the OpenAPI documents.
 	$(BIN)/python -m tests.release.client_code
+
+provider: $(VENV)/.dev      ## Build the Terraform provider for every platform into dist/provider, with a mirror that needs no registry (needs Go; ARGS="linux_amd64": that one only).
+	$(BIN)/python -m tests.release.provider $(ARGS)
+
+provider-spec: $(VENV)/.dev ## Write anew what the Terraform provider knows of the API.
+	$(BIN)/python -m tests.release.terraform_spec
+
+provider-docs: $(VENV)/.dev ## Write the Terraform provider's documentation anew (needs Go and Terraform).
+	$(BIN)/python -m tests.release.provider_docs
 
 bench: $(VENV)/.dev        ## Print the benchmarks, with Debian's load generators and other servers (ARGS="--seconds 2").
 	-@$(PYTHON) tests/bench/bench_tools.py

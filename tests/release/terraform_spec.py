@@ -28,11 +28,11 @@ KINDS = {
 }
 """Field of a policy → what a resource of it is called in Terraform, behind `gtm_`."""
 
-_LEFT_OUT = {
+LEFT_OUT = {
     "region.admin_state": "gtm_region_state has it: a region is drained by hand in an incident, and no plan undoes that",
     "region.draining_since": "likewise",
 }
-_ORDERED = {
+ORDERED = {
     "service.members": "steering `failover` goes by the order, and where a client's place is unknown all do",
     "region.endpoints": "answers name them in this order",
     "zone.name_servers": "as above",
@@ -69,7 +69,7 @@ def _attributes(schemas: Mapping[str, Any], schema: Mapping[str, Any], where: st
     found = []
     for name, what in schema["properties"].items():
         path = f"{where}.{name}"
-        if path in _LEFT_OUT:
+        if path in LEFT_OUT:
             continue
         attribute = {"name": name, **_attribute(schemas, what, path)}
         if name in required:
@@ -94,7 +94,7 @@ def _attribute(schemas: Mapping[str, Any], what: Mapping[str, Any], path: str) -
         found["type"] = "object"
         found["attributes"] = _attributes(schemas, resolved, path)
     elif kind == "array":
-        found["type"] = "list" if path in _ORDERED else "set"
+        found["type"] = "list" if path in ORDERED else "set"
         found["element"] = _attribute(schemas, resolved["items"], path)
     elif "anyOf" in resolved:
         found |= _either(schemas, resolved["anyOf"], path)

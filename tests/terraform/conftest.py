@@ -17,6 +17,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Server
+from tests.release import provider as release
 
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "terraform"
 """The provider, modules and examples."""
@@ -41,7 +42,7 @@ def needed(program: str) -> str:
 @pytest.fixture(scope="session")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the provider's program, built by whichever test process comes first."""
-    go = needed("go")
+    needed("go")
     needed("terraform")
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
@@ -52,11 +53,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
-            command = [go, "build", "-buildvcs=false", "-o", str(program), "."]
-            built = subprocess.run(
-                command, cwd=DEPLOYED / "provider", capture_output=True, text=True, check=False
-            )
-            assert built.returncode == 0, built.stderr
+            release.build(program, release.HERE)
     return folder
 
 

@@ -57,7 +57,7 @@ func (p *gtmProvider) Metadata(_ context.Context, _ provider.MetadataRequest, re
 
 func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, response *provider.SchemaResponse) {
 	response.Schema = schema.Schema{
-		MarkdownDescription: "Which region serves which request, as code: regions, services and residency rules of a [gtm](https://github.com/gtm/gtm) control.",
+		MarkdownDescription: "Which region serves which request, as code: regions, services and residency rules of a gtm control.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint":           schema.StringAttribute{Optional: true, MarkdownDescription: "Control's address, such as `https://gtm.example.com`; left out: `GTM_CONTROL_URL`."},
 			"token":              schema.StringAttribute{Optional: true, Sensitive: true, MarkdownDescription: "A token of role `operator` (to plan alone: `viewer`); left out: `GTM_TOKEN`, where it is not written down."},

@@ -3,6 +3,6 @@ resource "gtm_spillover_rule" "fra_to_dub" {
   from_region = gtm_region.fra.name
   to_regions  = [gtm_region.dub.name]
 
-  # At most this part of what Dublin can hold.
+  # Of what Frankfurt is asked for, at most this part.
   max_share = 0.3
 }
