@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,32 +17,17 @@ import pytest
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Server
 from tests.release import provider as release
+from tests.tools import tool
 
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "terraform"
 """The provider, modules and examples."""
-
-_SOURCES = {
-    "terraform": "https://developer.hashicorp.com/terraform/install",
-    "go": "https://go.dev/doc/install",
-}
-
-
-def needed(program: str) -> str:
-    """Where a program is. Without it the test is skipped, with the reason; where the environment has CI set, it fails."""
-    path = shutil.which(program, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/go/bin")))
-    if path is None:
-        reason = f"{program} is not installed: {_SOURCES[program]}"
-        if os.environ.get("CI"):
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    return path
 
 
 @pytest.fixture(scope="session")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the provider's program, built by whichever test process comes first."""
-    needed("go")
-    needed("terraform")
+    tool("go")
+    tool("terraform")
     shared = tmp_path_factory.getbasetemp()
     if os.environ.get("PYTEST_XDIST_WORKER"):
         shared = shared.parent
@@ -137,7 +121,7 @@ def terraform(provider: Path, tmp_path: Path) -> Terraform:
         "TF_IN_AUTOMATION": "1",
         "CHECKPOINT_DISABLE": "1",
     }
-    return Terraform(needed("terraform"), folder, environment)
+    return Terraform(tool("terraform"), folder, environment)
 
 
 @dataclass

@@ -147,7 +147,10 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	}
 	var found planned
 	_, err = g.client.Do(ctx, client.Call{Method: "POST", Path: "/v1/policy:plan", Body: body, Into: &found, Reads: true})
-	if err != nil || slices.ContainsFunc(found.breaches(), client.Breach.Protects) {
+	unforced := func(breach client.Breach) bool {
+		return breach.Protects() && g.force.Covers([]client.Breach{breach}) == ""
+	}
+	if err != nil || slices.ContainsFunc(found.breaches(), unforced) {
 		g.wait(ctx, puttings, seen)
 	}
 	if g.later(seen) || g.writer.Begun() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -79,6 +80,9 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 	case err != nil:
 		response.Diagnostics.AddError("gtm's provider cannot read the configuration", err.Error())
 		return
+	}
+	if had, err := values.ObjectToJSON(r.kind.Attributes, request.State.Raw); err == nil && before != "" && reflect.DeepEqual(had, document) {
+		return // the same in other words, such as a number of another precision: a function's, or a quotient
 	}
 	if before != "" && before != name {
 		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
