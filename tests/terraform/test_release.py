@@ -13,7 +13,8 @@ import pytest
 
 from tests.release import provider as release
 from tests.release.provider_docs import schema
-from tests.terraform.conftest import DEPLOYED, Control, Terraform, needed
+from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.tools import tool
 
 TENANT = """
 terraform {
@@ -102,7 +103,7 @@ def test_examples_are_valid(terraform: Terraform) -> None:
 
 def test_the_code_is_vetted() -> None:
     """`gofmt` and `go vet` have nothing to say."""
-    go = needed("go")
+    go = tool("go")
     sources = DEPLOYED / "provider"
     gofmt = shutil.which("gofmt") or str(Path(go).parent / "gofmt")
     said = subprocess.run([gofmt, "-l", "."], cwd=sources, capture_output=True, text=True, check=False)
