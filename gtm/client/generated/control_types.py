@@ -1744,9 +1744,7 @@ class RegionDocument(TypedDict):
     slow_start: NotRequired[float]
     """Seconds over which its traffic ramps up after a failure."""
     cost_weight: NotRequired[float]
-    """What a request costs there, relative to other regions: where all else is equal, the planner takes
-    the cheaper.
-    """
+    """What a request costs there, relative to other regions; 1 more counts as 10 ms of latency."""
     admin_state: NotRequired[AdminState | None]
     """Absent: what is in force stays (a new region is active)."""
     draining_since: NotRequired[str | None]
@@ -1784,9 +1782,7 @@ class RegionDocumentPut(TypedDict):
     slow_start: NotRequired[float]
     """Seconds over which its traffic ramps up after a failure."""
     cost_weight: NotRequired[float]
-    """What a request costs there, relative to other regions: where all else is equal, the planner takes
-    the cheaper.
-    """
+    """What a request costs there, relative to other regions; 1 more counts as 10 ms of latency."""
     admin_state: NotRequired[AdminState | None]
     """Absent: what is in force stays (a new region is active)."""
     draining_since: NotRequired[str | None]
