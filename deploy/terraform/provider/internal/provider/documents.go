@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,7 +24,7 @@ const (
 	// expectations is the file of a folder that holds expected decisions, which are `gtm check`'s.
 	expectations = "expect.yaml"
 	// largestFile bounds a file of a policy, as gtm does.
-	largestFile = 64 << 20
+	largestFile = 10 << 20
 )
 
 // document is a policy as JSON: kind → resources.
@@ -70,36 +73,46 @@ func readFile(path string) (document, error) {
 	return readText(text)
 }
 
-// readText reads a policy written as YAML, or as JSON, which is YAML.
+// readText reads a policy written as YAML, or as JSON, which is YAML: one document after each `---`.
 func readText(text []byte) (document, error) {
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
-		return nil, err
+	found, left := document{}, mostValues
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var node yaml.Node
+		if err := decoder.Decode(&node); errors.Is(err, io.EOF) {
+			return found, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(node.Content) == 0 {
+			continue // an empty file
+		}
+		top, err := plain(node.Content[0], 0, &left)
+		if err != nil {
+			return nil, err
+		}
+		if err := found.add(top); err != nil {
+			return nil, err
+		}
 	}
-	if len(node.Content) == 0 {
-		return document{}, nil // an empty file
-	}
-	left := mostValues
-	top, err := plain(node.Content[0], 0, &left)
-	if err != nil {
-		return nil, err
-	}
+}
+
+// add adds what one document of a file holds; null: nothing between two `---`.
+func (d document) add(top any) error {
 	kinds, ok := top.(map[string]any)
-	if !ok {
-		return nil, errors.New("a policy is a mapping from kinds (`regions`, `services`, …) to lists")
+	if !ok && top != nil {
+		return errors.New("a policy is a mapping from kinds (`regions`, `services`, …) to lists")
 	}
-	found := document{}
-	for kind, value := range kinds {
+	for _, kind := range sortedKeys(kinds) {
 		if _, known := spec.Find(kind); !known {
-			return nil, fmt.Errorf("`%s` is no kind of resource: there are %s", shortened(kind), kindNames())
+			return fmt.Errorf("`%s` is no kind of resource: there are %s", shortened(kind), kindNames())
 		}
-		resources, ok := value.([]any)
-		if !ok && value != nil {
-			return nil, fmt.Errorf("%s: this must be a list", kind)
+		resources, ok := kinds[kind].([]any)
+		if !ok && kinds[kind] != nil {
+			return fmt.Errorf("%s: this must be a list", kind)
 		}
-		found[kind] = resources
+		d[kind] = append(d[kind], resources...)
 	}
-	return found, nil
+	return nil
 }
 
 func kindNames() string {
@@ -112,22 +125,19 @@ func kindNames() string {
 
 const (
 	// deepest bounds how deep a document is nested.
-	deepest = 64
+	deepest = 50
 	// mostValues bounds how many values a file holds, with those that aliases repeat: a few lines can stand for billions.
-	mostValues = 5_000_000
+	mostValues = 1_000_000
 )
 
-// plain is a node as JSON has it: YAML's timestamps and the like are the texts that they are.
+// plain is a node as JSON has it.
 func plain(node *yaml.Node, depth int, left *int) (any, error) {
-	at := func(format string, arguments ...any) error {
-		return fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, arguments...))
-	}
 	if *left--; depth > deepest || *left < 0 {
-		return nil, at("this is nested too deep, or has too many values")
+		return nil, at(node, "this is nested too deep, or has too many values")
 	}
 	switch node.Kind {
 	case yaml.MappingNode:
-		return mapping(node, depth, left, at)
+		return mapping(node, depth, left)
 	case yaml.SequenceNode:
 		items := make([]any, 0, len(node.Content))
 		for _, child := range node.Content {
@@ -144,43 +154,117 @@ func plain(node *yaml.Node, depth int, left *int) (any, error) {
 	return plain(node.Alias, depth+1, left)
 }
 
-func mapping(node *yaml.Node, depth int, left *int, at func(string, ...any) error) (any, error) {
-	found := map[string]any{}
+func at(node *yaml.Node, format string, arguments ...any) error {
+	return fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, arguments...))
+}
+
+// mapping is a mapping with what `<<` merges into it, where it does not say otherwise itself.
+func mapping(node *yaml.Node, depth int, left *int) (any, error) {
+	found, merged := map[string]any{}, map[string]any{}
 	for i := 0; i < len(node.Content); i += 2 {
 		name := node.Content[i]
-		if name.Kind != yaml.ScalarNode {
-			return nil, at("a key must be a text")
+		if name.Kind == yaml.AliasNode {
+			name = name.Alias
 		}
-		if _, twice := found[name.Value]; twice {
-			return nil, at("`%s` is there twice", shortened(name.Value))
+		if name.Kind != yaml.ScalarNode {
+			return nil, at(name, "a key must be a text")
 		}
 		value, err := plain(node.Content[i+1], depth+1, left)
 		if err != nil {
 			return nil, err
 		}
+		if name.ShortTag() == "!!merge" {
+			if err := merge(merged, value); err != nil {
+				return nil, at(name, "%s", err)
+			}
+			continue
+		}
+		if _, twice := found[name.Value]; twice {
+			return nil, at(name, "`%s` is there twice", shortened(name.Value))
+		}
 		found[name.Value] = value
+	}
+	for name, value := range merged {
+		if _, own := found[name]; !own {
+			found[name] = value
+		}
 	}
 	return found, nil
 }
 
-func scalar(node *yaml.Node) (any, error) {
-	switch node.ShortTag() {
-	case "!!null":
-		return nil, nil
-	case "!!bool":
-		var truth bool
-		err := node.Decode(&truth)
-		return truth, err
-	case "!!int", "!!float":
-		var number json.Number
-		if json.Unmarshal([]byte(node.Value), &number) == nil {
-			return number, nil
-		}
-		var float float64
-		err := node.Decode(&float)
-		return float, err
+// merge adds a mapping, or several, of which the first that has a key counts.
+func merge(into map[string]any, value any) error {
+	several, ok := value.([]any)
+	if !ok {
+		several = []any{value}
 	}
-	return node.Value, nil
+	for _, one := range several {
+		fields, ok := one.(map[string]any)
+		if !ok {
+			return errors.New("`<<` takes mappings")
+		}
+		for name, field := range fields {
+			if _, there := into[name]; !there {
+				into[name] = field
+			}
+		}
+	}
+	return nil
+}
+
+// What plain scalars are: the core schema of YAML 1.2 with decimal integers, as gtm reads it (gtm/documents/yamls.py).
+// `NO`, dates and `1_000` are texts.
+var (
+	plainNull  = regexp.MustCompile(`^(?:~|null|Null|NULL|)$`)
+	plainBool  = regexp.MustCompile(`^(?:true|True|TRUE|false|False|FALSE)$`)
+	plainHex   = regexp.MustCompile(`^0x[0-9a-fA-F]{1,28}$`)
+	plainFloat = regexp.MustCompile(`^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$`)
+	plainEnds  = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+	plainInt   = regexp.MustCompile(`^[-+]?[0-9]+$`)
+)
+
+func scalar(node *yaml.Node) (any, error) {
+	tagged := node.Style&yaml.TaggedStyle != 0
+	quoted := node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	text := node.Value
+	switch {
+	case tagged && node.ShortTag() != "!!str":
+		return nil, at(node, "the tag `%s` says nothing here: leave it out", shortened(node.Tag))
+	case tagged || quoted:
+		return text, nil
+	case plainNull.MatchString(text):
+		return nil, nil
+	case plainBool.MatchString(text):
+		return strings.EqualFold(text, "true"), nil
+	case plainEnds.MatchString(text):
+		return nil, at(node, "`%s` is no number that a policy may hold", text)
+	case plainHex.MatchString(text):
+		number, _ := new(big.Int).SetString(text[2:], 16)
+		return json.Number(number.String()), nil
+	case plainFloat.MatchString(text):
+		return decimal(node)
+	}
+	return text, nil
+}
+
+// decimal is a number as JSON writes it: without `+`, leading zeros and the like.
+func decimal(node *yaml.Node) (any, error) {
+	const longest = 30
+	if plainInt.MatchString(node.Value) {
+		number, ok := new(big.Int).SetString(strings.TrimPrefix(node.Value, "+"), 10)
+		if !ok || len(node.Value) > longest {
+			return nil, at(node, "this number is too long")
+		}
+		return json.Number(number.String()), nil
+	}
+	number, err := strconv.ParseFloat(node.Value, 64)
+	if err != nil {
+		return nil, at(node, "`%s` is too large a number", shortened(node.Value))
+	}
+	if json.Valid([]byte(node.Value)) {
+		return json.Number(node.Value), nil
+	}
+	return json.Number(strconv.FormatFloat(number, 'g', -1, 64)), nil
 }
 
 // names are the resources that a document holds, in order.
