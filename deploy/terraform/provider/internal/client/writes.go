@@ -137,6 +137,9 @@ func (w *Writer) each(ctx context.Context, batch []*pending) {
 		held = append(held, w.held...)
 	}
 	w.held = held
+	if len(held) > 0 && len(held) < len(batch) { // those that were made may have made these possible
+		w.send(ctx, held)
+	}
 }
 
 // dependsOnOthers says whether other writes may make this one possible.

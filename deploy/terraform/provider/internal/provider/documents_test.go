@@ -96,7 +96,8 @@ func bomb(width, levels int) string {
 
 func TestWhatHasNoEndIsRefusedSoon(t *testing.T) {
 	deep := "tenants: " + strings.Repeat("[", 60) + strings.Repeat("]", 60)
-	huge := "tenants: [" + strings.Repeat("0,", mostValues) + "]"
+	const row = 1000
+	huge := "tenants: [&a [" + strings.Repeat("0,", row) + "]" + strings.Repeat(", *a", mostValues/row) + "]"
 	for name, text := range map[string]string{
 		"bomb": bomb(10, 12), "deep": deep, "very deep": strings.Repeat("[", 1_000_000), "itself": "tenants: &a [*a]",
 		"itself in a mapping": "tenants: &a\n- b: *a", "itself merged": "tenants:\n- &a\n  <<: *a", "many": huge,
