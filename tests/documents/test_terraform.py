@@ -408,4 +408,4 @@ def test_admin_states_are_left_out_and_terms_refer() -> None:
     assert text == _written(PolicyDocument.model_validate({"regions": [region], "jurisdictions": laws}))
     law = _resources(read(text))["gtm_jurisdiction.ours"].body
     assert law["members"] == [Reference("gtm_jurisdiction.theirs.name"), "DE"]
-    assert law["terms"] == [{"member": law["members"][0], "effective_from": "2025-12-31T23:00:00Z"}]
+    assert law["terms"] == [{"member": law["members"][0], "effective_from": "2026-01-01T00:00:00+01:00"}]

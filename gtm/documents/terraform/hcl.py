@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
+
+from msgspec import to_builtins
 
 WIDTH = 100
 """Columns up to which lists and objects stand on one line."""
@@ -116,7 +118,7 @@ def _scalar(value: Any) -> str:
         case int() | float():
             text = _number(value)
         case datetime():
-            text = quoted(value.astimezone(UTC).isoformat().replace("+00:00", "Z"))
+            text = quoted(to_builtins(value))  # as control writes it: Terraform compares texts
         case Mapping():
             text = "{}"
         case list() | tuple():

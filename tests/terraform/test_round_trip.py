@@ -1,0 +1,115 @@
+"""`gtm export --format hcl` → the real terraform with the provider → control: random policies come back as they were, and plans are empty."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import unicodedata
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, example, given, settings
+
+from gtm.documents.folders import load_document
+from gtm.documents.schema import PolicyDocument
+from gtm.documents.terraform.export import files
+from tests.documents.policy_worlds import documents
+from tests.effort import ALL
+from tests.terraform.conftest import DEPLOYED, Control, Terraform
+
+DEMO = Path(__file__).parents[2] / "policies" / "demo"
+MEANT = {"force": "true", "force_reason": "the next", "on_managed": "override", "managed_reason": "the next"}
+IMPORTS = re.compile(r"Plan: ([0-9]+) to import, 0 to add, 0 to change, 0 to destroy")
+WORLDS = settings(
+    max_examples=200 if ALL else 3,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),  # a smaller one takes as long
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+)
+
+
+@cache
+def _fields() -> dict[str, Any]:
+    """Kind → field → what the provider knows of it."""
+    spec = json.loads((DEPLOYED / "provider/internal/spec/spec.json").read_text())
+    return {kind["field"]: {"attributes": kind["attributes"]} for kind in spec["kinds"]}
+
+
+def _settled(value: Any, attribute: dict[str, Any]) -> Any:
+    """A value with its texts in NFC, and lists whose order means nothing in one order: both are Terraform's."""
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, list):
+        items = [_settled(item, attribute["element"]) for item in value]
+        return sorted(items, key=json.dumps) if attribute["type"] == "set" else items
+    if isinstance(value, dict):
+        known = {each["name"]: each for each in attribute["attributes"]}
+        return {key: _settled(item, known[key]) for key, item in value.items()}
+    return value
+
+
+def _policy(policy: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Kind → name → document, to be compared."""
+    kept = PolicyDocument.model_validate(policy).model_dump(mode="json", exclude_defaults=True)
+    return {
+        kind: {item["name"]: _settled(item, fields) for item in kept.get(kind, ())}
+        for kind, fields in _fields().items()
+    }
+
+
+def _put(control: Control, policy: dict[str, Any]) -> None:
+    answer = control.admin.post("/v1/policy:apply", json={"policy": policy}, params=MEANT)
+    assert answer.status_code == 200, answer.text
+
+
+def _root(terraform: Terraform, policy: PolicyDocument, *, imports: bool) -> Terraform:
+    """A new folder with the configuration."""
+    shutil.rmtree(terraform.folder)
+    for name, text in files(policy, imports=imports).items():
+        terraform.write(name, text)
+    return terraform
+
+
+@WORLDS
+@given(documents())
+@example(load_document(DEMO))
+def test_an_export_applied_to_nothing_is_the_policy(
+    terraform: Terraform, control: Control, policy: PolicyDocument
+) -> None:
+    """It validates, control has an equal policy after it, and there is nothing left to plan."""
+    _put(control, {})
+    terraform.environment |= control.environment()
+    root = _root(terraform, policy, imports=False)
+    root.ok("validate")
+    root.apply("-parallelism=10")
+    assert _policy(control.policy()) == _policy(policy.model_dump(mode="json"))
+    again = root("plan", "-detailed-exitcode", "-parallelism=10")
+    assert again.code == 0, again.out + again.err
+
+
+@WORLDS
+@given(documents())
+@example(load_document(DEMO))
+def test_an_export_takes_over_what_there_is(
+    terraform: Terraform, control: Control, policy: PolicyDocument
+) -> None:
+    """The first plan imports everything and changes nothing; nor does applying it, and then the plan is empty."""
+    _put(control, policy.model_dump(mode="json"))
+    before = control.policy()
+    terraform.environment |= control.environment()
+    root = _root(terraform, PolicyDocument.model_validate(before), imports=True)
+    first = root.ok("plan")
+    count = sum(map(len, before.values()))
+    found = IMPORTS.search(first.said)
+    assert found is not None, first.out
+    assert int(found[1]) == count
+    root.apply()
+    assert control.policy() == before
+    again = root("plan", "-detailed-exitcode")
+    assert again.code == 0, again.out + again.err
