@@ -378,11 +378,18 @@ def test_zones_wait_for_services_and_zones_below() -> None:
 
 
 def test_what_needs_each_other_names_itself_plainly() -> None:
-    """Terraform refuses circles: a zone whose name server is a service in it, a signed zone whose name servers are in its parent's."""
+    """Terraform refuses circles: a zone whose name server is a service in it, a signed zone whose name servers are in its parent's.
+
+    All of a circle wait for what one of them waits for, and so are begun together.
+    """
     service = {"name": "s", "hostnames": ["ns.a.test"], "zone": "a.test"}
     other = {"name": "t", "hostnames": ["t.a.test"], "zone": "a.test"}
     found = _needs({"name": "a.test", "name_servers": [{"name": "ns.a.test"}]}, services=(service, other))
-    assert found == {"a.test": ([], None), "s": ([], "a.test"), "t": ([], Reference("gtm_zone.a_test.name"))}
+    assert found == {
+        "a.test": (["gtm_region.r"], None),
+        "s": ([], "a.test"),
+        "t": ([], Reference("gtm_zone.a_test.name")),
+    }
     delegation = {"name": "b", "type": "DS", "data": [f"1 13 2 {'ab' * 32}"]}
     given = {"name": "ns.a.test", "ipv4": [worlds.V4]}
     found = _needs(

@@ -113,3 +113,42 @@ def test_an_export_takes_over_what_there_is(
     assert control.policy() == before
     again = root("plan", "-detailed-exitcode")
     assert again.code == 0, again.out + again.err
+
+
+def test_what_needs_each_other_is_made_in_one_change(terraform: Terraform, control: Control) -> None:
+    """A zone whose name servers are services in it: no order of single resources would do."""
+    region = {
+        "name": "r",
+        "lat": 1,
+        "lon": 1,
+        "country": "DE",
+        "endpoints": [{"url": "https://r.test", "ipv4": ["192.0.2.1"]}],
+    }
+    hosts = [f"ns{number}.a.test" for number in range(3)]
+    zone = {
+        "name": "a.test",
+        "primary_ns": hosts[0],
+        "hostmaster": "h.a.test",
+        "name_servers": [{"name": host} for host in hosts],
+    }
+    services = [
+        {
+            "name": host[:3],
+            "members": [{"region": "r"}],
+            "zone": "a.test",
+            "hostnames": [host],
+            "refusal": {"ipv4": ["192.0.2.2"]},
+        }
+        for host in hosts
+    ]
+    others = [{"name": f"t{number}"} for number in range(20)]
+    policy = PolicyDocument.model_validate(
+        {"regions": [region], "zones": [zone], "services": services, "tenants": others}
+    )
+    terraform.environment |= control.environment()
+    root = _root(terraform, policy, imports=False)
+    root.write("main.tf", 'provider "gtm" {\n  allow_fence_change = "all of it goes"\n}\n')
+    root.apply()
+    assert _policy(control.policy()) == _policy(policy.model_dump(mode="json"))
+    root.ok("destroy", "-auto-approve")
+    assert control.policy() == {}

@@ -4,8 +4,10 @@ All the fields that name another resource become references (`gtm_region.fra.nam
 services, in ways that no field says: control takes a name server's addresses only if they are in a zone of the policy, and
 DS records only of a zone that is there. These become `depends_on`.
 
-Law: what is found holds no circle, which Terraform refuses. Two resources that need each other (a zone whose name server is
-a service's host name in it) are told apart by no order: what is between them stays a plain name.
+Laws:
+ 1. What is found holds no circle, which Terraform refuses. Two resources that need each other (a zone whose name server is a
+    service's host name in it) are told apart by no order: what is between them stays a plain name.
+ 2. All of a circle wait for the same, so that Terraform begins them at once, and the provider makes them in one change.
 """
 
 from __future__ import annotations
@@ -64,10 +66,11 @@ def needs(documents: Documents) -> tuple[Needs, Needs]:
     besides = {("zones", name): set(found) for name, found in _of_zones(documents).items()}
     both = {one: found | besides.get(one, set()) for one, found in referring.items()}
     circle = _circles(both)
-    return (
-        {one: {other for other in found if circle[one] != circle[other]} for one, found in referring.items()},
-        {one: {other for other in found if circle[one] != circle[other]} for one, found in besides.items()},
-    )
+    outside: dict[int, set[Resource]] = {number: set() for number in circle.values()}
+    for one, found in both.items():
+        outside[circle[one]] |= {other for other in found if circle[other] != circle[one]}
+    referred = {one: found & outside[circle[one]] for one, found in referring.items()}
+    return referred, {one: found for one in both if (found := outside[circle[one]] - referred[one])}
 
 
 def _named(documents: Documents, kind: str, document: Mapping[str, Any]) -> Iterator[Resource]:
