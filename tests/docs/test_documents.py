@@ -40,6 +40,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("deploy/terraform/**/README.md")),
 ]
 API = (ROOT / "docs/api.md").read_text()
 CONCEPTS = (ROOT / "docs/concepts.md").read_text()

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -88,6 +89,18 @@ def test_terraform_agrees_with_the_module(module: str, tmp_path: Path) -> None:
         terraform(folder, "init", "-input=false", "-backend=false")
         terraform(folder, "validate")
     assert "0 failed" in terraform(tmp_path / module, "test")
+
+
+@pytest.mark.parametrize("module", ["edge", "control"])
+def test_the_readme_lists_inputs_and_outputs(module: str) -> None:
+    """All there are, in the order in which they are declared, and no others."""
+    text = (MODULES / module / "README.md").read_text()
+    for heading, file, kind in (("Inputs", "variables.tf", "variable"), ("Outputs", "outputs.tf", "output")):
+        section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+        listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+        declared = re.findall(rf'^{kind} "(\w+)"', (MODULES / module / file).read_text(), re.MULTILINE)
+        assert listed == declared
 
 
 EDGE = {
@@ -305,7 +318,7 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
 
         first = vm.run("sh", "-s", text=scripts["first"])
         assert first.returncode == 0, first.stdout
-        assert first.stdout.endswith("gtm-edge: started\n")
+        assert first.stdout == "gtm-edge: started\n"
         eventually(lambda: address(dns_port) == [lone.ADDRESS], "it answers")
         assert vm.calls() == ["daemon-reload", "enable --quiet gtm-edge", "start --no-block gtm-edge"]
         pid = site.pid("gtm-edge")

@@ -216,7 +216,8 @@ main() {
   switch "$new"
   systemctl daemon-reload
   systemctl enable --quiet "$SERVICE"
-  { read -r old_unit && read -r old_all; } < "$ROOT/applied" 2> /dev/null || old_unit= old_all=
+  old_unit= old_all=
+  if [ -e "$ROOT/applied" ]; then { read -r old_unit && read -r old_all; } < "$ROOT/applied" || true; fi
   if [ -z "$running" ]; then
     go_on_with start
     done="started"
