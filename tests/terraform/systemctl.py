@@ -126,7 +126,8 @@ def _alive(pid: int) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what systemctl(1) would."""
+    """Do what systemctl(1) would. What the caller has open, a lock say, is not for services."""
+    os.closerange(3, 256)
     RUN.mkdir(exist_ok=True)
     RUN.chmod(0o755)
     with (RUN / "calls").open("a") as calls:
@@ -138,6 +139,8 @@ def main(arguments: list[str]) -> int:
         return 0 if unit.active() else 3
     if command == "show":
         print(unit.main_pid())
+    elif not unit.lines:
+        pass  # the machine's own: none is here
     elif command in ("start", "restart"):
         unit.start()
     elif command == "reload":

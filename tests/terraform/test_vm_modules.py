@@ -229,7 +229,8 @@ class Site:
     def files(self) -> str:
         """Every file that the set-ups made, its mode, owner, time and size."""
         find = ["find", "/etc/gtm", "/etc/systemd/system", "/opt/gtm", "-path", "*/venvs/*", "-prune"]
-        return self.machine.must(*find, "-o", "-type", "f", "-printf", "%p %M %u %T@ %s\\n")
+        made = self.machine.must(*find, "-o", "-type", "f", "-printf", "%p %M %u %T@ %s\\n")
+        return made + self.machine.must("sh", "-c", "readlink /opt/gtm/*/current")
 
     def pid(self, service: str) -> int:
         """A service's main process."""
@@ -300,9 +301,11 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
             "dns_port": dns_port,
             "http_addresses": ["127.0.0.1"],
             "http_port": http_port,
+            "dns_cookie_secret": {"command": "printf '%032d' 7"},
+            "geoip_db": package(ROOT / "gtm/geoip/data/gtm-location.mmdb"),
             "environment": {"PYTHONPATH": str(PACKAGES), "GTM_PROBE_ALLOW": "127.0.0.0/8"},
         }
-        wrong = {**given["environment"], "GTM_LOG_LEVEL": "loud"}
+        newer, wrong = package(another(site.wheel)), {**given["environment"], "GTM_LOG_LEVEL": "loud"}
         scripts = {
             name: one["script"]
             for name, one in applied(
@@ -310,8 +313,8 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
                 {
                     "first": given,
                     "broken": {**given, "package": {**given["package"], "sha256": "0" * 64}},
-                    "wrong": {**given, "environment": wrong, "start_timeout": 1},
-                    "next": {**given, "package": package(another(site.wheel))},
+                    "wrong": {**given, "package": newer, "environment": wrong, "start_timeout": 1},
+                    "next": {**given, "package": newer},
                 },
             ).items()
         }
@@ -323,8 +326,8 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
         assert vm.calls() == ["daemon-reload", "enable --quiet gtm-edge", "start --no-block gtm-edge"]
         pid = site.pid("gtm-edge")
         assert vm.must("ps", "-o", "user=", "-p", str(pid)).strip() == "gtm"
-        modes = vm.must("stat", "-c", "%a %U", "/etc/gtm/edge.secret.env", "/var/lib/gtm-edge")
-        assert modes == "600 root\n700 gtm\n"
+        secrets = ("/etc/gtm/edge.secret.env", "/etc/gtm/edge.dns-cookie-secret", "/var/lib/gtm-edge")
+        assert vm.must("stat", "-c", "%a %U", *secrets) == "600 root\n600 gtm\n700 gtm\n"
 
         before = site.files()
         for name, code, said, called in (
@@ -354,17 +357,22 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken(site: Site, tmp_path: Path) -> None:
-    """Before anything is fetched the set-up says which, and where it is port 53, what to do about systemd-resolved."""
-    given = {**EDGE, **site.installs, "dns_addresses": ["127.0.0.53"], "start_timeout": 1}
-    script = applied(tmp_path, {"edge": {**given, "http_port": free_port()}})["edge"]["script"]
-    with (
-        socket.create_server(("127.0.0.53", 53)),
-        site.machine.stub_resolver(),
-    ):
-        done = site.machine.run("sh", "-s", text=script)
-    assert done.returncode == 1
-    assert "tcp/127.0.0.53:53 is taken" in done.stdout
-    assert 'systemd_resolved = "make-room"' in done.stdout
+    """Before anything is fetched the set-up says which, and what to do about systemd-resolved, if that has port 53."""
+    given = {**EDGE, **site.installs, "dns_addresses": ["127.0.0.53"], "http_port": free_port()}
+    made = applied(tmp_path, {"refuse": given, "room": {**given, "systemd_resolved": "make-room"}})
+    vm, stub = site.machine, "/run/systemd/resolve/stub-resolv.conf"
+    vm.must("ln", "-sfn", stub, "/etc/resolv.conf")
+    with socket.create_server(("127.0.0.53", 53)), vm.stub_resolver():
+        vm.calls()
+        refused = vm.run("sh", "-s", text=made["refuse"]["script"])
+        assert refused.returncode == 1
+        assert "tcp/127.0.0.53:53 is taken" in refused.stdout
+        assert 'systemd_resolved = "make-room"' in refused.stdout
+        assert (vm.calls(), vm.must("readlink", "/etc/resolv.conf").strip()) == ([], stub)
+        vm.run("sh", "-s", text=made["room"]["script"])
+        assert vm.calls() == ["restart systemd-resolved"]
+        assert "DNSStubListener=no" in vm.must("cat", "/etc/systemd/resolved.conf.d/gtm.conf")
+        assert vm.must("readlink", "/etc/resolv.conf") == "/run/systemd/resolve/resolv.conf\n"
 
 
 def test_control_on_a_machine(site: Site, database_url: str, tmp_path: Path) -> None:

@@ -185,6 +185,10 @@ variable "geoip_db" {
     error_message = "geoip_db has one of `path` and `url`."
   }
   validation {
+    condition     = try(var.geoip_db.url, null) == null ? true : can(regex("^(https|file)://[^\\s]+$", var.geoip_db.url))
+    error_message = "geoip_db.url is an https or file URL."
+  }
+  validation {
     condition     = try(var.geoip_db.sha256, null) == null ? true : can(regex("^[0-9a-f]{64}$", var.geoip_db.sha256))
     error_message = "geoip_db.sha256 is 64 hexadecimal digits in small letters, as sha256sum prints them."
   }

@@ -194,6 +194,8 @@ go_on_with() {
 main() {
   [ "$(id -u)" -eq 0 ] || fail "needs root: run it with sudo"
   command -v systemctl > /dev/null || fail "needs systemd"
+  exec 9> "/run/$SERVICE-setup.lock"
+  flock -n 9 || fail "another set-up of it runs on this machine; wait for its end"
   running= previous= kept=
   if active; then running=yes; fi
   if [ -e "$ROOT/current" ]; then previous=$(readlink -f "$ROOT/current"); fi
@@ -204,6 +206,7 @@ main() {
   need_addresses
   install_gtm
   trap leave EXIT
+  trap 'exit 130' HUP INT TERM
   files
   given
   keep "$SECRETS"

@@ -283,6 +283,14 @@ run "two_geoip_databases" {
   expect_failures = [var.geoip_db]
 }
 
+run "a_geoip_database_in_the_clear" {
+  command = plan
+  variables {
+    geoip_db = { url = "http://example.com/a.mmdb" }
+  }
+  expect_failures = [var.geoip_db]
+}
+
 run "a_sum_that_is_none" {
   command = plan
   variables {
