@@ -50,6 +50,8 @@ type Gather struct {
 	states  map[string]string // region → admin state
 	version int
 	round   *round // nil: nobody watches
+	asking  bool
+	waiters int
 	said    map[string]bool
 }
 
@@ -79,7 +81,7 @@ type change struct {
 
 const (
 	quiet    = 200 * time.Millisecond
-	longest  = 5 * time.Second
+	longest  = 20 * time.Second
 	puttings = 2 * time.Second // for others to put right what is wrong
 	tick     = 25 * time.Millisecond
 	mostTold = 20
@@ -114,9 +116,10 @@ func (g *Gather) watch(ctx context.Context, key resourceKey) diag.Diagnostics {
 		return nil
 	}
 	if now := g.round; now != nil {
-		waits := len(now.waiting) < mostWait
+		waits := g.waiters < mostWait
 		if waits {
 			now.waiting = append(now.waiting, key)
+			g.waiters++
 		}
 		g.lock.Unlock()
 		if !waits {
@@ -127,9 +130,14 @@ func (g *Gather) watch(ctx context.Context, key resourceKey) diag.Diagnostics {
 	}
 	mine := &round{waiting: []resourceKey{key}, done: make(chan struct{})}
 	g.round = mine
+	g.waiters++
 	g.lock.Unlock()
 	notices := g.ask(ctx, mine)
 	mine.notices = g.shared(notices, mine.waiting)
+	g.lock.Lock()
+	g.asking = false
+	g.waiters -= len(mine.waiting)
+	g.lock.Unlock()
 	close(mine.done)
 	return mine.notices[key]
 }
@@ -138,7 +146,7 @@ func (g *Gather) watch(ctx context.Context, key resourceKey) diag.Diagnostics {
 func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	g.settle(ctx, quiet, longest)
 	g.lock.Lock()
-	g.round = nil
+	g.round, g.asking = nil, true
 	seen := g.version
 	body, unknown, err := g.body(ctx)
 	g.lock.Unlock()
@@ -193,14 +201,18 @@ func (g *Gather) shared(notices []notice, waiting []resourceKey) map[resourceKey
 	return found
 }
 
-// settle waits until nothing has been told for a while.
+// settle waits until nothing has been told for a while, and nobody else asks: one question at a time, so that most of
+// what Terraform plans at once gets on meanwhile, and is part of the next.
 func (g *Gather) settle(ctx context.Context, while, most time.Duration) {
 	end, since, last := time.Now().Add(most), time.Now(), -1
 	for time.Now().Before(end) && ctx.Err() == nil && !g.writer.Begun() {
 		g.lock.Lock()
-		now := g.version
+		now, asking := g.version, g.asking
 		g.lock.Unlock()
-		if now != last {
+		if asking {
+			end = time.Now().Add(most)
+		}
+		if now != last || asking {
 			last, since = now, time.Now()
 		}
 		if time.Since(since) >= while {
