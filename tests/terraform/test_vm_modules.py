@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -354,6 +355,47 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
         vm.must("systemctl", "restart", "gtm-edge")
         eventually(lambda: address(dns_port) == [lone.ADDRESS], "it answers without control")
         vm.must("systemctl", "stop", "gtm-edge")
+
+
+NASTY = (
+    "it's",
+    'a "b" c',
+    "$(false) `false` $HOME",
+    "\\n \\\\",
+    "${x} %{y}",
+    " # = ; & | < > * ~ ! ",
+    "ünï\u00a0 \t é",
+    "END",
+)
+
+
+def literal(text: str) -> str:
+    """A text that Terraform takes as it is."""
+    return text.replace("${", "$${").replace("%{", "%%{")
+
+
+def test_texts_arrive_as_they_were_given(site: Site, tmp_path: Path) -> None:
+    """Through Terraform, YAML, a shell and files: commands and texts of files with anything in them, settings but for quotes."""
+    overrides = "".join(f"# {text}\n" for text in NASTY) + "[]\n"
+    settings = {f"X{number}": text for number, text in enumerate(NASTY) if "'" not in text}
+    secret = "".join(text for text in NASTY if "'" not in text)
+    given = {
+        **EDGE,
+        "geoip_overrides": literal(overrides),
+        "environment": {name: literal(text) for name, text in settings.items()},
+        "token_command": literal(f"printf %s {shlex.quote(secret)}"),
+    }
+    user_data = applied(tmp_path, {"edge": given})["edge"]["user_data"]
+    script = yaml.safe_load(user_data)["write_files"][0]["content"]
+    vm = site.machine
+    vm.run("useradd", "--system", "gtm")
+    done = vm.run("sh", "-s", text=script.removesuffix("main\n") + 'kept=\nfiles\n"$FETCH"\n')
+    assert (done.returncode, done.stdout) == (0, "")
+    assert vm.must("cat", "/etc/gtm/edge-overrides.yaml") == overrides
+    read = "set -a; . /etc/gtm/edge.env; . /etc/gtm/edge.secret.env; exec env -0"
+    found = dict(line.partition("=")[::2] for line in vm.must("sh", "-c", read).split("\0"))
+    assert {**settings, "GTM_TOKEN": secret}.items() <= found.items()
+    vm.must("sh", "-c", "rm -r /etc/gtm /opt/gtm /etc/systemd/system/gtm-edge.service")
 
 
 def test_an_address_that_is_taken(site: Site, tmp_path: Path) -> None:

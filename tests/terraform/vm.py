@@ -83,6 +83,7 @@ class Machine:
     def stub_resolver(self) -> Iterator[None]:
         """Have systemctl say that systemd-resolved runs."""
         file = "/run/systemctl/systemd-resolved.pid"
+        self.must("mkdir", "-p", "/run/systemctl")
         self.write(file, "1")
         self.must("touch", "/run/systemctl/systemd-resolved.ready")
         try:
