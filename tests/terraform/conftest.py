@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -14,6 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gtm.control.policy.apart import Apart
+from gtm.control.policy.drafts import Job, answer, understood
+from gtm.control.policy.reading import Reading
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Server
 from tests.release import provider as release
@@ -142,9 +146,17 @@ class Control:
         return {kind: found for kind, found in answer.json()["policy"].items() if found}
 
 
+async def _here(_: Apart, job: Job | Reading) -> bytes:
+    return understood(await asyncio.to_thread(answer, job))
+
+
 @pytest.fixture
-def control(prepared_url: str) -> Iterator[Control]:
-    """A control tier on a database of the test's own, with the empty policy."""
+def control(prepared_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
+    """A control tier on a database of the test's own, with the empty policy.
+
+    Its dry runs are made in this process: to start one for each takes a second of a processor, and every plan asks for some.
+    """
+    monkeypatch.setattr(Apart, "run", _here)
     headers = {"Authorization": f"Bearer {TOKENS[Role.ADMIN]}"}
     with (
         Server(prepared_url) as server,

@@ -60,9 +60,9 @@ locals {
     tokyo     = { city = "Tokyo", from_utc = 9, accelerators = 64, number = 3 }
   }
 
-  # Awake from 7 to 23 o'clock, so that one of the three always is.
+  # Awake from 8 to 20 o'clock, so that one of the three always is.
   awake = {
-    for name, fleet in local.fleets : name => contains(range(7, 23), (local.hour + fleet.from_utc + 24) % 24)
+    for name, fleet in local.fleets : name => contains(range(8, 20), (local.hour + fleet.from_utc + 24) % 24)
   }
 }
 
