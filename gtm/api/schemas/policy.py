@@ -10,6 +10,7 @@ from pydantic import Field
 from gtm.api.schemas.base import Changed, ManagedSchema, Schema
 from gtm.core.change.safety import SafetyRule
 from gtm.documents.diff import Action
+from gtm.documents.parts import Held
 from gtm.documents.rules import JurisdictionDocument
 from gtm.documents.schema import PolicyDocument
 
@@ -86,6 +87,8 @@ class PolicyChanged(Changed):
     """Of a dry run; otherwise empty."""
     safety: SafetySchema | None = None
     """Only of dry runs that change something."""
+    held: tuple[Held, ...] = ()
+    """The resources of `unless_changed` with their entity tags from now on; empty ones where there is none any more. Not of dry runs."""
 
 
 class PolicyView(Schema):

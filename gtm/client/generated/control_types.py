@@ -1423,6 +1423,10 @@ class PolicyChanged(TypedDict):
     """Of a dry run; otherwise empty."""
     safety: NotRequired[SafetySchema | None]
     """Only of dry runs that change something."""
+    held: NotRequired[list[Held]]
+    """The resources of `unless_changed` with their entity tags from now on; empty ones where there is
+    none any more. Not of dry runs.
+    """
 
 
 class PolicyDocument(TypedDict):

@@ -193,7 +193,8 @@ async def apply(
         change.written = said
         own = narrowed(draft, change.managed, writer, only_own=only_own)
         await _write(change, own.within(change.policy, now))
-    return change.outcome
+        tags = await _tags(change.transaction, held)
+    return replace(change.outcome, held=tags)
 
 
 async def rollback(
@@ -305,6 +306,15 @@ async def _expect_held(transaction: Transaction, held: Sequence[Held]) -> None:
             raise PreconditionFailed(text, [replace(problem, message=text)])
         text = "exists already" if not one.tag else "has been changed since you read it"
         raise await not_as_read(transaction, stored, f"{named} {text}", problem)
+
+
+async def _tags(transaction: Transaction, held: Sequence[Held]) -> tuple[Held, ...]:
+    """The same resources with their entity tags of now."""
+    found = []
+    for one in held:
+        stored = await transaction.resources(one.kind).get(one.name)
+        found.append(one.model_copy(update={"tag": f'"{stored.version}"' if stored else ""}))
+    return tuple(found)
 
 
 async def not_as_read(

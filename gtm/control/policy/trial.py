@@ -22,7 +22,7 @@ from gtm.core.plan.problem import PlanError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.documents.diff import ResourceChange, diff_policies
-from gtm.documents.parts import DraftDocument, ResourceName
+from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings
 from gtm.storage.resources import Key, Managed
 
@@ -31,6 +31,7 @@ from gtm.storage.resources import Key, Managed
 class Outcome:
     """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
 
+    `held` are the resources that had to be as they were read, with their entity tags from now on.
     `managed` are the resources of it that another tool manages, `claimed` says whether some have another manager since. `findings` are what is probably not meant
     (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs have them.
     """
@@ -42,6 +43,7 @@ class Outcome:
     safety: Verdict | None = None
     managed: tuple[ManagedResource, ...] = ()
     claimed: bool = False
+    held: tuple[Held, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

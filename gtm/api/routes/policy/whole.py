@@ -147,6 +147,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
             "findings": outcome.findings,
             "safety": outcome.safety,
             "managed": outcome.managed,
+            "held": [one.model_dump() for one in outcome.held],
             **done,
         }
     )

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"sync"
 
@@ -25,7 +26,7 @@ type listing struct {
 	err   error
 }
 
-// Shelf keeps what was read of each kind until something of it is written.
+// Shelf keeps what was read of each kind, and what has been written since.
 type Shelf struct {
 	client *Client
 	lock   sync.Mutex
@@ -51,6 +52,23 @@ func (s *Shelf) ForgetAll() {
 	clear(s.kinds)
 }
 
+// Wrote takes in what has been written; a nil document: the resource is gone. What was never read stays unread.
+func (s *Shelf) Wrote(path, name string, now Resource) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	kind := s.kinds[path]
+	switch {
+	case kind == nil || kind.known == nil:
+		delete(s.kinds, path) // it is on its way, and may be of before
+	case now.Document == nil:
+		kind.known = maps.Clone(kind.known) // who has asked goes on with what there was
+		delete(kind.known, name)
+	default:
+		kind.known = maps.Clone(kind.known)
+		kind.known[name] = now
+	}
+}
+
 // Get is the resource of a name; ok says whether there is one.
 func (s *Shelf) Get(ctx context.Context, path, name string) (found Resource, ok bool, err error) {
 	all, err := s.All(ctx, path)
@@ -70,13 +88,16 @@ func (s *Shelf) All(ctx context.Context, path string) (map[string]Resource, erro
 		s.kinds[path] = kind
 	}
 	s.lock.Unlock()
-	kind.once.Do(func() { kind.known, kind.err = s.client.list(ctx, path) })
-	if kind.err != nil {
+	kind.once.Do(func() {
+		known, err := s.client.list(ctx, path)
 		s.lock.Lock()
-		if s.kinds[path] == kind { // not for ever: the next may have better luck
-			delete(s.kinds, path)
-		}
+		kind.known, kind.err = known, err
 		s.lock.Unlock()
+	})
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if kind.err != nil && s.kinds[path] == kind { // not for ever: the next may have better luck
+		delete(s.kinds, path)
 	}
 	return kind.known, kind.err
 }

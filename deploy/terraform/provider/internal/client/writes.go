@@ -43,14 +43,23 @@ type Writer struct {
 	busy    bool
 }
 
+// written is how a write ended: the entity tag that the resource has now.
+type written struct {
+	tag string
+	err error
+}
+
 type pending struct {
 	write Write
-	done  chan error
+	done  chan written
 	err   error
 }
 
 // patience is for how long a write that others may make possible waits for them.
 const patience = 2 * time.Second
+
+// pause is for how long a write waits for others to come along.
+const pause = 20 * time.Millisecond
 
 // NewWriter says with which words changes are made; after is called with the revision of each, before it counts as made.
 func NewWriter(client *Client, shelf *Shelf, force Force, comment string, after func(context.Context, int64) error) *Writer {
@@ -63,10 +72,11 @@ func (w *Writer) Begun() bool { return w.begun.Load() }
 // Begin says that something is about to be written by other ways.
 func (w *Writer) Begin() { w.begun.Store(true) }
 
-// Do makes a write, together with others that wait, and returns once it is in force or refused.
-func (w *Writer) Do(ctx context.Context, write Write) error {
+// Do makes a write, together with others that wait, and returns once it is in force or refused; the entity tag that the
+// resource has then, empty if it is gone.
+func (w *Writer) Do(ctx context.Context, write Write) (tag string, err error) {
 	w.begun.Store(true)
-	one := &pending{write: write, done: make(chan error, 1)}
+	one := &pending{write: write, done: make(chan written, 1)}
 	w.lock.Lock()
 	w.waiting = append(w.waiting, one)
 	leads := !w.busy
@@ -75,11 +85,13 @@ func (w *Writer) Do(ctx context.Context, write Write) error {
 	if leads {
 		go w.work(context.WithoutCancel(ctx))
 	}
-	return <-one.done // also when Terraform is told to stop: what has been written must be in its state
+	end := <-one.done // also when Terraform is told to stop: what has been written must be in its state
+	return end.tag, end.err
 }
 
 func (w *Writer) work(ctx context.Context) {
 	for since := time.Now(); ; {
+		w.gather()
 		w.lock.Lock()
 		batch := w.waiting
 		w.waiting = nil
@@ -99,16 +111,31 @@ func (w *Writer) work(ctx context.Context) {
 			continue
 		}
 		for _, one := range w.held {
-			one.done <- one.err
+			one.done <- written{err: one.err}
 		}
 		w.held = nil
+	}
+}
+
+// gather waits a moment for as many writes as Terraform makes at once: each change is compiled and judged whole, however
+// few resources it has.
+func (w *Writer) gather() {
+	for last := -1; ; {
+		w.lock.Lock()
+		now := len(w.waiting)
+		w.lock.Unlock()
+		if now == last || now == 0 {
+			return
+		}
+		last = now
+		time.Sleep(pause)
 	}
 }
 
 // send makes writes in one change, or, if that is refused, one by one; those that others may make possible are held.
 func (w *Writer) send(ctx context.Context, batch []*pending) {
 	w.held = nil
-	revision, err := w.apply(ctx, batch)
+	tags, revision, err := w.apply(ctx, batch)
 	var problem *Problem
 	if err == nil && w.after != nil {
 		err = w.after(ctx, revision)
@@ -125,9 +152,19 @@ func (w *Writer) send(ctx context.Context, batch []*pending) {
 		}
 	}
 	for _, one := range batch {
-		w.shelf.Forget(one.write.Path)
-		one.done <- err
+		w.shelve(one.write, tags)
+		one.done <- written{tags[named{one.write.Field, one.write.Name}], err}
 	}
+}
+
+// shelve takes in what has been written, or forgets what may have been.
+func (w *Writer) shelve(write Write, tags map[named]string) {
+	tag, told := tags[named{write.Field, write.Name}]
+	if !told {
+		w.shelf.Forget(write.Path)
+		return
+	}
+	w.shelf.Wrote(write.Path, write.Name, Resource{write.Document, tag, w.client.options.ManagedBy})
 }
 
 func (w *Writer) each(ctx context.Context, batch []*pending) {
@@ -147,13 +184,25 @@ func (p *Problem) dependsOnOthers() bool {
 	return p.Code == unsafeChange || p.Status == http.StatusUnprocessableEntity
 }
 
-// apply sends a batch; the revision that it made.
-func (w *Writer) apply(ctx context.Context, batch []*pending) (revision int64, err error) {
+// named is a resource, as control names it.
+type named struct{ kind, name string }
+
+// apply sends a batch; the revision that it made, and what is written has for entity tags now.
+func (w *Writer) apply(ctx context.Context, batch []*pending) (tags map[named]string, revision int64, err error) {
 	var done struct {
 		Revision int64 `json:"revision"`
+		Held     []struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+			Tag  string `json:"tag"`
+		} `json:"held"`
 	}
 	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: w.force.Query(), Body: w.body(batch), Into: &done})
-	return done.Revision, err
+	tags = map[named]string{}
+	for _, one := range done.Held {
+		tags[named{one.Kind, one.Name}] = one.Tag
+	}
+	return tags, done.Revision, err
 }
 
 func (w *Writer) body(batch []*pending) map[string]any {

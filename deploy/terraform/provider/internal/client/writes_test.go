@@ -28,7 +28,7 @@ func run(fake *fakeControl, force Force, writes []Write, wait func(int) time.Dur
 	for i, write := range writes {
 		all.Go(func() {
 			time.Sleep(wait(i))
-			err := found.writer.Do(context.Background(), write)
+			_, err := found.writer.Do(context.Background(), write)
 			lock.Lock()
 			defer lock.Unlock()
 			key := write.Field + "/" + write.Name

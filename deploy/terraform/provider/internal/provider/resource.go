@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,7 +105,7 @@ func (r *kindResource) Create(ctx context.Context, request resource.CreateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document}
-	err := r.shared.Writer.Do(ctx, write)
+	tag, err := r.shared.Writer.Do(ctx, write)
 	if client.Exists(err) && !r.ours(ctx, name, document) {
 		response.Diagnostics.AddError(
 			fmt.Sprintf("There is a %s `%s` already", label(r.kind), name),
@@ -116,7 +118,7 @@ func (r *kindResource) Create(ctx context.Context, request resource.CreateReques
 		return
 	}
 	response.State.Raw = request.Plan.Raw
-	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, glance{Tag: tag}.text())...)
 	r.shared.Sync.Warn(&response.Diagnostics)
 }
 
@@ -147,8 +149,9 @@ func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, r
 	}
 	seen, diagnostics := request.Private.GetKey(ctx, seenKey)
 	response.Diagnostics.Append(diagnostics...)
-	now := digest(found)
-	if string(seen) == string(now) {
+	now := glimpse(r.kind, found)
+	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, now.text())...)
+	if glanceOf(seen).same(now) {
 		response.State.Raw = request.State.Raw
 		return
 	}
@@ -158,7 +161,6 @@ func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, r
 		return
 	}
 	response.State.Raw = value
-	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, now)...)
 }
 
 func (r *kindResource) Update(ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse) {
@@ -171,26 +173,27 @@ func (r *kindResource) Update(ctx context.Context, request resource.UpdateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document, Tag: tag}
-	if err := r.shared.Writer.Do(ctx, write); err != nil {
+	tag, err := r.shared.Writer.Do(ctx, write)
+	if err != nil {
 		refused(&response.Diagnostics, r.kind, name, "update", err)
 		return
 	}
 	response.State.Raw = request.Plan.Raw
-	response.Diagnostics.Append(r.see(ctx, name, response.Private.SetKey)...)
+	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, glance{Tag: tag}.text())...)
 	r.shared.Sync.Warn(&response.Diagnostics)
 }
 
 func (r *kindResource) Delete(ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse) {
 	name := nameOf(request.State.Raw)
-	if _, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name); err == nil && !ok {
-		return
-	}
 	tag, ok := r.tag(ctx, name, "delete", request.Private.GetKey, &response.Diagnostics)
 	if !ok {
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: tag}
-	if err := r.shared.Writer.Do(ctx, write); err != nil {
+	if _, err := r.shared.Writer.Do(ctx, write); err != nil {
+		if _, there, unread := r.shared.Shelf.Get(ctx, r.kind.Path, name); unread == nil && !there {
+			return // somebody else was faster
+		}
 		refused(&response.Diagnostics, r.kind, name, "delete", err)
 	}
 	r.shared.Sync.Warn(&response.Diagnostics)
@@ -220,45 +223,63 @@ func (r *kindResource) document(planned tftypes.Value, diagnostics *diag.Diagnos
 	return document, name
 }
 
-// tag is the entity tag of what was last read, if control still has that.
+// tag is the entity tag of what was last read. If that is not what there is, control refuses the write, and says who has
+// changed it, and in which revision.
 func (r *kindResource) tag(ctx context.Context, name, verb string, private func(context.Context, string) ([]byte, diag.Diagnostics), diagnostics *diag.Diagnostics) (string, bool) {
-	seen, found := private(ctx, seenKey)
+	kept, found := private(ctx, seenKey)
 	diagnostics.Append(found...)
+	if seen := glanceOf(kept); seen.Tag != "" {
+		return seen.Tag, true
+	}
 	now, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
 	if err != nil {
 		refused(diagnostics, r.kind, name, verb, err)
 		return "", false
 	}
-	if !ok {
+	if !ok && verb != "delete" {
 		diagnostics.AddError(fmt.Sprintf("There is no %s `%s` any more", label(r.kind), name), "Somebody has deleted it since it was planned. Plan again.")
 		return "", false
 	}
-	if len(seen) > 0 && string(seen) != string(digest(now)) {
-		return oldTag, true // control refuses it, and says who has changed it, and in which revision
-	}
-	return now.Tag, true
+	return now.Tag, ok
 }
 
-// oldTag is no version that anything has.
-const oldTag = `"0"`
-
-// see remembers what control has made of a write.
-func (r *kindResource) see(ctx context.Context, name string, private func(context.Context, string, []byte) diag.Diagnostics) diag.Diagnostics {
-	found, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
-	if err != nil || !ok {
-		return nil // it is written; the next plan reads it anew
-	}
-	return private(ctx, seenKey, digest(found))
+// glance is what private state keeps of a resource as control had it: its entity tag, and what stands for its fields (an
+// operator's drain of a region gives it another tag, and is no drift); empty: it was written, and not read since.
+type glance struct {
+	Tag    string `json:"tag"`
+	Digest string `json:"digest"`
 }
 
-// digest stands for all of a resource's fields: private state is JSON.
-func digest(found client.Resource) []byte {
-	text, err := json.Marshal(found.Document) // keys in order
+func glimpse(kind spec.Kind, found client.Resource) glance {
+	known := make(map[string]any, len(kind.Attributes))
+	for _, a := range kind.Attributes {
+		known[a.Name] = found.Document[a.Name]
+	}
+	text, err := json.Marshal(known) // keys in order
 	if err != nil {
-		panic(err)
+		panic(err) // it was read from JSON
 	}
-	whole, _ := json.Marshal(string(text))
-	return whole
+	sum := sha256.Sum256(text)
+	return glance{found.Tag, hex.EncodeToString(sum[:])}
+}
+
+func (g glance) text() []byte {
+	text, err := json.Marshal(g)
+	if err != nil {
+		panic(err) // of two texts
+	}
+	return text
+}
+
+// glanceOf is what was kept, empty if nothing was.
+func glanceOf(kept []byte) (found glance) {
+	_ = json.Unmarshal(kept, &found)
+	return found
+}
+
+// same says whether control still has what it had then.
+func (g glance) same(now glance) bool {
+	return g.Tag != "" && (g.Tag == now.Tag || (g.Digest != "" && g.Digest == now.Digest))
 }
 
 func nameOf(state tftypes.Value) string {
