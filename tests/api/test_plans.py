@@ -65,3 +65,35 @@ def test_lists_tell_entity_tags(world: Api) -> None:
         assert page["etags"].keys() == {one["name"] for one in page["items"]}
         for name, tag in page["etags"].items():
             assert world.viewer.get(f"{path}/{name}").headers["ETag"] == tag
+
+
+def test_an_apply_tells_the_tags_of_what_it_held(world: Api) -> None:
+    """Of what was created, changed, left as it was and deleted; and who was faster, if somebody was."""
+
+    def held(name: str, tag: str) -> dict[str, str]:
+        return {"kind": "tenants", "name": name, "tag": tag}
+
+    def apply(policy: dict[str, Any], *tags: dict[str, str], **more: Any) -> Any:
+        body = {"policy": policy, "partial": True, "unless_changed": tags, **more}
+        return world.operator.post("/v1/policy:apply", json=body, headers=PROD)
+
+    made = apply({"tenants": [{"name": "a"}, {"name": "b"}]}, held("a", ""), held("b", "")).json()
+    tags = {one["name"]: one["tag"] for one in made["held"]}
+    listed = world.viewer.get("/v1/tenants").json()["etags"]
+    assert tags == {name: listed[name] for name in "ab"}
+    gone = {"delete": [{"kind": "tenants", "name": "b"}]}
+    done = apply(
+        {"tenants": [{"name": "a", "weight": 2}]}, held("a", tags["a"]), held("b", tags["b"]), **gone
+    )
+    after = {one["name"]: one["tag"] for one in done.json()["held"]}
+    assert after["b"] == ""
+    assert after["a"] == world.viewer.get("/v1/tenants/a").headers["ETag"] != tags["a"]
+    late = apply({"tenants": [{"name": "a", "weight": 3}]}, held("a", tags["a"]))
+    text = problem(late, 412)
+    assert f"revision {done.json()['revision']} " in text
+    assert "by `operator-one`" in text
+    assert "`terraform/prod` manages it" in text
+    taken = apply({"tenants": [{"name": "a"}]}, held("a", ""))
+    assert "tenant `a` exists already" in problem(taken, 412)
+    assert taken.json()["errors"][0]["code"] == "exists"
+    assert "does not exist any more" in problem(apply({}, held("b", tags["b"])), 412)

@@ -174,6 +174,7 @@ def planned(
         "findings": found.findings,
         "safety": found.safety,
         "managed": found.managed,
+        "held": found.held,
         "revision": found.revision,
         "warnings": found.warnings,
     }
