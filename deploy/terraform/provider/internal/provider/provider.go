@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -88,6 +90,10 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 		return
 	}
 	workspace := or(given.Workspace, "TF_WORKSPACE", "default")
+	if !workspaceName.MatchString(workspace) {
+		response.Diagnostics.AddAttributeError(path.Root("workspace"), "gtm's provider is not set up", fmt.Sprintf("`%s` is no name of a workspace: letters, digits and `._:/@+-`, at most 200, beginning with a letter or a digit", shortened(workspace)))
+		return
+	}
 	made, err := client.New(client.Options{
 		Endpoint:  or(given.Endpoint, "GTM_CONTROL_URL", "http://127.0.0.1:8080"),
 		Token:     or(given.Token, "GTM_TOKEN", ""),
@@ -111,8 +117,10 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 	writer := client.NewWriter(made, shelf, force, said, sync.wrote)
 	shared := &Shared{made, shelf, writer, newGather(made, shelf, writer, force), sync, "terraform/" + workspace, said, force}
 	response.ResourceData, response.DataSourceData = shared, shared
-
 }
+
+// workspaceName is what control takes behind `terraform/`.
+var workspaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$`)
 
 func (p *gtmProvider) Resources(context.Context) []func() resource.Resource {
 	var found []func() resource.Resource
@@ -137,8 +145,18 @@ func or(given types.String, variable, otherwise string) string {
 	return otherwise
 }
 
-// reason is a reason that was given; blank ones count for none.
-func reason(given types.String) string { return strings.TrimSpace(given.ValueString()) }
+// reason is a reason that was given, on one line; blank ones count for none.
+func reason(given types.String) string { return strings.TrimSpace(line(given.ValueString())) }
+
+// line is a text without line breaks and other control characters, which revisions do not take.
+func line(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
 
 // origin says which workspace and run makes a change, as far as the environment tells it.
 func origin(workspace string) string {
@@ -157,6 +175,7 @@ func comment(given, from string) string {
 	if given != "" {
 		said = given + "; " + from
 	}
+	said = line(said)
 	const most = 1000 // what control keeps of one
 	if runes := []rune(said); len(runes) > most {
 		return string(runes[:most])
