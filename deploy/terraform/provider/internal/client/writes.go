@@ -41,6 +41,7 @@ type Writer struct {
 	waiting []*pending
 	held    []*pending
 	busy    bool
+	took    time.Duration // the last change
 }
 
 // written is how a write ended: the entity tag that the resource has now.
@@ -58,8 +59,12 @@ type pending struct {
 // patience is for how long a write that others may make possible waits for them.
 const patience = 2 * time.Second
 
-// pause is for how long a write waits for others to come along.
-const pause = 20 * time.Millisecond
+// A write waits for others to come along for a fifth of what the last change took, within these bounds. Without,
+// Terraform's ten would become two groups of five that take turns.
+const (
+	leastPause = 20 * time.Millisecond
+	mostPause  = 400 * time.Millisecond
+)
 
 // NewWriter says with which words changes are made; after is called with the revision of each, before it counts as made.
 func NewWriter(client *Client, shelf *Shelf, force Force, comment string, after func(context.Context, int64) error) *Writer {
@@ -128,14 +133,16 @@ func (w *Writer) gather() {
 			return
 		}
 		last = now
-		time.Sleep(pause)
+		time.Sleep(min(max(w.took/5, leastPause), mostPause))
 	}
 }
 
 // send makes writes in one change, or, if that is refused, one by one; those that others may make possible are held.
 func (w *Writer) send(ctx context.Context, batch []*pending) {
 	w.held = nil
+	began := time.Now()
 	tags, revision, err := w.apply(ctx, batch)
+	w.took = time.Since(began)
 	var problem *Problem
 	if err == nil && w.after != nil {
 		err = w.after(ctx, revision)
