@@ -16,6 +16,7 @@ terraform {
 
 # Where control is, and the token, stand in GTM_CONTROL_URL and GTM_TOKEN.
 provider "gtm" {
+  workspace          = "active-passive"
   allow_fence_change = var.allow_fence_change
 }
 

@@ -13,6 +13,7 @@ terraform {
 
 # Where control is, and the token, stand in GTM_CONTROL_URL and GTM_TOKEN.
 provider "gtm" {
+  workspace          = "demo"
   allow_fence_change = var.allow_fence_change
 }
 

@@ -19,6 +19,7 @@ terraform {
 
 # Where control is, and the token, stand in GTM_CONTROL_URL and GTM_TOKEN.
 provider "gtm" {
+  workspace          = "follow-the-sun"
   allow_fence_change = var.allow_fence_change
 }
 

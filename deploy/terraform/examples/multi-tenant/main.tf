@@ -17,6 +17,7 @@ terraform {
 
 # Where control is, and the token, stand in GTM_CONTROL_URL and GTM_TOKEN.
 provider "gtm" {
+  workspace          = "multi-tenant"
   allow_fence_change = var.allow_fence_change
 }
 
