@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -113,7 +115,7 @@ func (r *policyResource) ModifyPlan(ctx context.Context, request resource.Modify
 		return
 	}
 	after.SHA256 = types.StringValue(sum(content))
-	plan, _, err := r.ask(ctx, content, held, after.Whole.ValueBool())
+	plan, err := r.ask(ctx, content, held, after.Whole.ValueBool())
 	if err != nil {
 		failedPolicy(&response.Diagnostics, err)
 		return
@@ -185,31 +187,53 @@ func body(content, held document, whole bool) (map[string]any, error) {
 	return map[string]any{"policy": content, "partial": !whole, "delete": deletes}, nil
 }
 
-func (r *policyResource) ask(ctx context.Context, content, held document, whole bool) (found policyPlan, sent map[string]any, err error) {
-	if sent, err = body(content, held, whole); err != nil {
-		return found, nil, err
+func (r *policyResource) ask(ctx context.Context, content, held document, whole bool) (found policyPlan, err error) {
+	sent, err := body(content, held, whole)
+	if err != nil {
+		return found, err
 	}
 	_, err = r.shared.Client.Do(ctx, client.Call{Method: "POST", Path: "/v1/policy:plan", Body: sent, Into: &found, Reads: true})
-	return found, sent, err
+	return found, err
 }
 
-// apply makes the change that was planned, or none.
+// apply makes the change that was planned, or none. Others may change the policy beside it, such as resources of the same
+// plan, as long as what this changes stays the same.
 func (r *policyResource) apply(ctx context.Context, content, held document, whole bool, planned []string) error {
-	plan, sent, err := r.ask(ctx, content, held, whole)
+	r.shared.Writer.Begin()
+	defer r.shared.Shelf.ForgetAll()
+	const attempts = 20
+	for made := 1; ; made++ {
+		err := r.attempt(ctx, content, held, whole, planned)
+		var problem *client.Problem
+		if made == attempts || !errors.As(err, &problem) || problem.Status != http.StatusPreconditionFailed {
+			return err
+		}
+	}
+}
+
+// attempt asks what would change, and makes that change if no revision has come in between.
+func (r *policyResource) attempt(ctx context.Context, content, held document, whole bool, planned []string) error {
+	sent, err := body(content, held, whole)
 	if err != nil {
+		return err
+	}
+	var plan policyPlan
+	sent["dry_run"] = true // asked of who may change it: without the process apart that viewers' plans are made in
+	if _, err := r.shared.Client.Do(ctx, client.Call{Method: "POST", Path: "/v1/policy:apply", Body: sent, Into: &plan, Reads: true}); err != nil {
 		return err
 	}
 	if planned != nil && !slices.Equal(plan.lines(), planned) {
 		return fmt.Errorf("somebody has changed the policy since it was planned: it would change %q now, and %q was planned. Plan again", plan.lines(), planned)
 	}
+	delete(sent, "dry_run")
 	sent["comment"] = r.shared.Comment
-	call := client.Call{Method: "POST", Path: "/v1/policy:apply", Body: sent, Query: r.shared.Force.Query(), Headers: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(plan.Revision))}}
 	var done struct {
 		Revision int64 `json:"revision"`
 	}
-	call.Into = &done
-	r.shared.Writer.Begin()
-	defer r.shared.Shelf.ForgetAll()
+	call := client.Call{
+		Method: "POST", Path: "/v1/policy:apply", Body: sent, Query: r.shared.Force.Query(), Into: &done,
+		Headers: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(plan.Revision))},
+	}
 	if err := r.shared.Force.Do(ctx, r.shared.Client, call); err != nil {
 		return err
 	}

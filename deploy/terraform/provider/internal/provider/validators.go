@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,12 +83,16 @@ func textChecks(a spec.Attribute) []check {
 	var found []check
 	if len(a.Enum) > 0 {
 		found = append(found, check{"one of " + few(a.Enum), func(value any) string {
+			text := value.(string)
+			if slices.Contains(a.Enum, text) {
+				return ""
+			}
 			for _, known := range a.Enum {
-				if strings.EqualFold(known, value.(string)) {
-					return ""
+				if strings.EqualFold(known, text) {
+					return fmt.Sprintf("`%s` is none of the values: did you mean `%s`?", text, known)
 				}
 			}
-			return fmt.Sprintf("`%s` is none of %s", value, few(a.Enum))
+			return fmt.Sprintf("`%s` is none of %s", text, few(a.Enum))
 		}})
 	}
 	if a.Pattern != "" {
