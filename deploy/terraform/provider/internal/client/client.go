@@ -44,6 +44,8 @@ type Options struct {
 	Insecure  bool
 	ManagedBy string
 	Agent     string
+	// Transport carries requests in place of the network; nil: the network does.
+	Transport http.RoundTripper
 }
 
 // Client speaks with one control. It is safe for use by several goroutines.
@@ -84,11 +86,15 @@ func New(options Options) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
+	var carrier http.RoundTripper = transport
+	if options.Transport != nil {
+		carrier = options.Transport
+	}
 	return &Client{
 		options: options,
 		base:    base,
 		http: &http.Client{
-			Transport: transport,
+			Transport: carrier,
 			Timeout:   2 * time.Minute,
 			// A redirect would carry the token elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -166,12 +172,15 @@ func (c *Client) once(ctx context.Context, call Call, body []byte) (header http.
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, again(ctx, call, err), fmt.Errorf("control at %s cannot be reached: %w", c.base, unwrapped(err))
+		return nil, again(ctx, call, err), c.unreached(err)
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, largest))
+	text, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
 	if err != nil {
 		return nil, again(ctx, call, err), fmt.Errorf("control at %s broke the connection off: %w", c.base, err)
+	}
+	if len(text) > largest {
+		return nil, -1, &NotGtm{c.base, fmt.Sprintf("%s, more than %d MiB", response.Status, largest>>20)}
 	}
 	if response.StatusCode >= 400 {
 		return nil, wait(response), c.problem(response, text)
@@ -188,19 +197,51 @@ func (c *Client) once(ctx context.Context, call Call, body []byte) (header http.
 func again(ctx context.Context, call Call, err error) time.Duration {
 	var dial *net.OpError
 	refused := errors.As(err, &dial) && dial.Op == "dial"
-	if ctx.Err() != nil || (!call.Reads && !refused) {
+	if ctx.Err() != nil || (!call.Reads && !refused) || untrusted(err) {
 		return -1
 	}
 	return 0
+}
+
+// untrusted says whether it is TLS that does not come about, which trying again does not change.
+func untrusted(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	return errors.As(err, &certificate) || errors.As(err, &plain)
+}
+
+// unreached says why control cannot be reached, and what to do about it where that is known.
+func (c *Client) unreached(err error) error {
+	said := fmt.Errorf("control at %s cannot be reached: %w", c.base, unwrapped(err))
+	var authority x509.UnknownAuthorityError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w; if its certificate is of an authority of your own, give that one's certificate (PEM) as `ca_file`, or GTM_CA_FILE", said)
+	case errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%w; it speaks no TLS: is `endpoint` to begin with http://?", said)
+	}
+	return said
 }
 
 func wait(response *http.Response) time.Duration {
 	if response.StatusCode != http.StatusServiceUnavailable && response.StatusCode != http.StatusTooManyRequests {
 		return -1
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	asked := time.Duration(seconds) * time.Second
-	if err != nil || asked < 0 || asked > longestWait {
+	said := response.Header.Get("Retry-After")
+	if at, err := http.ParseTime(said); err == nil {
+		return within(max(time.Until(at), 0))
+	}
+	seconds, err := strconv.ParseUint(said, 10, 32)
+	if err != nil {
+		return -1
+	}
+	return within(time.Duration(seconds) * time.Second)
+}
+
+// within is a time that may be waited; negative: it is too long.
+func within(asked time.Duration) time.Duration {
+	if asked > longestWait {
 		return -1
 	}
 	return asked

@@ -43,11 +43,10 @@ func (f *fakeControl) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func (f *fakeControl) client() *Client {
-	made, err := New(Options{Endpoint: "http://127.0.0.1:1", Token: "t", ManagedBy: "terraform/test"})
+	made, err := New(Options{Endpoint: "http://127.0.0.1:1", Token: "t", ManagedBy: "terraform/test", Transport: f})
 	if err != nil {
 		panic(err)
 	}
-	made.http.Transport = f
 	return made
 }
 
