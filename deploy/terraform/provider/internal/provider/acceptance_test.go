@@ -80,7 +80,6 @@ func TestAccEveryKind(t *testing.T) {
 		unchanged(s.every(false, true)), // null is as good as nothing
 		resource.TestStep{Config: s.every(true, false), ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: updates()}},
 		unchanged(samples{prefix: s.prefix, reversed: true}.every(true, false)),
-		resource.TestStep{Config: s.every(false, false), ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: updates()}},
 	)
 }
 
@@ -129,6 +128,7 @@ func TestAccDriftIsShownAndPutBack(t *testing.T) {
 		resource.TestStep{PreConfig: func() { o.must(http.MethodDelete, "/v1/tenants/acc-drift", nil) }, Config: config, Check: check("2"), ConfigPlanChecks: resource.ConfigPlanChecks{
 			PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction("gtm_tenant.it", plancheck.ResourceActionCreate)},
 		}},
+		resource.TestStep{Config: tenant("acc-drift", ""), Check: check("1")}, // what is left out again has its default again
 		resource.TestStep{PreConfig: func() { o.must(http.MethodDelete, "/v1/tenants/acc-drift", nil) }, Config: config, Destroy: true},
 	)
 }

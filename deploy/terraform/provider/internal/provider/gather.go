@@ -177,7 +177,7 @@ func (g *Gather) shared(notices []notice, waiting []resourceKey) map[resourceKey
 	defer g.lock.Unlock()
 	found := map[resourceKey]diag.Diagnostics{}
 	for _, one := range notices {
-		if one.warning && g.said[one.title+one.text] {
+		if g.said[one.title+one.text] {
 			continue
 		}
 		g.said[one.title+one.text] = true
@@ -252,6 +252,9 @@ func (g *Gather) body(ctx context.Context) (body map[string]any, unknown []strin
 		}
 	}
 	for region, state := range g.states {
+		if what, planned := g.changes[resourceKey{"regions", region}]; planned && what.document == nil && what.unknown == "" {
+			continue // it goes, and its state with it
+		}
 		document, told := documents[region]
 		if !told {
 			found, ok, err := g.shelf.Get(ctx, "/v1/regions", region)
