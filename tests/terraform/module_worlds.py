@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from tests.terraform.conftest import DEPLOYED
@@ -26,7 +27,8 @@ EEA = {"DE", "IE", "NO"}
 ADEQUATE = {"GB", "JP"}
 TENANTS: dict[str, str | None] = {"bank": "DE", "acme": "US", "nomad": None}
 CLASSES = ("personal", "public")
-CLIENTS = ("DE", "NO", "US", None)
+REQUESTS = [*product(("NO", "US", None), (None, *TENANTS), (None, "public"))]
+"""Where the client is, on whose behalf, and with what: what is left out is not stated."""
 
 
 def root(modules: dict[str, dict[str, Any]], **more: Any) -> str:
@@ -38,7 +40,15 @@ def region_module(name: str, country: str, operator: str | None = None, **more: 
     """What is said to the module of a region."""
     endpoints = [{"url": f"https://{name}.example.com"}]
     stands = {"country": country, "lat": 50, "lon": 8, "operator_country": operator}
-    return {"source": str(MODULES / "region"), "name": name, "endpoints": endpoints, **stands, **more}
+    probe = {"json_field": "model.loaded", "json_value": True}
+    return {
+        "source": str(MODULES / "region"),
+        "name": name,
+        "endpoints": endpoints,
+        "probe": probe,
+        **stands,
+        **more,
+    }
 
 
 def _pools(draw: random.Random) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def capacity(pools: dict[str, Any], tokens_per_request: int) -> dict[str, float 
 
 
 def _some(draw: random.Random, of: Any) -> list[str]:
-    return draw.choice([[], draw.sample(sorted(of), 1)])
+    return draw.choice([[], draw.sample(sorted(of), 1), draw.sample(sorted(of), 1)])
 
 
 def _rules(draw: random.Random, service: str) -> dict[str, Any]:
@@ -87,7 +97,7 @@ def _rules(draw: random.Random, service: str) -> dict[str, Any]:
         "applies_to": applies,
         "scope": draw.choice(["eea", "eea_and_adequacy"]),
         "data_classes": draw.choice([[], ["personal"]]),
-        "exclude_jurisdictions": draw.choice([[], ["JP"]]),
+        "exclude_jurisdictions": draw.choice([[], ["JP"], ["IE"]]),
         "operators": draw.choice(["anyone", "in_scope"]),
         "mode": draw.choice(["enforce", "enforce", "enforce", "monitor"]),
     }
@@ -99,10 +109,17 @@ def _rules(draw: random.Random, service: str) -> dict[str, Any]:
         said["on_unknown_location"] = draw.choice(["match", "ignore"])
     if said["operators"] == "anyone":
         said["transfers"] = draw.choice([{}, {"iad": "Art. 46(2)(c): standard contractual clauses"}])
-    if draw.random() < 0.2:
-        said[draw.choice(["effective_until", "effective_from"])] = draw.choice(
-            ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]
-        )
+    over, before = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+    said |= draw.choice(
+        [
+            {},
+            {},
+            {},
+            {"effective_until": over},
+            {"effective_from": before},
+            {"effective_from": over, "effective_until": before},
+        ]
+    )
     return said
 
 

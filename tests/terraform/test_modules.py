@@ -12,11 +12,9 @@ from gtm.core.model.access import Role
 from tests.effort import ALL
 from tests.terraform.conftest import Control, Terraform
 from tests.terraform.module_worlds import (
-    CLASSES,
-    CLIENTS,
     MODULES,
     REGIONS,
-    TENANTS,
+    REQUESTS,
     World,
     binds,
     capacity,
@@ -24,8 +22,11 @@ from tests.terraform.module_worlds import (
     root,
 )
 
+TELLING = 274
+"""A world in which every input of the modules decides something: no other answer of any of them would pass."""
 
-@pytest.mark.parametrize("seed", range(20 if ALL else 1))
+
+@pytest.mark.parametrize("seed", [TELLING, *range(19 if ALL else 0)])
 def test_modules_do_what_they_say(seed: int, terraform: Terraform, control: Control) -> None:
     """Capacities, members, spillover and every fence are those of the models; then nothing is left to do; then nothing is left."""
     world = World(seed)
@@ -36,7 +37,7 @@ def test_modules_do_what_they_say(seed: int, terraform: Terraform, control: Cont
     policy = control.policy()
     for region in policy["regions"]:
         assert region["capacity"] == pytest.approx(capacity(world.pools[region["name"]], world.tokens))
-        assert region["probe"]["type"] == "https"
+        assert (region["probe"]["type"], region["probe"]["json_value"]) == ("https", True)
     for service in policy["services"]:
         name = service["name"]
         assert [member["region"] for member in service["members"]] == world.orders[name]
@@ -57,20 +58,16 @@ def test_modules_do_what_they_say(seed: int, terraform: Terraform, control: Cont
 
 
 def _check_fences(control: Control, service: str, said: dict[str, Any]) -> None:
-    for client in CLIENTS:
-        for tenant in (None, *TENANTS):
-            for data_class in (None, *CLASSES):
-                asked = {"service": service, "country": client, "tenant": tenant, "data_class": data_class}
-                answer = control.admin.post(
-                    "/v1/route:explain", json={key: value for key, value in asked.items() if value}
-                )
-                assert answer.status_code == 200, answer.text
-                allowed = {
-                    one["region"] for one in answer.json()["candidates"] if one["excluded"] != "residency"
-                }
-                bound = binds(said, client, tenant, data_class)
-                expected = {region for region in REGIONS if not bound or lawful(said, region)}
-                assert allowed == expected, (asked, said)
+    for client, tenant, data_class in REQUESTS:
+        asked = {"service": service, "country": client, "tenant": tenant, "data_class": data_class}
+        answer = control.admin.post(
+            "/v1/route:explain", json={key: value for key, value in asked.items() if value}
+        )
+        assert answer.status_code == 200, answer.text
+        allowed = {one["region"] for one in answer.json()["candidates"] if one["excluded"] != "residency"}
+        bound = binds(said, client, tenant, data_class)
+        expected = {region for region in REGIONS if not bound or lawful(said, region)}
+        assert allowed == expected, (asked, said)
 
 
 _DECLARED = re.compile(r'^(variable|output) "(\w+)"', re.MULTILINE)
