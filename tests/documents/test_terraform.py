@@ -330,7 +330,9 @@ def _needs(
     zones = [{"primary_ns": "ns.example.net", "hostmaster": "h.example.net", **one} for one in documents]
     refusal = {"ipv4": [worlds.V4]}
     made = [{"members": [{"region": "r"}], "refusal": refusal, **one} for one in services]
-    policy = PolicyDocument.model_validate({"regions": [region], "zones": zones, "services": made})
+    policy = PolicyDocument.model_validate(
+        {"regions": [region, {**region, "name": "q"}], "zones": zones, "services": made}
+    )
     compile_policy(policy.to_core(), shipped_jurisdictions())
     return {
         block.body["name"]: ([one.text for one in block.body.get("depends_on", [])], block.body.get("zone"))
@@ -384,10 +386,13 @@ def test_what_needs_each_other_names_itself_plainly() -> None:
     """
     service = {"name": "s", "hostnames": ["ns.a.test"], "zone": "a.test"}
     other = {"name": "t", "hostnames": ["t.a.test"], "zone": "a.test"}
-    found = _needs({"name": "a.test", "name_servers": [{"name": "ns.a.test"}]}, services=(service, other))
+    second = {"name": "u", "hostnames": ["ns2.a.test"], "zone": "a.test", "members": [{"region": "q"}]}
+    servers = [{"name": "ns.a.test"}, {"name": "ns2.a.test"}]
+    found = _needs({"name": "a.test", "name_servers": servers}, services=(service, second, other))
     assert found == {
-        "a.test": (["gtm_region.r"], None),
-        "s": ([], "a.test"),
+        "a.test": (["gtm_region.q", "gtm_region.r"], None),
+        "s": (["gtm_region.q"], "a.test"),
+        "u": (["gtm_region.r"], "a.test"),
         "t": ([], Reference("gtm_zone.a_test.name")),
     }
     delegation = {"name": "b", "type": "DS", "data": [f"1 13 2 {'ab' * 32}"]}
