@@ -117,7 +117,14 @@ def test_what_readmes_show_works(terraform: Terraform, control: Control) -> None
     policy = control.policy()
     slots = {region["name"]: region["capacity"] for region in policy["regions"]}
     assert slots["frankfurt"] == {"outstanding": 2560, "requests_per_second": 220}
-    assert [rule["name"] for rule in policy["residency_rules"]] == ["gdpr-people"]
+    (rule,) = policy["residency_rules"]
+    assert (rule["name"], rule["legal_basis"]) == (
+        "gdpr-people",
+        (
+            "Regulation (EU) 2016/679 (GDPR), Art. 3(2) and Chapter V, Art. 44-46: personal data of people in the European Economic Area "
+            "are transferred to third countries only on the conditions of that chapter. Requests are served in the European Economic Area."
+        ),
+    )
 
 
 def test_rules_about_all_services_come_first(terraform: Terraform, control: Control) -> None:

@@ -4,19 +4,19 @@ locals {
   jurisdictions = { eea = ["EEA"], eea_and_adequacy = ["EEA-OR-ADEQUATE"] }[var.scope]
 
   scope_text = {
-    eea              = "They are served in the European Economic Area"
-    eea_and_adequacy = "They are served in the European Economic Area, or in a third country that the European Commission has decided to ensure an adequate level of protection (Art. 45)"
+    eea              = "Requests are served in the European Economic Area"
+    eea_and_adequacy = "Requests are served in the European Economic Area, or in a third country that the European Commission has decided to ensure an adequate level of protection (Art. 45)"
   }[var.scope]
 
   grounds = join("; ", [for region in sort(keys(var.transfers)) : "${region} (${var.transfers[region]})"])
 
   legal_bases = {
-    for rule, whose in {
-      everyone      = "Art. 3(1): personal data processed in the context of an establishment in the European Economic Area"
-      people        = "Art. 3(2): personal data of people in the European Economic Area"
-      establishment = "Art. 3(1): personal data processed in the context of the activities of tenants established in the European Economic Area"
+    for rule, law in {
+      everyone      = ["Art. 3(1)", "personal data processed in the context of an establishment in the European Economic Area"]
+      people        = ["Art. 3(2)", "personal data of people in the European Economic Area"]
+      establishment = ["Art. 3(1)", "personal data processed in the context of the activities of tenants established in the European Economic Area"]
       } : rule => join(" ", compact([
-        "Regulation (EU) 2016/679 (GDPR), ${whose}, are transferred to third countries only on the conditions of Chapter V (Art. 44-46).",
+        "Regulation (EU) 2016/679 (GDPR), ${law[0]} and Chapter V, Art. 44-46: ${law[1]} are transferred to third countries only on the conditions of that chapter.",
         "${local.scope_text}${length(var.transfers) > 0 ? "; elsewhere only in ${local.grounds}" : ""}.",
         length(var.exclude_jurisdictions) > 0 ? "Not in ${join(", ", sort(var.exclude_jurisdictions))}." : "",
         var.operators == "in_scope" ? "Regions are run by companies established there (Art. 48)." : "",
