@@ -55,7 +55,14 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def find(program: str) -> str | None:
-    """Where a program is; None if it is nowhere."""
+    """Where a program is; None if it is nowhere. In place of Terraform, OpenTofu will do; TERRAFORM says which."""
+    if program == "terraform":
+        named = os.environ.get("TERRAFORM")
+        return (
+            shutil.which(named)
+            if named
+            else shutil.which(program, path=_PATH) or shutil.which("tofu", path=_PATH)
+        )
     own = Path(sysconfig.get_path("purelib"), *WHEELS[program][1:]) if program in WHEELS else None
     return shutil.which(program, path=_PATH) or (own and shutil.which(own))
 
