@@ -334,11 +334,13 @@ func whose(where string) (resourceKey, path.Path) {
 	if !ok {
 		return resourceKey{}, path.Empty()
 	}
-	name := rest
-	if field != "zones" && field != "jurisdictions" { // whose names have dots; a path into one ends at the whole
-		name, _, _ = strings.Cut(rest, ".")
-		name, _, _ = strings.Cut(name, "[")
+	end := len(rest)
+	for _, a := range kind.Attributes { // names of zones have dots, so that a name ends where an attribute begins
+		if at := strings.Index(rest, "."+a.Name); at > 0 && at < end && pathOf(kind.Attributes, rest[at:]).Equal(path.Root(a.Name)) {
+			end = at
+		}
 	}
+	name := rest[:end]
 	return resourceKey{field, name}, pathOf(kind.Attributes, strings.TrimPrefix(rest, name))
 }
 

@@ -334,3 +334,19 @@ func TestNothingIsAskedOnceItIsApplied(t *testing.T) {
 		}
 	})
 }
+
+func TestWhose(t *testing.T) {
+	for where, expected := range map[string]string{
+		"services.chat.members[0].region":     "services chat members",
+		"services.chat":                       "services chat ",
+		"zones.a.example.com.records[0].data": "zones a.example.com records",
+		"zones.a.example.com":                 "zones a.example.com ",
+		"residency_rules.x.what":              "residency_rules x.what ",
+		"nothing.x":                           "  ",
+	} {
+		of, at := whose(where)
+		if got := of.field + " " + of.name + " " + at.String(); got != expected {
+			t.Errorf("%s: %q", where, got)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -16,11 +15,10 @@ type fault struct {
 	message string
 }
 
-var step = regexp.MustCompile(`^(?:\.?([A-Za-z_]\w*)|\[(\d+)\])`)
+var beginning = regexp.MustCompile(`^\.([A-Za-z_]\w*)`)
 
-// located finds the attributes that faults are about: `services.chat.members[0].region` of service `chat` is
-// `members[0].region`. A path through a set ends at the set, whose elements have no place. What is about something
-// else is left as it is.
+// located finds the attributes that faults are about: `services.chat.members[0].region` of service `chat` is about
+// `members`. What is about something else is left as it is.
 func located(kind spec.Kind, name string, faults []client.Fault) (found []fault, rest []client.Fault) {
 	for _, one := range faults {
 		inside, ok := strings.CutPrefix(one.Path, kind.Field+"."+name)
@@ -28,49 +26,20 @@ func located(kind spec.Kind, name string, faults []client.Fault) (found []fault,
 			rest = append(rest, one)
 			continue
 		}
-		found = append(found, fault{pathOf(kind.Attributes, inside), one.Message})
+		found = append(found, fault{pathOf(kind.Attributes, inside), one.Path + ": " + one.Message})
 	}
 	return found, rest
 }
 
+// pathOf is the attribute of a resource that a path such as `.members[0].region` begins with. It ends there, and messages
+// tell the rest: of a path into an attribute, Terraform shows the resource's first line in place of the attribute's.
 func pathOf(attributes []spec.Attribute, text string) path.Path {
-	at := path.Empty()
-	var current *spec.Attribute
-	for text != "" {
-		match := step.FindStringSubmatch(text)
-		if match == nil {
-			return at
-		}
-		text = text[len(match[0]):]
-		switch {
-		case match[2] != "":
-			if current == nil || current.Type != spec.List {
-				return at
+	if match := beginning.FindStringSubmatch(text); match != nil {
+		for _, one := range attributes {
+			if one.Name == match[1] {
+				return path.Root(one.Name)
 			}
-			index, _ := strconv.Atoi(match[2])
-			at, current = at.AtListIndex(index), current.Element
-			attributes = current.Attributes
-		default:
-			next := attribute(attributes, match[1])
-			if next == nil {
-				return at
-			}
-			if current == nil {
-				at = path.Root(next.Name)
-			} else {
-				at = at.AtName(next.Name)
-			}
-			current, attributes = next, next.Attributes
 		}
 	}
-	return at
-}
-
-func attribute(attributes []spec.Attribute, name string) *spec.Attribute {
-	for i := range attributes {
-		if attributes[i].Name == name {
-			return &attributes[i]
-		}
-	}
-	return nil
+	return path.Empty()
 }

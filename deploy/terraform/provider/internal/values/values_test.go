@@ -2,6 +2,7 @@ package values
 
 import (
 	"encoding/json"
+	"math/big"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -191,6 +192,19 @@ func TestWhatControlMayNotSay(t *testing.T) {
 	long, err2 := FromJSON(short, map[string]any{"name": "a", "news": "of a later version"})
 	if err != nil || err2 != nil || !value.Equal(long) {
 		t.Errorf("%s, %s", value, long)
+	}
+}
+
+// TestNumbersAreAsPreciseAsTerraforms: 0.1 of control is 0.1 of a configuration, which Terraform parses with 512 bits.
+func TestNumbersAreAsPreciseAsTerraforms(t *testing.T) {
+	for _, text := range []string{"0.1", "52.520008", "1e-7"} {
+		expected, _, err := big.ParseFloat(text, 10, 512, big.ToNearestEven)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := numberOf(json.Number(text)); err != nil || !got.Equal(tftypes.NewValue(tftypes.Number, expected)) {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
 	}
 }
 
