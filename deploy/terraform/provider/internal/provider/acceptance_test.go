@@ -133,6 +133,16 @@ func TestAccDriftIsShownAndPutBack(t *testing.T) {
 	)
 }
 
+func TestAccNamesThatDoNot(t *testing.T) {
+	accept(t)
+	zone := "resource \"gtm_zone\" \"it\" {\n  name = \"Acc.Test.\"\n  primary_ns = \"ns1.acc.test\"\n  hostmaster = \"hostmaster.acc.test\"\n}\n"
+	twins := tenant("acc-twin", "") + strings.Replace(tenant("acc-twin", ""), `"it"`, `"other"`, 1)
+	try(t,
+		resource.TestStep{Config: zone, PlanOnly: true, ExpectError: regexp.MustCompile("acc.test`")},
+		resource.TestStep{Config: twins, ExpectError: regexp.MustCompile("Two resources of this configuration")},
+	)
+}
+
 func TestAccRenameIsAReplacement(t *testing.T) {
 	accept(t)
 	replaced := resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{plancheck.ExpectResourceAction("gtm_tenant.it", plancheck.ResourceActionDestroyBeforeCreate)}}

@@ -239,6 +239,21 @@ func randomPlan(r *rand.Rand) (all []telling, expected map[string][]string, bad,
 	return all, expected, bad, odd
 }
 
+// TestQuestionsAreFew: while control is asked, others get on, and are part of the next question.
+func TestQuestionsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &judge{latency: func() time.Duration { return time.Second }}
+		var all []telling
+		for i := range 500 {
+			all = append(all, put("tenants", fmt.Sprintf("t%d", i), ""))
+		}
+		plan(j.gather(client.Force{}), 10, all)
+		if len(j.asked) > 2 {
+			t.Errorf("%d questions", len(j.asked))
+		}
+	})
+}
+
 // TestARuleInPlaceOfAnother: whatever comes first, what is put right within the same plan is no error; what is not is one.
 func TestARuleInPlaceOfAnother(t *testing.T) {
 	gone, come := telling{field: "residency_rules", name: "old"}, put("residency_rules", "new", "")
@@ -339,7 +354,7 @@ func TestWhose(t *testing.T) {
 	for where, expected := range map[string]string{
 		"services.chat.members[0].region":     "services chat members",
 		"services.chat":                       "services chat ",
-		"zones.a.example.com.records[0].data": "zones a.example.com records",
+		"zones.a.example.com.records[0].name": "zones a.example.com records",
 		"zones.a.example.com":                 "zones a.example.com ",
 		"residency_rules.x.what":              "residency_rules x.what ",
 		"nothing.x":                           "  ",

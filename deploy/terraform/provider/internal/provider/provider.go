@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -31,6 +32,8 @@ type Shared struct {
 	Manager string
 	Comment string
 	Force   client.Force
+	// created are the resources that this run has made.
+	created sync.Map
 }
 
 type gtmProvider struct{ version string }
@@ -106,7 +109,7 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 		response.Diagnostics.AddError("gtm's provider is not set up", err.Error())
 		return
 	}
-	sync, err := given.WaitForSync.parsed(made)
+	wait, err := given.WaitForSync.parsed(made)
 	if err != nil {
 		response.Diagnostics.AddAttributeError(path.Root("wait_for_sync"), "gtm's provider is not set up", err.Error())
 		return
@@ -114,8 +117,10 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 	shelf := client.NewShelf(made)
 	force := client.Force{FenceChange: reason(given.AllowFenceChange), Disruption: reason(given.AllowDisruption), TakeOver: reason(given.TakeOver)}
 	said := comment(given.Comment.ValueString(), origin(workspace))
-	writer := client.NewWriter(made, shelf, force, said, sync.wrote)
-	shared := &Shared{made, shelf, writer, newGather(made, shelf, writer, force), sync, "terraform/" + workspace, said, force}
+	writer := client.NewWriter(made, shelf, force, said, wait.wrote)
+	shared := &Shared{
+		Client: made, Shelf: shelf, Writer: writer, Gather: newGather(made, shelf, writer, force), Sync: wait, Manager: "terraform/" + workspace, Comment: said, Force: force,
+	}
 	response.ResourceData, response.DataSourceData = shared, shared
 }
 

@@ -117,6 +117,13 @@ func (r *kindResource) Create(ctx context.Context, request resource.CreateReques
 		refused(&response.Diagnostics, r.kind, name, "create", err)
 		return
 	}
+	if _, twice := r.shared.created.LoadOrStore(resourceKey{r.kind.Field, name}, true); twice {
+		response.Diagnostics.AddError(
+			fmt.Sprintf("Two resources of this configuration are the %s `%s`", label(r.kind), name),
+			"The other one has been made. Remove one of the two, or give it another name.",
+		)
+		return
+	}
 	response.State.Raw = request.Plan.Raw
 	response.Diagnostics.Append(response.Private.SetKey(ctx, seenKey, glance{Tag: tag}.text())...)
 	r.shared.Sync.Warn(&response.Diagnostics)

@@ -3,6 +3,7 @@ package provider
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -19,9 +20,21 @@ func resourceSchema(kind spec.Kind) schema.Schema {
 	attributes := attributesOf(kind.Attributes)
 	name := attributes["name"].(schema.StringAttribute)
 	name.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	if kind.Field == "zones" {
+		name.Validators = append(name.Validators, stringCheck{zoneName})
+	}
 	attributes["name"] = name
 	return schema.Schema{MarkdownDescription: kind.Description, Attributes: attributes}
 }
+
+// zoneName is a zone's name as control keeps it: by another spelling the zone would not be found again.
+var zoneName = check{"in lower case", func(value any) string {
+	text := value.(string)
+	if kept := strings.ToLower(strings.TrimSuffix(text, ".")); kept != text {
+		return fmt.Sprintf("zones are named in lower case and without the dot at the end: `%s`", kept)
+	}
+	return ""
+}}
 
 func attributesOf(specs []spec.Attribute) map[string]schema.Attribute {
 	found := make(map[string]schema.Attribute, len(specs))

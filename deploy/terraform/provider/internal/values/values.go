@@ -10,6 +10,7 @@ package values
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -69,6 +70,7 @@ func Complete(a spec.Attribute, value tftypes.Value) (tftypes.Value, error) {
 		if err := value.As(&elements); err != nil {
 			return value, err
 		}
+		elements = slices.Clone(elements) // As hands out what the value itself holds
 		for i, element := range elements {
 			complete, err := Complete(*a.Element, element)
 			if err != nil {
@@ -86,6 +88,7 @@ func completeObject(attributes []spec.Attribute, value tftypes.Value) (tftypes.V
 	if err := value.As(&fields); err != nil {
 		return value, err
 	}
+	fields = maps.Clone(fields)
 	for _, a := range attributes {
 		complete, err := Complete(a, fields[a.Name])
 		if err != nil {

@@ -76,9 +76,13 @@ func TestThereAndBack(t *testing.T) {
 	for _, kind := range spec.Kinds() {
 		for range 200 {
 			given := randomObject(r, kind.Attributes)
+			before := given.Copy()
 			complete, err := CompleteAll(kind.Attributes, given)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !given.Equal(before) {
+				t.Fatalf("%s: what is completed is changed itself: %s", kind.Name, given)
 			}
 			if twice, err := CompleteAll(kind.Attributes, complete); err != nil || !twice.Equal(complete) {
 				t.Errorf("%s: completed twice, %s became %s", kind.Name, complete, twice)
@@ -109,6 +113,9 @@ func TestNothingIsLeftToControl(t *testing.T) {
 		document, err := ObjectToJSON(kind.Attributes, complete)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if read, err := ObjectFromJSON(kind.Attributes, map[string]any{}); err != nil || !read.Equal(complete) {
+			t.Errorf("%s: of an older control, %s instead of %s (%v)", kind.Name, read, complete, err)
 		}
 		for _, a := range kind.Attributes {
 			value, there := document[a.Name]
