@@ -235,7 +235,8 @@ func (r *kindResource) document(planned tftypes.Value, diagnostics *diag.Diagnos
 func (r *kindResource) tag(ctx context.Context, name, verb string, private func(context.Context, string) ([]byte, diag.Diagnostics), diagnostics *diag.Diagnostics) (string, bool) {
 	kept, found := private(ctx, seenKey)
 	diagnostics.Append(found...)
-	if seen := glanceOf(kept); seen.Tag != "" {
+	seen := glanceOf(kept)
+	if seen.Tag != "" && r.kind.Field != "regions" {
 		return seen.Tag, true
 	}
 	now, ok, err := r.shared.Shelf.Get(ctx, r.kind.Path, name)
@@ -247,7 +248,10 @@ func (r *kindResource) tag(ctx context.Context, name, verb string, private func(
 		diagnostics.AddError(fmt.Sprintf("There is no %s `%s` any more", label(r.kind), name), "Somebody has deleted it since it was planned. Plan again.")
 		return "", false
 	}
-	return now.Tag, ok
+	if seen.Tag != "" && !seen.same(glimpse(r.kind, now)) {
+		return seen.Tag, true
+	}
+	return now.Tag, ok // of a region whose admin state alone is another: an operator's, or gtm_region_state's
 }
 
 // glance is what private state keeps of a resource as control had it: its entity tag, and what stands for its fields (an
