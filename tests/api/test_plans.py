@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gtm.api.routes.policy import drafts
 from tests.api.conftest import CHAT, GDPR, Api, region
 from tests.api.test_resources import problem
 
@@ -28,9 +29,14 @@ DRAFTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["here", "apart"])
 @pytest.mark.parametrize("name", DRAFTS)
-def test_a_plan_says_what_a_dry_run_says(world: Api, name: str) -> None:
-    """To the letter, whoever asks; only what the rules let somebody force depends on the role."""
+def test_a_plan_says_what_a_dry_run_says(
+    world: Api, name: str, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+) -> None:
+    """To the letter, whoever asks and wherever it is worked out; only what the rules let somebody force depends on the role."""
+    if apart:
+        monkeypatch.setattr(drafts, "MAX_SHORT", 0)
     world.must_put("/v1/residency-rules/gdpr", GDPR)
     done = world.operator.put("/v1/tenants/held", json={}, headers=PROD)
     assert done.status_code == 201

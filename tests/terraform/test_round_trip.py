@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pickle
 import re
 import shutil
@@ -28,7 +29,7 @@ DEMO = Path(__file__).parents[2] / "policies" / "demo"
 MEANT = {"force": "true", "force_reason": "the next", "on_managed": "override", "managed_reason": "the next"}
 IMPORTS = re.compile(r"Plan: ([0-9]+) to import, 0 to add, 0 to change, 0 to destroy")
 WORLDS = settings(
-    max_examples=200 if ALL else 1,
+    max_examples=int(os.environ.get("ROUND_TRIPS", "12" if ALL else "1")),
     deadline=None,
     phases=(Phase.explicit, Phase.generate),  # a smaller one takes as long
     suppress_health_check=[

@@ -1159,8 +1159,8 @@ class ControlMethods(Session):
     ) -> types.PolicyChanged:
         """Say what a whole policy, or a part of one, would change. What `policy:apply` says of a dry run:
         changes, findings, what the safety rules say to whoever asks, what other tools manage. It takes no
-        right to change anything, so that pull requests can plan. It is looked at in a process of its own,
-        as by `policy:simulate`.
+        right to change anything, so that pull requests can plan. What is long is looked at in a process
+        of its own, as by `policy:simulate`.
 
         Args:
             on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
@@ -2802,8 +2802,8 @@ class AsyncControlMethods(AsyncSession):
     ) -> types.PolicyChanged:
         """Say what a whole policy, or a part of one, would change. What `policy:apply` says of a dry run:
         changes, findings, what the safety rules say to whoever asks, what other tools manage. It takes no
-        right to change anything, so that pull requests can plan. It is looked at in a process of its own,
-        as by `policy:simulate`.
+        right to change anything, so that pull requests can plan. What is long is looked at in a process
+        of its own, as by `policy:simulate`.
 
         Args:
             on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:

@@ -1,6 +1,7 @@
 """Drafts as strangers write them: read, compiled, simulated and explained in a process of its own (`gtm.control.policy.apart`).
 
-Law: nothing of a draft is looked at in control's own process, not even parsed: its feeds and plans must not wait for it.
+Law: nothing of a draft is looked at in control's own process, not even parsed: its feeds and plans must not wait for it. But for short ones to be
+planned within a small policy, which cost less than the process would.
 """
 
 from __future__ import annotations
