@@ -254,6 +254,22 @@ func TestQuestionsAreFew(t *testing.T) {
 	})
 }
 
+func TestOneQuestionAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &judge{latency: func() time.Duration { return 5 * quiet }}
+		var all []telling
+		for i := range 40 {
+			one := put("tenants", fmt.Sprintf("t%d", i), "")
+			one.pause = time.Duration(i) * quiet * 3 / 2
+			all = append(all, one)
+		}
+		plan(j.gather(client.Force{}), len(all), all)
+		if len(j.asked) > 15 {
+			t.Errorf("%d questions", len(j.asked))
+		}
+	})
+}
+
 // TestARuleInPlaceOfAnother: whatever comes first, what is put right within the same plan is no error; what is not is one.
 func TestARuleInPlaceOfAnother(t *testing.T) {
 	gone, come := telling{field: "residency_rules", name: "old"}, put("residency_rules", "new", "")
@@ -354,6 +370,7 @@ func TestWhose(t *testing.T) {
 	for where, expected := range map[string]string{
 		"services.chat.members[0].region":     "services chat members",
 		"services.chat":                       "services chat ",
+		"services.chat.members[0].ttl":        "services chat members",
 		"zones.a.example.com.records[0].name": "zones a.example.com records",
 		"zones.a.example.com":                 "zones a.example.com ",
 		"residency_rules.x.what":              "residency_rules x.what ",
