@@ -204,11 +204,14 @@ func fromScalar(value any) (tftypes.Value, error) {
 // numberOf has the precision that Terraform itself gives numbers of a configuration: 0.1 here is 0.1 there.
 func numberOf(number json.Number) (tftypes.Value, error) {
 	parsed, _, err := big.ParseFloat(number.String(), 10, 512, big.ToNearestEven)
-	if err != nil {
-		return tftypes.Value{}, fmt.Errorf("`%s` is no number", number)
+	if err != nil || tooLarge(parsed) {
+		return tftypes.Value{}, fmt.Errorf("`%.40s` is no number", number)
 	}
 	return tftypes.NewValue(tftypes.Number, parsed), nil
 }
+
+// tooLarge says whether JSON's readers take a number for infinite: written out it may have millions of digits.
+func tooLarge(number *big.Float) bool { return number.IsInf() || number.MantExp(nil) > 1024 }
 
 // ErrUnknown says that a value is not known before apply.
 type ErrUnknown struct{ Path string }
@@ -277,6 +280,9 @@ func scalarToJSON(value tftypes.Value) (any, error) {
 		var number big.Float
 		if err := value.As(&number); err != nil {
 			return nil, err
+		}
+		if tooLarge(&number) {
+			return nil, fmt.Errorf("%s is too large a number", number.Text('g', 6))
 		}
 		if number.IsInt() {
 			return json.Number(number.Text('f', 0)), nil
