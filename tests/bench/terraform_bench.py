@@ -10,6 +10,8 @@ For each step seconds by the clock, requests that control answered, and revision
   no change        a plan when nothing has changed
   one change       plan and apply when one service has
   destroy          all of it
+  peer             the same number of Terraform's own `terraform_data`, that refer to one another likewise: what a plan without changes takes of
+                   Terraform alone, whose graph grows with the square of its edges
 
 The last line is JSON: {step: {"seconds", "requests", "revisions"}}.
 """
@@ -27,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
@@ -103,13 +106,13 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def measure(control: Control, home: Path, policy: object, parallelism: int) -> dict[str, dict[str, float]]:
+def measure(control: Control, home: Path, policy: Any, parallelism: int) -> dict[str, dict[str, float]]:
     """Every step in turn."""
-    document = PolicyDocument.model_validate(to_document(policy))  # type: ignore[arg-type]
+    document = PolicyDocument.model_validate(to_document(policy))
     folder, root, program = home / "folder", home / "root", home / "bin" / "terraform-provider-gtm"
     for path in (folder, root, program.parent):
         path.mkdir()
-    (folder / "policy.yaml").write_text(yamls.dump(concise_policy(policy)))  # type: ignore[arg-type]
+    (folder / "policy.yaml").write_text(yamls.dump(concise_policy(policy)))
     for file, text in files(document).items():
         (root / file).write_text(text)
     (root / "why.tf").write_text(WHY)
@@ -152,7 +155,33 @@ def measure(control: Control, home: Path, policy: object, parallelism: int) -> d
     changed.write_text(re.sub(r'(resource "gtm_service" "s0" \{\n)', r"\1  ttl = 45\n", changed.read_text()))
     step("one change", lambda: run(terraform, "apply", many, "-auto-approve"))
     step("destroy", lambda: run(terraform, "destroy", many, "-auto-approve"))
+    found["peer"] = {"seconds": peer(home / "peer", policy, terraform, many)}
+    print(
+        f"{'peer':<14} {found['peer']['seconds']:8.1f} s; no change is {found['no change']['seconds'] / found['peer']['seconds']:.2f} of it"
+    )
     return found
+
+
+def peer(root: Path, policy: Any, terraform: str, many: str) -> float:
+    """Seconds of a plan without changes of a policy's shape, without any provider."""
+    root.mkdir()
+    text = [
+        f'resource "terraform_data" "{region.name}" {{\n  input = "{region.name}"\n}}\n'
+        for region in policy.regions
+    ]
+    for service in policy.services:
+        members = ", ".join(f"terraform_data.{member.region}.output" for member in service.members)
+        text.append(f'resource "terraform_data" "{service.name}" {{\n  input = [{members}]\n}}\n')
+    for rule in policy.residency_rules:
+        named = [*rule.match.services, *rule.deny.regions]
+        inputs = ", ".join(f"terraform_data.{name}.output" for name in named)
+        text.append(f'resource "terraform_data" "{rule.name}" {{\n  input = [{inputs}]\n}}\n')
+    (root / "main.tf").write_text("".join(text))
+    for command in (["init"], ["apply", many, "-auto-approve"]):
+        subprocess.run([terraform, *command], cwd=root, capture_output=True, check=True)
+    began = time.perf_counter()
+    subprocess.run([terraform, "plan", many, "-detailed-exitcode"], cwd=root, capture_output=True, check=True)
+    return round(time.perf_counter() - began, 1)
 
 
 if __name__ == "__main__":
