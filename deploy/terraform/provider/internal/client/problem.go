@@ -43,11 +43,10 @@ type Problem struct {
 
 // The codes of problems that the provider explains itself.
 const (
-	unsafeChange      = "unsafe_change"
-	managedByAnother  = "managed_by_another"
-	exists            = "exists"
-	unknownReference  = "unknown_reference"
-	deletedReferences = "referenced"
+	unsafeChange     = "unsafe_change"
+	managedByAnother = "managed_by_another"
+	exists           = "exists"
+	unknownReference = "unknown_reference"
 )
 
 func (p *Problem) Error() string {
