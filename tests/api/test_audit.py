@@ -19,6 +19,7 @@ from tests.system.harness import eventually
 ROUTES_THAT_CHANGE_NOTHING = {
     "create_sign_in_link",  # the session that it begins is written down
     "simulate_policy",
+    "plan_policy",
     "explain_route",
     "read_policy",
     "report",

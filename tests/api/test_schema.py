@@ -35,6 +35,7 @@ _MEANING = [
     *("put_regions", "put_zones", "put_services", "put_residency_rules", "put_spillover_rules"),
     *("put_jurisdictions", "put_tenants", "put_data_classes"),  # a name in the body that is not the URL's
     *("apply_policy", "rollback_revision", "create_token", "simulate_policy", "explain_route"),
+    "plan_policy",
     *("get_demand", "get_recorded_demand", "get_demand_timeline"),  # moments
     *("list_audit", "export_audit", "list_health_changes", "list_health_steps"),  # moments
     "approve_fence",  # moments, and reasons of nothing but white space
