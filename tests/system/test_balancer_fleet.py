@@ -242,6 +242,12 @@ def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) ->
         flows = fleet.system.api("GET", "/v1/top").json()["corrections"]
         return any((one["from"], one["to"]) == ("iad", "fra") for one in flows)
 
+    def stay() -> bool:
+        """On a busy machine a probe may time out, and they are refused: never led elsewhere."""
+        found = {led(BERLIN) for _ in range(50)}
+        assert {region for region, _ in found} <= {"fra", None}
+        return found == {("fra", "lowest_latency")}
+
     for region in REGIONS:
         eventually(lambda region=region: slots(region) == 2, f"{region} has two free slots")
     assert led(MOUNTAIN_VIEW) == ("iad", "lowest_latency")
@@ -259,7 +265,7 @@ def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) ->
     eventually(lambda: led(MOUNTAIN_VIEW) == ("iad", "lowest_latency"), "Americans stay")
     with full(fleet, "fra", BERLIN):
         eventually(lambda: slots("fra") == 0, "Frankfurt is full")
-        assert {led(BERLIN) for _ in range(50)} == {("fra", "lowest_latency")}
+        eventually(stay, "Europeans stay")
     eventually(lambda: slots("fra") == 2, "Frankfurt has room again")
 
 
