@@ -11,7 +11,7 @@ For each step seconds by the clock, requests that control answered, and revision
   one change       plan and apply when one service has
   destroy          all of it
   peer             the same number of Terraform's own `terraform_data`, that refer to one another likewise: what a plan without changes takes of
-                   Terraform alone, whose graph grows with the square of its edges
+                   Terraform alone, with small values
 
 The last line is JSON: {step: {"seconds", "requests", "revisions"}}.
 """
