@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help
+.PHONY: run test wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -17,6 +17,9 @@ test: $(VENV)/.dev         ## Set up, then run every test.
 
 wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
 	$(BIN)/python -m tests.release.wheel
+
+matrix: $(VENV)/.dev       ## Install both locks with other versions of pip and Python, and run the tests on each Python (ARGS="--python 3.12 --pip 23.0.1").
+	$(BIN)/python -m tests.release.matrix $(or $(ARGS),--suite)
 
 dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/releasing.md).
 	rm -rf dist
@@ -38,6 +41,7 @@ lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/check_migrations.py
+	$(BIN)/python tests/check_lock.py
 
 format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
 	$(BIN)/ruff check --fix .
@@ -85,24 +89,24 @@ lock: $(VENV)/.dev         ## Resolve the dependencies anew (needs uv: `pip inst
 	  --upgrade --custom-compile-command "make lock" --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:           ## Remove the virtual environment and every cache (data directories stay).
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
+	rm -rf $(VENV) $(VENV)-install.log .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "gtm needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 run" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || \
-	  { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-
 # A stamp per lock file: the second run finds it and starts at once.
-$(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Installing gtm into $(VENV) (once; needs a package index) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+$(VENV)/.runtime: requirements.lock pyproject.toml deploy/install.py | python
+	@$(PYTHON) deploy/install.py $(VENV) requirements.lock
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(VENV)/bin/python
-	@echo "Installing gtm and its development tools into $(VENV) (once; needs a package index) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+$(VENV)/.dev: requirements-dev.lock pyproject.toml deploy/install.py | python
+	@$(PYTHON) deploy/install.py $(VENV) requirements-dev.lock
 	@touch $@ $(VENV)/.runtime
+
+# Is it new enough, and, where it was named, the one that $(VENV) was made with?
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gtm needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+ifneq ($(origin PYTHON),file)
+	@asked=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  if [ -e $(VENV)/bin/python ] && ! [ -e $(VENV)/lib/python$$asked ]; then \
+	  echo "$(VENV) was made with another Python than $(PYTHON) ($$asked). Add VENV=$(VENV)-$$asked for a second one, or run make clean first." >&2; exit 1; fi
+endif
