@@ -15,6 +15,9 @@ run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embe
 test: $(VENV)/.dev         ## Set up, then run every test.
 	$(BIN)/python -m pytest $(ARGS)
 
+soak: $(VENV)/.dev         ## Try a hundred times as many examples of what is random, for hours (ARGS: which tests).
+	TEST_EXAMPLES=soak $(BIN)/python -m pytest -q --timeout=0 -m "hypothesis or endurance" $(ARGS)
+
 wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
 	$(BIN)/python -m tests.release.wheel
 

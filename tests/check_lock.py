@@ -97,15 +97,21 @@ def installed(name: str) -> tuple[str, Sequence[str]] | None:
     return found.version, found.requires or ()
 
 
-def problems(lock: dict[str, list[Line]], roots: Sequence[str], metadata: Metadata = installed) -> list[str]:
-    """What the lock lacks: a sentence each.
+def follow(
+    lock: dict[str, list[Line]], roots: Sequence[str], metadata: Metadata = installed
+) -> tuple[set[str], list[str]]:
+    """Follow requirements through a lock.
 
     Args:
         lock: as `read_lock` gives it.
         roots: requirements that the project declares.
         metadata: of installed distributions.
+
+    Returns:
+        The names that are required somewhere, and a sentence for each requirement that the lock does not meet.
     """
     found: dict[str, None] = {}
+    names: set[str] = set()
     facts, parsed = cache(metadata), cache(Requirement)
     for environment in environments():
         waiting: list[tuple[str, Sequence[str], tuple[str, ...]]] = [("pyproject.toml", roots, ("",))]
@@ -128,6 +134,7 @@ def problems(lock: dict[str, list[Line]], roots: Sequence[str], metadata: Metada
                     )
                     found.setdefault(f"{by} requires {text}, and the lock has {has} (for {where}, say)")
                     continue
+                names.add(name)
                 known, step = facts(name), (name, ("", *sorted(wanted.extras)))
                 if known is not None and known[0] == met[0].version and step not in seen:
                     seen.add(step)
@@ -135,7 +142,7 @@ def problems(lock: dict[str, list[Line]], roots: Sequence[str], metadata: Metada
     by_text: dict[str, str] = {}
     for sentence in found:
         by_text.setdefault(sentence.partition(" (for ")[0], sentence)
-    return list(by_text.values())
+    return names, list(by_text.values())
 
 
 def declared(project: dict[str, Any], groups: Sequence[str]) -> list[str]:
@@ -153,7 +160,7 @@ def main() -> int:
     bad = 0
     for name, groups in LOCKS.items():
         lock = read_lock((CHECKOUT / name).read_text())
-        said = problems(lock, declared(project, groups))
+        _, said = follow(lock, declared(project, groups))
         for sentence in said:
             print(f"{name}: {sentence}. Run make lock.", file=sys.stderr)
         bad += len(said)

@@ -15,6 +15,7 @@ import httpx
 import psycopg
 import pytest
 
+from tests import effort  # noqa: F401 - sets how many examples property tests try
 from tests.warden import Warden
 
 if TYPE_CHECKING:

@@ -110,7 +110,9 @@ def test_a_sampled_request_is_a_span_between_client_and_backend() -> None:
             for flags in ("01", "00"):
                 line = f"traceparent: 00-{TRACE}-{PARENT}-{flags}\r\n"
                 await w.ask(f"GET /v1/models HTTP/1.1\r\nhost: a\r\n{line}\r\n".encode())
-            await w.until(lambda: tracer.exported + tracer.dropped > 0)  # counted once the collector has answered
+            await w.until(
+                lambda: tracer.exported + tracer.dropped > 0
+            )  # counted once the collector has answered
             exporting.cancel()
             assert (tracer.exported, tracer.dropped) == (1, 0)
         server.close()

@@ -22,8 +22,8 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def find(version: str) -> str | None:
-    """A program of that Python: in the search path, or where pyenv keeps them; this one if it is of that version."""
-    if version == "{}.{}".format(*sys.version_info):
+    """A program of that Python: in the search path, or where pyenv keeps them; this one for `this` and its own version."""
+    if version in ("this", "{}.{}".format(*sys.version_info)):
         return sys.executable
     kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
     return str(kept[-1]) if kept else shutil.which(f"python{version}")
@@ -60,8 +60,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pip", nargs="+", default=PIPS, metavar="VERSION")
-    parser.add_argument("--python", nargs="+", default=PYTHONS, metavar="VERSION")
+    parser.add_argument("--pip", nargs="+", default=PIPS, metavar="VERSION", help="or: newest")
+    parser.add_argument("--python", nargs="+", default=PYTHONS, metavar="VERSION", help="or: this")
     parser.add_argument("--suite", action="store_true", help="run the tests in each Python's environment")
     asked = parser.parse_args()
     for version in asked.python:

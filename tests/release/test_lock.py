@@ -20,7 +20,7 @@ from threading import Thread
 
 import pytest
 
-from tests.check_lock import CHECKOUT, LOCKS, declared, installed, problems, read_lock
+from tests.check_lock import CHECKOUT, LOCKS, declared, follow, installed, read_lock
 from tests.effort import ALL
 
 INSTALL = CHECKOUT / "deploy" / "install.py"
@@ -35,11 +35,11 @@ def test_each_line_of_a_lock_is_missed(name: str) -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     lock = read_lock((CHECKOUT / name).read_text())
     roots = declared(project, LOCKS[name])
-    assert problems(lock, roots) == []
+    assert follow(lock, roots)[1] == []
     lines = [(key, line) for key, found in lock.items() for line in found]
     for key, line in Random(name).sample(lines, len(lines) if ALL else 4):
         left = {**lock, key: [other for other in lock[key] if other is not line]}
-        said = problems(left, roots)
+        _, said = follow(left, roots)
         assert any(f"the lock has no {key}" in one for one in said), (key, said)
 
 
@@ -51,12 +51,13 @@ def test_what_requirements_with_extras_and_versions_want() -> None:
         "c": ("1", ["b[y]"]),
     }
     lock = read_lock("a==1 \\\n    --hash=sha256:0\nb==2\nc==1\n")
-    said = problems(lock, ["a"], known.get)
+    names, said = follow(lock, ["a"], known.get)
+    assert names == {"a", "b", "c"}
     assert sorted(said) == [
         "a requires w; sys_platform == 'win32', and the lock has no w (for CPython 3.11 on win32, say)",
         "b requires d; extra == 'y', and the lock has no d (for CPython 3.11 on linux, say)",
     ]
-    (old,) = problems(read_lock("a==1\nb==1\nw==1\n"), ["a"], known.get)
+    _, (old,) = follow(read_lock("a==1\nb==1\nw==1\n"), ["a"], known.get)
     assert old.startswith("a requires b[x]>=2, and the lock has b 1 ")
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
+import tomllib
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -24,6 +26,8 @@ from typing import Any
 import dns.message
 import dns.query
 import httpx
+
+from tests.check_lock import declared, follow, read_lock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = {"gtm": "gtm", "migrations": "gtm/_migrations", "policies/demo": "gtm/_policies/demo"}
@@ -70,17 +74,23 @@ def build(folder: Path) -> Path:
 def install(wheel: Path, folder: Path) -> Path:
     """Install a wheel and what it declares, in the versions of the lock file, into a new virtual environment.
 
+    What only the build needs stays out, so that code which imports something undeclared fails here.
+
     Returns:
         The environment's folder of programs.
     """
-    lock = (CHECKOUT / "requirements.lock").read_text().splitlines()
-    pins = [line.rstrip(" \\") for line in lock if line[:1].isalnum()]
-    constraints = folder / "constraints.txt"  # without hashes, which pip would then ask of the wheel too
-    constraints.write_text("\n".join(pins))
+    text = (CHECKOUT / "requirements.lock").read_text()
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    needed, _ = follow(read_lock(text), declared(project, []))
+    lines = re.findall(r"^[a-z0-9].*(?:\n +--hash.*)*", text, re.MULTILINE)
+    lock = folder / "requirements.txt"
+    lock.write_text("\n".join(line for line in lines if re.split("[=<>! ]", line, maxsplit=1)[0] in needed))
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / "bin"
-    pip = [str(programs / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    _run([*pip, "-c", str(constraints), str(wheel)], folder)
+    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
+    _run([*pip, "install", "-q", "--no-deps", "--require-hashes", "-r", str(lock)], folder)
+    _run([*pip, "install", "-q", "--no-deps", str(wheel)], folder)
+    _run([*pip, "check"], folder)
     return programs
 
 
