@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -110,6 +111,9 @@ def pytest_configure() -> None:
 
     default.create_ssl_context = _ssl_context
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = (
+        False  # pytest compiles each module of tests anew otherwise: 6 s of a core for each worker
+    )
 
 
 def _ssl_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
