@@ -27,6 +27,8 @@ DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 """This machine."""
+LOCAL_EDGE = "local"
+"""The name of the edge that `gtm serve` runs."""
 
 _THIS_MACHINE = ",".join(map(str, LOOPBACK))
 

@@ -16,7 +16,7 @@ from tests.system.harness import System, eventually
 
 def _control(demo: System) -> int | None:
     """The process that serves the page, if there is one."""
-    return next(iter(demo.processes("gtm.cli control")), None)
+    return next(iter(demo.processes("gtm.runtime.serve.control")), None)
 
 
 def _in_sync(demo: System) -> bool:

@@ -129,7 +129,7 @@ def _reason(demo: System) -> str:
 def test_top_outlives_control(demo: System, top: Top) -> None:
     """While control is away `gtm top` says so once, and goes on when it is back."""
     eventually(lambda: top.documents, "it shows something")
-    (control,) = demo.processes("gtm.cli control")
+    (control,) = demo.processes("gtm.runtime.serve.control")
     os.kill(control, signal.SIGKILL)
     eventually(lambda: "the control API at" in top.process.output, "it says that control is away")
     shown = len(top.documents)

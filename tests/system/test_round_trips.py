@@ -71,7 +71,7 @@ def test_what_a_network_measures_moves_its_ranking(shared_demo: System) -> None:
     shown = running.api("GET", "/v1/latency", params={"client": NEIGHBOUR}).json()
     assert shown["rows"]["network"] == 1
     assert shown["estimates"]["regions"][0]["region"] == "eu-west"
-    for pid in running.processes("gtm.cli control"):
+    for pid in running.processes("gtm.runtime.serve.control"):
         os.kill(pid, signal.SIGTERM)
 
     def known_again() -> bool:

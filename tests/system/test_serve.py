@@ -21,7 +21,7 @@ pytestmark = pytest.mark.system
 
 GERMAN = "91.198.174.192"  # Wikimedia's, in the Netherlands: inside the EEA, nearest to Frankfurt
 LONDON = "81.2.69.142"
-PARTS = ("gtm.cli control", "gtm.cli edge", "gtm.runtime.edge.worker", "demo_world")
+PARTS = ("gtm.runtime.serve.control", "-m gtm.runtime.edge.agent", "gtm.runtime.edge.worker", "demo_world")
 EUROPE = {"eu-central", "eu-west"}
 ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
 
@@ -74,8 +74,8 @@ def test_secrets_are_in_no_environment_and_no_argument(demo: System) -> None:
             names
         )
     assert seen == {
-        "gtm.cli control": set(),
-        "gtm.cli edge": set(),
+        "gtm.runtime.serve.control": set(),
+        "-m gtm.runtime.edge.agent": set(),
         "gtm.runtime.edge.worker": set(),
         "demo_world": set(),
         "other": set(),  # Postgres
@@ -333,7 +333,7 @@ def test_two_demos_run_side_by_side(demo: System, stage: Stage) -> None:
 def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> None:
     """Kill -9 of control and Postgres loses no answer; both come back by themselves, with everything."""
     running = stage.system()
-    for pid in [*running.processes("gtm.cli control"), *running.processes("bin/postgres -D")]:
+    for pid in [*running.processes("gtm.runtime.serve.control"), *running.processes("bin/postgres -D")]:
         os.kill(pid, signal.SIGKILL)
     for _ in range(50):
         assert running.region(service="chat", client_ip=LONDON) in EUROPE
@@ -364,14 +364,14 @@ def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
     eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
     eventually(lambda: len(running.processes("gtm.runtime.edge.worker")) == 2, "both are")
     workers = running.processes("gtm.runtime.edge.worker")
-    (agent,) = running.processes("gtm.cli edge")
+    (agent,) = running.processes("-m gtm.runtime.edge.agent")
     os.kill(agent, signal.SIGKILL)
     while any(map(alive, workers)):
         assert running.region(service="chat", client_ip=LONDON) in EUROPE
         assert running.addresses("chat.demo.test", f"{LONDON}/32")
     assert len(running.processes("gtm.runtime.edge.worker")) == 2
     # A supervisor that is told to stop while there is no agent ends what answers alone.
-    (agent,) = running.processes("gtm.cli edge")
+    (agent,) = running.processes("-m gtm.runtime.edge.agent")
     workers = running.processes("gtm.runtime.edge.worker")
     os.kill(agent, signal.SIGKILL)
     running.process.signal(signal.SIGTERM)
@@ -399,9 +399,9 @@ def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
 def test_kill_9_of_everything_is_survived(stage: Stage) -> None:
     """Kill -9 of the supervisor: its edge goes on, the rest ends, and the next start clears and takes over what is left."""
     running = stage.system()
-    edge = [*running.processes("gtm.cli edge"), *running.processes("gtm.runtime.edge.worker")]
+    edge = [*running.processes("-m gtm.runtime.edge.agent"), *running.processes("gtm.runtime.edge.worker")]
     assert len(edge) == 3
-    others = [pid for part in ("gtm.cli control", "demo_world") for pid in running.processes(part)]
+    others = [pid for part in ("gtm.runtime.serve.control", "demo_world") for pid in running.processes(part)]
     assert len(others) == 2
     running.process.popen.kill()
     running.process.end()

@@ -17,13 +17,6 @@ from gtm.cli.servers.declared import Given, with_options
 from gtm.runtime.process import pauses
 from gtm.settings import LOOPBACK, BalancerSettings, ControlSettings, EdgeSettings, ServeSettings
 
-Handed = Annotated[
-    bool,
-    typer.Option(
-        "--handed", hidden=True, help="Take all settings from standard input, as `gtm serve` hands them over."
-    ),
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
@@ -71,21 +64,26 @@ def control(
     prepare: Annotated[
         bool, typer.Option(help="Migrate the database and create the first admin token before serving.")
     ] = True,
-    handed: Handed = False,
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
     with pauses.loading():
+        from gtm.runtime.control.prepare import prepare as prepare_database
         from gtm.runtime.control.server import run_control
-        from gtm.runtime.process.handed import received
         from gtm.runtime.process.logs import configure
 
-    settings = received(ControlSettings) if handed else given.settings(ControlSettings)
+    settings = given.settings(ControlSettings)
     configure(settings.log_level, "control")
     _check_database(settings.database_url)
     _check_identity(settings)
     if settings.database_url is None:
         _prepare_data_dir(settings.data_dir)
-    _run_with_database(run_control(settings, typer.echo, prepare_first=prepare))
+
+    async def make_ready(url: str) -> None:
+        prepared = await prepare_database(url)
+        if prepared.admin_token is not None:
+            typer.echo(f"first admin token (shown only this once): {prepared.admin_token}")
+
+    _run_with_database(run_control(settings, make_ready if prepare else None))
 
 
 @with_options(EdgeSettings)
@@ -114,34 +112,29 @@ def edge(
             "--stop", help="End the edge of the data directory, with workers that have lost their agent."
         ),
     ] = False,
-    handed: Handed = False,
 ) -> None:
     """Run an edge: answers DNS and HTTP, probes the regions, follows control, and goes on without it."""
     with pauses.loading():
         from gtm.runtime.edge.agent.agent import Agent
-        from gtm.runtime.process.handed import received
         from gtm.runtime.process.logs import configure
 
     if stop:
         _stop_edge(given.values["data_dir"].absolute())
         return
-    if handed:
-        settings = received(EdgeSettings)
-    else:
-        if not token:
-            raise CommandError(
-                "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
-                Exit.NOT_ALLOWED,
-            )
-        options.check_in_the_clear(control_url, insecure=insecure_control)
-        settings = given.settings(
-            EdgeSettings,
-            control_url=control_url,
-            token=token,
-            name=name or socket.gethostname(),
-            named=bool(name),
-            replace=take_over,
+    if not token:
+        raise CommandError(
+            "an edge needs a token: set GTM_TOKEN to one made by `gtm token create NAME --role edge`",
+            Exit.NOT_ALLOWED,
         )
+    options.check_in_the_clear(control_url, insecure=insecure_control)
+    settings = given.settings(
+        EdgeSettings,
+        control_url=control_url,
+        token=token,
+        name=name or socket.gethostname(),
+        named=bool(name),
+        replace=take_over,
+    )
     configure(settings.log_level, "edge")
     _prepare_data_dir(settings.data_dir)
 
@@ -255,11 +248,12 @@ def _check_identity(settings: ControlSettings) -> None:
 
 
 def _check_database(url: str | None) -> None:
+    if url is None:
+        return
     from gtm.storage.session import database_url
 
     try:
-        if url is not None:
-            database_url(url)
+        database_url(url)
     except ValueError as error:
         raise CommandError(f"GTM_DATABASE_URL: {error}") from error
 

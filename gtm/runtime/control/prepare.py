@@ -14,6 +14,7 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument
+from gtm.settings import LOCAL_EDGE
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import CONTROL
@@ -21,8 +22,6 @@ from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)
 
-LOCAL_EDGE = "local"
-"""The name of the edge that `gtm serve` runs."""
 _ATTEMPTS = 15
 _PAUSE = 2.0
 

@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
@@ -21,7 +21,6 @@ from gtm.dashboard.sign_in.oidc import Provider
 from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
-from gtm.runtime.control.prepare import prepare
 from gtm.runtime.process import lifeline, pauses
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.http_server import server_config
@@ -52,14 +51,13 @@ class _Server(uvicorn.Server):
 
 
 async def run_control(
-    settings: ControlSettings, say: Callable[[str], None], *, prepare_first: bool = True
+    settings: ControlSettings, prepare: Callable[[str], Awaitable[None]] | None = None
 ) -> None:
     """Serve until SIGTERM, SIGINT, or the parent's end.
 
     Args:
         settings: where and how.
-        say: prints a line for the person at the terminal (the first admin token).
-        prepare_first: migrate and create the first admin token before serving.
+        prepare: makes the database of a URL ready before it is used (`gtm.runtime.control.prepare`); None: it must be.
 
     Raises:
         OSError: the port is in use.
@@ -77,10 +75,8 @@ async def run_control(
         postgres = EmbeddedPostgres(settings.data_dir)
         url = await asyncio.to_thread(postgres.start)
     try:
-        if prepare_first:
-            prepared = await prepare(url)
-            if prepared.admin_token is not None:
-                say(f"first admin token (shown only this once): {prepared.admin_token}")
+        if prepare is not None:
+            await prepare(url)
         else:
             with suppress(StorageUnavailable):  # it serves once the database answers
                 await asyncio.to_thread(migrate.require, url)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.lifeline import Lifeline, terminate
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Child:
         arguments: module and arguments for `python -m`.
         handed: what it is handed, asked at every start (the database's address may have changed since).
         pass_fds: descriptors that it inherits.
+        forks: it starts processes itself.
         patience: seconds it may take to stop.
     """
 
@@ -89,14 +91,16 @@ class Child:
         lifeline: Lifeline,
         *,
         pass_fds: tuple[int, ...] = (),
+        forks: bool = False,
         patience: float = 10.0,
     ) -> None:
         self.name = name
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Process | None = None
         self._arguments = arguments
         self._handed = handed
         self._lifeline = lifeline
         self._pass_fds = pass_fds
+        self._forks = forks
         self._patience = patience
         self._keeper: asyncio.Task[None] | None = None
 
@@ -122,7 +126,9 @@ class Child:
         while True:
             deaths.started()
             try:
-                self.process = await self._lifeline.spawn(self._arguments, self._handed(), self._pass_fds)
+                self.process = await self._lifeline.spawn(
+                    self._arguments, self._handed(), self._pass_fds, forks=self._forks
+                )
                 how = ending(await self.process.wait())
             except OSError as error:  # no memory, processes or descriptors: others may give some back
                 how = f"it cannot be started: {error.strerror or error}"

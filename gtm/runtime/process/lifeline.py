@@ -11,26 +11,33 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gtm.environment import inherited
+from gtm.runtime.process.forkserver import ForkServer, Process
 
 ENVIRONMENT = "GTM_LIFELINE_FD"
 
 
 class Lifeline:
-    """The parent's side: hand `descriptor` to children (`pass_fds`), keep this object for as long as they may live."""
+    """The parent's side: hand `descriptor` to children (`pass_fds`), keep this object for as long as they may live.
 
-    def __init__(self) -> None:
+    Args:
+        modules: what children have in common, loaded once for all of them (`gtm.runtime.process.forkserver`).
+    """
+
+    def __init__(self, modules: Sequence[str] = ()) -> None:
         self.descriptor, self._held = os.pipe()
+        self.forks = ForkServer(modules)
 
     def close(self) -> None:
         """Let go: every child that watches stops."""
+        self.forks.close()
         for descriptor in (self.descriptor, self._held):
             with suppress(OSError):
                 os.close(descriptor)
 
     async def spawn(
-        self, arguments: Sequence[str], handed: bytes, pass_fds: Sequence[int] = ()
-    ) -> asyncio.subprocess.Process:
-        """Start a Python process of ours (`python -m …`) that watches this lifeline.
+        self, arguments: Sequence[str], handed: bytes, pass_fds: Sequence[int] = (), *, forks: bool = False
+    ) -> Process:
+        """Start a Python process of ours (`python -m …`, a module with a `main()`) that watches this lifeline.
 
         It gets a session of its own, so that Ctrl-C reaches only the parent, which then stops its children in order, and
         of the parent's environment only what `gtm.environment.inherited` lists.
@@ -39,14 +46,23 @@ class Lifeline:
             arguments: module and arguments.
             handed: what it finds on its standard input (`gtm.runtime.process.handed`).
             pass_fds: descriptors that it inherits.
+            forks: it starts such processes itself.
+
+        Raises:
+            OSError: it cannot be started.
         """
+        watched = {ENVIRONMENT: str(self.descriptor)}
+        descriptors = (self.descriptor, *pass_fds)
+        forked = await self.forks.fork(arguments, handed, descriptors, watched, forks=forks)
+        if forked is not None:
+            return forked
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             *arguments,
             stdin=subprocess.PIPE,
-            env={**inherited(), ENVIRONMENT: str(self.descriptor)},
-            pass_fds=(self.descriptor, *pass_fds),
+            env={**inherited(), **watched},
+            pass_fds=descriptors,
             start_new_session=True,
         )
         assert process.stdin is not None  # noqa: S101 - it is a pipe
@@ -81,7 +97,7 @@ def watch(stop: Callable[[], None]) -> None:
     loop.add_reader(descriptor, gone)
 
 
-async def terminate(process: asyncio.subprocess.Process, patience: float) -> None:
+async def terminate(process: Process, patience: float) -> None:
     """Ask a process to stop, and kill it if it has not after `patience` seconds."""
     if process.returncode is not None:
         return

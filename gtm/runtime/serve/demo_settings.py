@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from pathlib import Path
-
-
-@dataclass(frozen=True, slots=True)
-class RegionSettings:
-    """A region: its name, its slots, and the token (role `balancer`) of its balancer."""
-
-    name: str
-    slots: int
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +12,16 @@ class WorldSettings:
     """What the world is handed.
 
     `switch` is the descriptor of the listening socket of the block's switch address, which the parent holds too. The regions'
-    balancers follow `control_url`, and keep what must last in `data_dir`.
+    balancers follow `control_url` with tokens made of `secret`, and keep what must last in `data_dir`.
     """
 
     block: int
     switch: int
-    regions: tuple[RegionSettings, ...]
+    secret: str
     control_url: str
     data_dir: Path
+
+
+def region_token(secret: str, region: str) -> str:
+    """The token (role `balancer`) of a region's balancer: whoever starts the world need not know its regions."""
+    return f"gtm_serve_{hmac.digest(secret.encode(), region.encode(), 'sha256').hex()}"

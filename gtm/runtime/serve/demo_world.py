@@ -12,6 +12,8 @@ from contextlib import closing
 import uvloop
 
 from gtm.core.model.access import Access
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import Region
 from gtm.demo.block import PORT, address, server_addresses
 from gtm.demo.policy import demo_policy, moved
 from gtm.demo.servers import ModelServers
@@ -27,11 +29,14 @@ from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.serve.demo_region import DemoRegion
-from gtm.runtime.serve.demo_settings import RegionSettings, WorldSettings
+from gtm.runtime.serve.demo_settings import WorldSettings, region_token
 from gtm.settings import LOOPBACK, BalancerSettings
 
+_SLOTS = 100
+"""Of a region whose policy states no capacity."""
 
-def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> BalancerSettings:
+
+def _balancer(settings: WorldSettings, region: Region, number: int) -> BalancerSettings:
     return BalancerSettings(
         data_dir=settings.data_dir,
         bind=(address(settings.block, number),),
@@ -40,7 +45,7 @@ def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> B
         metrics_allow=LOOPBACK,
         log_level="info",
         control_url=settings.control_url,
-        token=region.token,
+        token=region_token(settings.secret, region.name),
         name=f"{region.name}-1",
         region=region.name,
         backend=(),
@@ -55,19 +60,19 @@ def _balancer(settings: WorldSettings, region: RegionSettings, number: int) -> B
     )
 
 
-def _keep_policy(settings: WorldSettings) -> None:
+def _keep_policy(settings: WorldSettings, demo: Policy) -> None:
     """Let balancers that never ran find the demo's policy where they keep the last good one.
 
     So regions listen before control does, and no edge finds them down at first, after which it would bring them back slowly. Control's
     own word replaces it within seconds: it is of a later revision.
     """
     snapshot = None
-    for region in settings.regions:
+    for region in demo.regions:
         path = balancer_home(settings.data_dir, region.name) / LAST_GOOD
         if path.exists():
             continue
         if snapshot is None:
-            policy = moved(demo_policy(), settings.block)
+            policy = moved(demo, settings.block)
             snapshot = SnapshotMessage.of(1, 1.0, policy, shipped_jurisdictions())
         path.parent.mkdir(parents=True, exist_ok=True)
         lastgood.save(path, [AccessMessage(Access()), snapshot])
@@ -91,17 +96,20 @@ async def run(settings: WorldSettings) -> int:
         loop.add_signal_handler(number, stop.set)
     lifeline.watch(stop.set)
     with closing(Locator()) as locator:
+        demo = demo_policy()
         regions = {
             one.name: DemoRegion(
                 _balancer(settings, one, number),
-                ModelServers(server_addresses(settings.block, number), one.slots, PORT),
+                ModelServers(
+                    server_addresses(settings.block, number), one.capacity.outstanding or _SLOTS, PORT
+                ),
                 locator,
                 failed,
             )
-            for number, one in enumerate(settings.regions, 1)
+            for number, one in enumerate(demo.regions, 1)
         }
         await World(settings.block, regions).start(socket.socket(fileno=settings.switch))
-        await asyncio.to_thread(_keep_policy, settings)
+        await asyncio.to_thread(_keep_policy, settings, demo)
         await asyncio.gather(*(region.start() for region in regions.values()))
         await stop.wait()
         await asyncio.gather(*(region.kill() for region in regions.values()))

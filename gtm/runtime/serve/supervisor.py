@@ -17,16 +17,12 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-import httpx
+import msgspec
 
-from gtm.core.model.policy import Policy
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
-from gtm.demo.policy import demo_policy, standing
-from gtm.runtime.control.prepare import LOCAL_EDGE, Prepared, prepare
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
@@ -35,11 +31,13 @@ from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
-from gtm.runtime.serve.demo_settings import RegionSettings, WorldSettings
+from gtm.runtime.serve.asking import asked
+from gtm.runtime.serve.control_settings import Prepared, Preparing, ServedControl
+from gtm.runtime.serve.demo_settings import WorldSettings
 from gtm.runtime.serve.facts import Facts
-from gtm.settings import ControlSettings, EdgeSettings, ServeSettings
+from gtm.settings import LOCAL_EDGE, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
-from gtm.transport import context_for
+from gtm.storage.errors import SchemaError, StorageUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +45,9 @@ _READY = 90.0
 """Seconds until control and edge must be ready for the first time."""
 _REGIONS = 30.0
 """Seconds for which the edge waits for the demo's regions."""
-_SLOTS = 100
-"""Of a region of the demo whose policy states no capacity."""
+_COMMON = ("gtm.runtime.edge.agent.__main__", "gtm.runtime.edge.worker.__main__")
+_COMMON_OF_DEMO = ("gtm.runtime.serve.demo_world",)
+"""What children have in common. What control alone needs it loads itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +78,17 @@ class Supervisor:
         self._settings = settings
         self._announce = announce
         self._stopping = asyncio.Event()
-        self._lifeline = Lifeline()
+        self._lifeline = Lifeline([*_COMMON, *(_COMMON_OF_DEMO if settings.demo else ())])
         self._children: list[Child] = []
         self._postgres: EmbeddedPostgres | None = None
         self._data_dir = settings.control.data_dir
         self._lock = DataDirectoryLock(self._data_dir)
         self._owner = False
         self._switch: socket.socket | None = None
-        self._world: WorldSettings | None = None
+        self._secret = secrets.token_urlsafe(32)
+        self._block: int | None = None
+        self._said: tuple[int, int] | None = None
+        self._prepared = False
         self._database_url = settings.control.database_url or ""
         self._sign_in = secrets.token_urlsafe(24)
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
@@ -137,42 +139,66 @@ class Supervisor:
         )
 
     async def _start(self) -> None:
+        self._lifeline.forks.start()  # it loads what children need while the database starts
         if self._settings.control.database_url is None:
             self._postgres = EmbeddedPostgres(self._data_dir, lock=self._lock)
             self._database_url = await asyncio.to_thread(self._postgres.start)
         self._owner = True
         Facts.path(self._data_dir).unlink(missing_ok=True)
-        policy: Callable[[Policy], Policy] | None = None
         # They are stopped in the other order: edge, demo world, control.
+        self._said = os.pipe()
         self._control = self._child(
-            "control", ["gtm.cli", "control", "--handed", "--no-prepare"], self._told_control
+            "control", ["gtm.runtime.serve.control"], self._told_control, pass_fds=(self._said[1],)
         )
-        world = None
         if self._settings.demo:
             block, self._switch = reserve_block()
-            policy = partial(standing, block=block)
-            world = self._world = self._told_world(block, self._switch.fileno())
+            self._block = block
+            world = WorldSettings(
+                block, self._switch.fileno(), self._secret, self._control_url, self._data_dir
+            )
             await self._child(
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
             ).start()  # at once: it gets ready while the database is made ready
-            DemoFile(block, _switch(block), self._regions).write(self._data_dir)
+        edge = self._child("edge", ["gtm.runtime.edge.agent"], self._told_edge, forks=True)
         found = self._settings.control.dashboard_url or self._control_url
         link = f"{found.rstrip('/')}/sign-in/{self._sign_in}"
-        prepared = await prepare(
-            self._database_url,
-            edge_token=self._edge_token,
-            balancer_tokens=None if world is None else {one.name: one.token for one in world.regions},
-            policy=policy,
-            comment="demo world",
-        )
-        edge = self._child("edge", ["gtm.cli", "edge", "--handed"], self._told_edge)
-        if world is not None:
-            await self._until_up(_switch(world.block))
         await self._control.start()
-        await edge.start()
-        if await self._until_ready():
-            self._ready(prepared, link)
+        prepared = await self._until_prepared(self._said[0])
+        if prepared is not None and self._block is not None:
+            DemoFile(self._block, _switch(self._block), prepared.regions).write(self._data_dir)
+            await self._until_up(self._block)
+        if prepared is not None and not self._stopping.is_set():
+            await edge.start()
+            if await self._until_ready():
+                self._ready(prepared, link)
         await self._watch()
+
+    async def _until_prepared(self, said: int) -> Prepared | None:
+        """Wait until control has made the database ready; None if told to stop.
+
+        Raises:
+            StorageUnavailable: it cannot be reached.
+            SchemaError: its schema is a newer gtm's.
+        """
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[Prepared] = loop.create_future()
+
+        def hear() -> None:
+            loop.remove_reader(said)
+            told.set_result(Prepared.told(os.read(said, 1 << 16)))
+
+        loop.add_reader(said, hear)
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((told, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not told.done():
+            loop.remove_reader(said)
+            return None
+        prepared = told.result()
+        if prepared.error:
+            raise (StorageUnavailable if prepared.unreachable else SchemaError)(prepared.error)
+        self._prepared = True
+        return prepared
 
     def _ready(self, prepared: Prepared, link: str) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
@@ -181,7 +207,7 @@ class Supervisor:
             control=self._control_url,
             edge=self._edge_url,
             dns=_literal(*self._settings.edge.dns_addresses[0]),
-            regions=self._regions,
+            regions=prepared.regions,
             admin_token=prepared.admin_token,
             dashboard=link,
             embedded=self._settings.control.database_url is None,
@@ -193,35 +219,24 @@ class Supervisor:
         self,
         name: str,
         arguments: list[str],
-        told: Callable[[], ControlSettings | EdgeSettings | WorldSettings],
+        told: Callable[[], ServedControl | EdgeSettings | WorldSettings],
+        *,
         pass_fds: tuple[int, ...] = (),
+        forks: bool = False,
     ) -> Child:
         def handed() -> bytes:
             return document(told())
 
-        self._children.append(Child(name, arguments, handed, self._lifeline, pass_fds=pass_fds))
+        self._children.append(Child(name, arguments, handed, self._lifeline, pass_fds=pass_fds, forks=forks))
         return self._children[-1]
 
-    def _told_world(self, block: int, switch: int) -> WorldSettings:
-        """What the demo world is told: where its balancers find control, and their tokens. It has no other, and no database."""
-        regions = tuple(
-            RegionSettings(
-                one.name, one.capacity.outstanding or _SLOTS, f"gtm_serve_{secrets.token_urlsafe(32)}"
-            )
-            for one in demo_policy().regions
-        )
-        return WorldSettings(block, switch, regions, self._control_url, self._data_dir)
-
-    @property
-    def _regions(self) -> tuple[str, ...]:
-        """Of the demo world."""
-        return () if self._world is None else tuple(one.name for one in self._world.regions)
-
-    def _told_control(self) -> ControlSettings:
+    def _told_control(self) -> ServedControl:
         """What control is told; the database's address may change while this runs."""
-        told = replace(self._settings.control, database_url=self._database_url, sign_in=self._sign_in)
-        self._sign_in = ""  # a control that is started again has no link: nobody is told of it
-        return told
+        told = replace(self._settings.control, database_url=self._database_url)
+        if self._prepared or self._said is None:
+            return ServedControl(told, None)  # and without a link: nobody is told of one any more
+        preparing = Preparing(self._edge_token, self._block, self._secret, self._said[1])
+        return ServedControl(replace(told, sign_in=self._sign_in), preparing)
 
     def _told_edge(self) -> EdgeSettings:
         """What the edge is told: control is on this machine, and it takes the place of any edge that is left over."""
@@ -245,33 +260,29 @@ class Supervisor:
 
     async def _until_ready(self) -> bool:
         """Wait until control and edge say so; False if told to stop, or if they do not within the time."""
-        urls = (f"{self._control_url}/readyz", f"{self._edge_url}/readyz")
+        control, edge = self._settings.control, self._settings.edge
         deadline = asyncio.get_running_loop().time() + _READY
-        verify = context_for(self._control_url, None, direct=True)
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
-            for url in urls:
-                while not await _ok(client, url):
-                    if asyncio.get_running_loop().time() > deadline:
-                        logger.error("not ready after %.0f s: %s; see the messages above", _READY, url)
-                        return False
-                    if await self._stopped_within(0.1):
-                        return False
+        for host, port in ((control.bind[0], control.control_port), (edge.bind[0], edge.edge_port)):
+            while await asked(_reachable(host), port, "/readyz") is None:
+                if asyncio.get_running_loop().time() > deadline:
+                    url = f"http://{_literal(host, port)}/readyz"
+                    logger.error("not ready after %.0f s: %s; see the messages above", _READY, url)
+                    return False
+                if await self._stopped_within(0.1):
+                    return False
         return True
 
-    async def _until_up(self, switch: str) -> None:
+    async def _until_up(self, block: int) -> None:
         """Wait until the demo's regions listen, for a while: an edge that finds them down at first would bring them back slowly."""
         deadline = asyncio.get_running_loop().time() + _REGIONS
-        verify = context_for(switch, None, direct=True)
-        async with httpx.AsyncClient(timeout=2.0, trust_env=False, verify=verify) as client:
-            while asyncio.get_running_loop().time() < deadline:
-                try:
-                    state = (await client.get(f"{switch}/")).json()
-                except (httpx.HTTPError, ValueError):
-                    state = {"": {"state": "starting"}}
-                if all(one["state"] != "starting" for one in state.values()):
-                    return
-                if await self._stopped_within(0.05):
-                    return
+        while asyncio.get_running_loop().time() < deadline:
+            state = await asked(address(block, SWITCH_HOST), DEMO_PORT, "/")
+            if state is not None and all(
+                one["state"] != "starting" for one in msgspec.json.decode(state).values()
+            ):
+                return
+            if await self._stopped_within(0.05):
+                return
         logger.warning("the demo's regions are not up after %.0f s", _REGIONS)
 
     async def _watch(self) -> None:
@@ -312,6 +323,8 @@ class Supervisor:
             if child.name == "edge":
                 await self._end_orphans()
         self._lifeline.close()
+        for descriptor in self._said or ():
+            os.close(descriptor)
         if self._switch is not None:
             self._switch.close()
         if self._owner:
@@ -323,20 +336,17 @@ class Supervisor:
             logger.info("stopped")
 
 
+def _reachable(host: str) -> str:
+    """An address at which this machine reaches what listens on one: the loopback for a wildcard."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 def _literal(host: str, port: int) -> str:
-    """An address as it stands in a URL: the loopback for a wildcard, brackets around IPv6."""
-    if host in ("0.0.0.0", "::"):
-        host = "127.0.0.1" if host == "0.0.0.0" else "::1"
+    """An address as it stands in a URL: one that is reachable, with brackets around IPv6."""
+    host = _reachable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _switch(block: int) -> str:
     """The URL of the demo world's switch."""
     return f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
-
-
-async def _ok(client: httpx.AsyncClient, url: str) -> bool:
-    try:
-        return (await client.get(url)).status_code == 200
-    except httpx.HTTPError:
-        return False

@@ -49,7 +49,7 @@ def behind(arena: Arena) -> str:
         _rule(system, "drill-restart", effective_from=datetime.fromtimestamp(begins, UTC).isoformat())
         held(not _bound(system, "drill-restart"), "the rule was in force before its time")
         path = system.data_dir / clockfile.FILE  # the balancers of the demo keep theirs elsewhere
-        agents = system.processes("gtm.cli edge")
+        agents = system.processes("-m gtm.runtime.edge.agent")
         for pid in agents:
             os.kill(pid, signal.SIGSTOP)  # it writes nothing more
         kept = clockfile.load(path)
@@ -77,7 +77,7 @@ def cut_off(arena: Arena) -> str:
     with arena.own("--demo") as system:
         _rule(system, "drill-age", max_policy_age=8)
         held(system.route(service="chat").status_code == 200, "refused while control is heard")
-        (control,) = system.processes("gtm.cli control")
+        (control,) = system.processes("gtm.runtime.serve.control")
         began = time.monotonic()
         os.kill(control, signal.SIGSTOP)
         try:

@@ -67,7 +67,7 @@ def drafts(arena: Arena) -> str:
     """Refused or worked out apart: the feed's heartbeats go on, and control's own memory stays as it was."""
     running = arena.shared
     viewer, edge = _token(running, "viewer"), _token(running, "edge")
-    (control,) = running.processes("gtm.cli control")
+    (control,) = running.processes("gtm.runtime.serve.control")
     before = resident(control)
     listener = _Listener(running.control, edge)
     listener.start()

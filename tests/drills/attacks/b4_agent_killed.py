@@ -92,7 +92,7 @@ def supervised(arena: Arena) -> str:
     clients = _Clients("web.demo.test", running.dns_port, running.edge, "/v1/route?service=web")
     with clients.asking():
         for _ in range(2):
-            (agent,) = running.processes("gtm.cli edge")
+            (agent,) = running.processes("-m gtm.runtime.edge.agent")
             workers = running.processes("gtm.runtime.edge.worker")
             os.kill(agent, signal.SIGKILL)
             eventually(lambda gone=workers: not any(map(alive, gone)), "the next agent has taken over")  # type: ignore[misc]

@@ -26,6 +26,7 @@ from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word, together
 from gtm.runtime.balancer.workers.merging import merged_report
 from gtm.runtime.balancer.workers.messages import LoadMessage, PoolEnd, WordMessage
+from gtm.runtime.process.forkserver import Process
 from gtm.settings import BalancerSettings
 
 SILENT = 3
@@ -39,7 +40,7 @@ class RunningWorker:
     number: int
     name: str
     line: PoolEnd
-    process: asyncio.subprocess.Process
+    process: Process
     ready: bool = False
     unheard: int = 0
     """Looks at it since it said anything. No seconds: whoever looks may have stood still itself."""

@@ -32,6 +32,7 @@ from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.told import PartsMessage
 from gtm.runtime.process.child import keep
+from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
 from gtm.runtime.process.listeners import Listeners, Use
@@ -89,9 +90,9 @@ class WorkerPool:
         self._pulse = pulse
         self._doorless = False
         self._answering: dict[WorkerId, int] = {}
-        self._lifeline = Lifeline()
+        self._lifeline = Lifeline(["gtm.runtime.edge.worker.__main__"])
         self._links: dict[WorkerId, AgentEnd] = {}
-        self._processes: dict[WorkerId, asyncio.subprocess.Process] = {}
+        self._processes: dict[WorkerId, Process] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._finishing = asyncio.Event()
         self.ready = asyncio.Event()
