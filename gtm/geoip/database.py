@@ -8,6 +8,7 @@ records met are remembered. Costs and alternatives: docs/decisions/0004-own-mmdb
 from __future__ import annotations
 
 import io
+import os
 import struct
 from itertools import islice
 from pathlib import Path
@@ -29,6 +30,28 @@ _LEVELS = 32
 """How many levels of the tree are skipped for an IPv6 address when they have been walked before."""
 
 
+_File = tuple[int, int, int, int]
+_kept: dict[_File, bytes] = {}
+
+
+def keep(path: Path) -> None:
+    """Hold a file in memory for all processes that this one forks: they have it together, for as long as it stays the same file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    file, content = _content(path)
+    _kept[file] = content
+
+
+def _content(path: Path) -> tuple[_File, bytes]:
+    with path.open("rb") as opened:
+        found = os.fstat(opened.fileno())
+        file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        kept = _kept.get(file)
+        return file, opened.read() if kept is None else kept
+
+
 class Database(Generic[T]):
     """One MMDB file, held in memory: what happens to the file on disk changes nothing.
 
@@ -42,7 +65,7 @@ class Database(Generic[T]):
             GeoIPError: missing, unreadable, damaged, or a database of another kind than the schema's.
         """
         try:
-            content = path.read_bytes()
+            _, content = _content(path)
         except OSError as error:
             raise GeoIPError(f"cannot read the GeoIP database `{path}`: {error.strerror}") from None
         if not content:

@@ -13,6 +13,7 @@ Laws:
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from ipaddress import IPv6Network
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gtm.core.model.requests import Location
 from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
 from gtm.geoip.centres import country_centres
 from gtm.geoip.database import Database
+from gtm.geoip.database import keep as keep_file
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.overrides import Override, OverrideIndex
 from gtm.geoip.overrides_file import load_overrides
@@ -54,6 +56,26 @@ _BLOCK = {32: 24, 128: 48}
 """Bits of an address → the length of the networks whose addresses are located together."""
 
 _Key = str | bytes | Address
+
+
+def keep(source: str) -> None:
+    """Hold a database in memory for all processes that this one forks. What is wrong with it they find out.
+
+    Args:
+        source: as for `Locator`; an empty one is the shipped database.
+    """
+    path = Path(source) if source else SHIPPED_DATABASE
+    with suppress(OSError):
+        for file in _files(path):
+            keep_file(file)
+
+
+def _files(source: Path) -> list[Path]:
+    if not source.is_dir():
+        return [source]
+    return sorted(path for path in source.iterdir() if path.suffix == ".mmdb")
+
+
 _Signature = tuple[tuple[str, int, int, int, int], ...]
 
 
@@ -138,15 +160,10 @@ class Locator:
         if self._loaded.anonymity is not None:
             self._loaded.anonymity.close()
 
-    def _files(self) -> list[Path]:
-        if not self._source.is_dir():
-            return [self._source]
-        return sorted(path for path in self._source.iterdir() if path.suffix == ".mmdb")
-
     def _look(self) -> _Signature:
         signature = []
         try:
-            paths = self._files()
+            paths = _files(self._source)
         except OSError:
             paths = []
         for path in [*paths, *(file for file in (self._overrides, self._anonymous) if file is not None)]:
@@ -160,7 +177,7 @@ class Locator:
 
     def _load(self) -> _Loaded:
         try:
-            paths = self._files()
+            paths = _files(self._source)
         except OSError as error:
             raise GeoIPError(f"cannot read the directory `{self._source}`: {error.strerror}") from None
         databases = [Database(path, PLACES) for path in paths]

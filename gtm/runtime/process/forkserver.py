@@ -51,6 +51,9 @@ _MOST = 250
 _LONGEST = 65_536
 
 
+Load = tuple[str] | tuple[str, str, str]
+
+
 class Process(Protocol):
     """A child, as `asyncio.subprocess.Process` has it."""
 
@@ -88,13 +91,14 @@ class ForkServer:
     """The side of those who want children.
 
     Args:
-        modules: what it loads at its start; what all its children use. Each page that a child then writes to is no longer shared, and
-            counting references writes: what only one child uses is better loaded there.
+        loads: what it loads at its start, of what several children use: a module each, and perhaps a function of it that is to be called
+            with a text. Each page that a child then writes to is no longer shared, and counting references writes: what one child alone
+            uses is better loaded there.
     """
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, loads: Sequence[Load]) -> None:
         global _own
-        self._modules = modules
+        self._loads = loads
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._forked = 0
@@ -127,7 +131,7 @@ class ForkServer:
             theirs.close()
         self._line, self._loaded = ours, False
         with suppress(OSError):  # whoever waits for it finds out
-            ours.send(msgspec.json.encode(self._modules))
+            ours.send(msgspec.json.encode(self._loads))
 
     async def fork(
         self,
@@ -173,7 +177,7 @@ class ForkServer:
         line.setblocking(False)
         async with asyncio.timeout(_LOADING):  # its TimeoutError is an OSError
             if not await asyncio.get_running_loop().sock_recv(line, 1):
-                raise ConnectionResetError(errno.ECONNRESET, "it ended while it loaded modules")
+                raise ConnectionResetError(errno.ECONNRESET, "it ended while it loaded")
         self._loaded = True
 
     @staticmethod
@@ -281,8 +285,10 @@ def main() -> None:
     _entitle(_COMMAND)
     raise_descriptor_limit()  # numbers of descriptors may be as high as in those who ask
     gc.disable()
-    for one in msgspec.json.decode(line.recv(_LONGEST), type=list[str]):
-        importlib.import_module(one)
+    for name, *call in msgspec.json.decode(line.recv(_LONGEST), type=list[list[str]]):
+        module = importlib.import_module(name)
+        if call:
+            getattr(module, call[0])(call[1])
     gc.collect()
     gc.freeze()
     with suppress(OSError):

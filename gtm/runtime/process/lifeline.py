@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gtm.environment import inherited
-from gtm.runtime.process.forkserver import ForkServer, Process
+from gtm.runtime.process.forkserver import ForkServer, Load, Process
 
 ENVIRONMENT = "GTM_LIFELINE_FD"
 
@@ -20,12 +20,12 @@ class Lifeline:
     """The parent's side: hand `descriptor` to children (`pass_fds`), keep this object for as long as they may live.
 
     Args:
-        modules: what children have in common, loaded once for all of them (`gtm.runtime.process.forkserver`).
+        loads: what children have in common, loaded once for all of them (`gtm.runtime.process.forkserver`).
     """
 
-    def __init__(self, modules: Sequence[str] = ()) -> None:
+    def __init__(self, loads: Sequence[Load] = ()) -> None:
         self.descriptor, self._held = os.pipe()
-        self.forks = ForkServer(modules)
+        self.forks = ForkServer(loads)
 
     def close(self) -> None:
         """Let go: every child that watches stops."""

@@ -26,6 +26,7 @@ from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
+from gtm.runtime.process.forkserver import Load
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
@@ -45,9 +46,6 @@ _READY = 90.0
 """Seconds until control and edge must be ready for the first time."""
 _REGIONS = 30.0
 """Seconds for which the edge waits for the demo's regions."""
-_COMMON = ("gtm.runtime.edge.agent.__main__", "gtm.runtime.edge.worker.__main__")
-_COMMON_OF_DEMO = ("gtm.runtime.serve.demo_world",)
-"""What children have in common. What control alone needs it loads itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class Supervisor:
         self._settings = settings
         self._announce = announce
         self._stopping = asyncio.Event()
-        self._lifeline = Lifeline([*_COMMON, *(_COMMON_OF_DEMO if settings.demo else ())])
+        self._lifeline = Lifeline(_common(settings))
         self._children: list[Child] = []
         self._postgres: EmbeddedPostgres | None = None
         self._data_dir = settings.control.data_dir
@@ -334,6 +332,18 @@ class Supervisor:
         self._lock.release()
         if self._stopping.is_set():
             logger.info("stopped")
+
+
+def _common(settings: ServeSettings) -> list[Load]:
+    """What children have in common. What control alone needs it loads itself."""
+    loads: list[Load] = [
+        ("gtm.runtime.edge.agent.__main__",),
+        ("gtm.runtime.edge.worker.__main__",),
+        ("gtm.geoip.reader", "keep", str(settings.edge.geoip_db or "")),
+    ]
+    if settings.demo:
+        loads.append(("gtm.runtime.serve.demo_world",))
+    return loads
 
 
 def _reachable(host: str) -> str:

@@ -82,7 +82,12 @@ class WorkerPool(Said):
         super().__init__(settings, leases)
         self._everything = everything
         self._instance = instance
-        self._lifeline = Lifeline(["gtm.runtime.balancer.workers.__main__"])
+        self._lifeline = Lifeline(
+            [
+                ("gtm.runtime.balancer.workers.__main__",),
+                ("gtm.geoip.reader", "keep", str(settings.geoip_db or "")),
+            ]
+        )
         self._listeners: Sequence[Listener] = ()
         self._tasks: list[asyncio.Task[None]] = []
         self._watching: asyncio.Task[None] | None = None

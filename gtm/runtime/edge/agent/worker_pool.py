@@ -90,7 +90,12 @@ class WorkerPool:
         self._pulse = pulse
         self._doorless = False
         self._answering: dict[WorkerId, int] = {}
-        self._lifeline = Lifeline(["gtm.runtime.edge.worker.__main__"])
+        self._lifeline = Lifeline(
+            [
+                ("gtm.runtime.edge.worker.__main__",),
+                ("gtm.geoip.reader", "keep", str(settings.geoip_db or "")),
+            ]
+        )
         self._links: dict[WorkerId, AgentEnd] = {}
         self._processes: dict[WorkerId, Process] = {}
         self._tasks: list[asyncio.Task[None]] = []
