@@ -45,6 +45,7 @@ lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 	$(BIN)/lint-imports
 	$(BIN)/python tests/check_migrations.py
 	$(BIN)/python tests/check_lock.py
+	$(BIN)/python tests/check_words.py
 
 format: $(VENV)/.dev       ## Rewrite the sources in the project's style.
 	$(BIN)/ruff check --fix .

@@ -37,7 +37,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("latin-1").decode("unicode_escape").encode("latin-1")
 
 
-def _cases(file: str) -> Iterator[Case]:  # noqa: C901 - a line a branch
+def _cases(file: str) -> Iterator[Case]:
     case: Case | None = None
     for line in (_CORPUS / file).read_text().splitlines():
         mark, rest = line[:2], line[2:].removeprefix(" ") if line.startswith("==") else line[2:]
@@ -96,7 +96,7 @@ def _said(message: Message) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("case", tuple(_cases("requests.txt")), ids=str)
-def test_requests(case: Case) -> None:  # noqa: C901 - each end of the story is looked at
+def test_requests(case: Case) -> None:
     """A request is refused, or goes on in one reading only."""
     wanted = []
     for message in case.forwarded:

@@ -14,10 +14,10 @@ class Ended(Protocol):
     """How a request ends: in a region (its number, -1 for a refusal), and why. Options and Decisions are such."""
 
     @property
-    def number(self) -> int: ...  # noqa: D102 - above
+    def number(self) -> int: ...
 
     @property
-    def reason(self) -> Reason: ...  # noqa: D102 - above
+    def reason(self) -> Reason: ...
 
 
 def serving(view: View, option: Ended) -> tuple[Endpoint, ...]:

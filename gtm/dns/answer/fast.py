@@ -142,7 +142,7 @@ class FastWay:
         self._plain: dict[Asked, _Way] = {}
         self._signed: dict[Asked, _Way] = {}
 
-    def repeated(self, packet: bytes, source: str, draw: float) -> bytes | None:  # noqa: PLR0911 - all may be over early
+    def repeated(self, packet: bytes, source: str, draw: float) -> bytes | None:
         """The reply over UDP to a packet of which everything has been met before in this View; None for others.
 
         The arguments are those of `answer`: what this leaves open, that must answer with the same draw.

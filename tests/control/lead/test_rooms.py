@@ -123,7 +123,7 @@ _Event = st.tuples(
 
 @settings(max_examples=examples(1000), deadline=None)
 @given(st.lists(_Event, max_size=40))
-def test_silence_is_told_from_life(events: list[tuple[str, int]]) -> None:  # noqa: C901 - a model
+def test_silence_is_told_from_life(events: list[tuple[str, int]]) -> None:
     """By the page alone: who is a suspect.
 
     Whoever's line broke off, or was silent for more than three beats, less than a second ago, and who has opened none since. One
