@@ -9,6 +9,7 @@ import msgspec
 
 from gtm.adapters.exposition import MetricsError
 from gtm.core.capacity.load_report import MAX_MODELS, MODEL_PATTERN
+from gtm.nesting import shallow
 
 MAX_LIST = 1024 * 1024
 """Bytes of a list that are read."""
@@ -41,8 +42,8 @@ def read_list(body: bytes) -> Listed:
     if len(body) > MAX_LIST:
         raise MetricsError(f"the list of models is longer than the {MAX_LIST} bytes that are read")
     try:
-        found = msgspec.json.decode(body, type=_List)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        found = msgspec.json.decode(shallow(body), type=_List)
+    except ValueError as error:
         raise MetricsError(f"this is no list of models: {str(error)[:120]}") from error
     if len(found.data) > MAX_MODELS:
         raise MetricsError(f"the list has more than the {MAX_MODELS} models that are read")

@@ -24,6 +24,7 @@ import msgspec
 
 from gtm.adapters.exposition import MetricsError
 from gtm.core.capacity.load_report import NAMED_METRICS, SIGNALS
+from gtm.nesting import shallow
 
 HEADER = "endpoint-load-metrics"
 FORMAT_HEADER = "endpoint-load-metrics-format"
@@ -77,8 +78,10 @@ def _number(text: str) -> float | None:
 
 def _json(rest: str) -> Iterator[tuple[str, float]]:
     try:
-        found = msgspec.json.decode(rest, type=dict[str, float | int | str | dict[str, float] | None])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        found = msgspec.json.decode(
+            shallow(rest), type=dict[str, float | int | str | dict[str, float] | None]
+        )
+    except ValueError as error:
         raise MetricsError(f"`{HEADER}` has JSON that is no load report: {str(error)[:_SHOWN]}") from error
     count = 0
     for name, value in found.items():

@@ -18,6 +18,7 @@ from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
+from gtm.nesting import DEEPER, NestingError
 from gtm.storage.errors import StorageUnavailable
 
 logger = logging.getLogger(__name__)
@@ -149,7 +150,8 @@ async def _http(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(allowed)
         detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
     elif error.status_code == 400:
-        detail = "the body cannot be read as JSON"
+        deep = isinstance(error.__cause__, NestingError)
+        detail = f"the body is {DEEPER}" if deep else "the body cannot be read as JSON"
     return problem(error.status_code, detail, headers=headers, instance=request.url.path)
 
 

@@ -1,16 +1,18 @@
-"""Which query parameters there are."""
+"""How requests are read: which query parameters there are, and how deep their JSON may go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 
 from gtm.documents import fields
+from gtm.nesting import loads
 
 MAX_REVISION = 2**63 - 1
 
@@ -31,8 +33,25 @@ def strict_router(
 ) -> APIRouter:
     """A router whose endpoints reject query parameters that they do not have. All of the application's are made by this."""
     return APIRouter(
-        prefix=prefix, tags=tags, include_in_schema=include_in_schema, dependencies=[Depends(known_query)]
+        prefix=prefix,
+        tags=tags,
+        include_in_schema=include_in_schema,
+        dependencies=[Depends(known_query)],
+        route_class=_Route,
     )
+
+
+class _Request(Request):
+    """Reads JSON of a bounded depth."""
+
+    async def json(self) -> Any:
+        return loads(await self.body())
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+        return lambda request: handler(_Request(request.scope, request.receive))
 
 
 async def known_query(request: Request) -> None:

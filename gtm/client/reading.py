@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import httpx
 
 from gtm.client.calls import Answer, Call, Content
 from gtm.client.errors import NotGtm, ProblemError
+from gtm.nesting import NestingError, loads
 
 T = TypeVar("T")
 
@@ -46,8 +46,10 @@ def answer(
     if call.content is Content.NOTHING and not failed:
         raise NotGtm(url, _said(response))
     try:
-        value = json.loads(response.content, object_hook=hook)
-    except (ValueError, RecursionError) as error:
+        value = loads(response.content, hook)
+    except NestingError as error:
+        raise NotGtm(url, f"{_said(response)}, {error}") from error
+    except ValueError as error:
         raise NotGtm(url, _said(response)) from error
     if not isinstance(value, dict) or (status >= 400 and headers.get("x-gtm-tier") != tier):
         raise NotGtm(url, _said(response))
@@ -63,8 +65,10 @@ def line(url: str, text: str) -> Any:
         NotGtm: it is no JSON.
     """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return loads(text)
+    except NestingError as error:
+        raise NotGtm(url, f"a line that is {error}") from error
+    except ValueError as error:
         raise NotGtm(url, "a line that is not JSON") from error
 
 

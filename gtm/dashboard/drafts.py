@@ -12,6 +12,7 @@ import msgspec
 
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.inside import ApiProblem, name
+from gtm.nesting import shallow
 
 MAX_LINK = 24_000
 """Characters of a draft in a link: browsers and proxies take no longer ones."""
@@ -44,8 +45,8 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         text = form.get("text", "").replace("\r\n", "\n")
         try:
-            kept = msgspec.json.decode(form.get("draft", ""), type=cls)
-        except (msgspec.MsgspecError, ValueError) as error:
+            kept = msgspec.json.decode(shallow(form.get("draft", "")), type=cls)
+        except ValueError as error:
             raise _unreadable() from error
         return msgspec.structs.replace(kept, text=text).checked()
 
@@ -61,8 +62,8 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raw = unpacking.decompress(urlsafe_b64decode(packed[:MAX_LINK]), 4 * MAX_TEXT)
             if unpacking.unconsumed_tail or not unpacking.eof:
                 raise _unreadable()
-            return msgspec.json.decode(raw, type=cls).checked()
-        except (zlib.error, BinasciiError, msgspec.MsgspecError, ValueError) as error:
+            return msgspec.json.decode(shallow(raw), type=cls).checked()
+        except (zlib.error, BinasciiError, ValueError) as error:
             raise _unreadable() from error
 
     def checked(self) -> Self:

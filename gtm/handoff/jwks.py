@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gtm.core.handoff.keys import key_bytes, thumbprint
+from gtm.nesting import shallow
 
 PATH = "/.well-known/gtm/jwks.json"
 """Where edges publish it."""
@@ -50,8 +51,8 @@ def read(content: bytes) -> tuple[str, ...]:
     if len(content) > MAX_SET:
         raise ValueError(f"a JWK set of {len(content)} bytes; the most read is {MAX_SET}")
     try:
-        found = msgspec.json.decode(content, type=_Set)
-    except (msgspec.DecodeError, RecursionError) as error:
+        found = msgspec.json.decode(shallow(content), type=_Set)
+    except ValueError as error:
         raise ValueError(f"not a JWK set: {error}") from error
     return tuple(
         dict.fromkeys(

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gtm.core.handoff.claims import Claims, is_client_network
 from gtm.core.handoff.keys import OwnKey, key_text, thumbprint
 from gtm.core.model.services import Priority
+from gtm.nesting import shallow
 
 MAX_TOKEN = 2048
 """Longest handoff accepted, in bytes."""
@@ -134,10 +135,10 @@ def parsed(token: str | bytes) -> Token:
         raise MalformedError("not three parts of base64url")
     head, body, tail = text.split(".")
     try:
-        header = _header.decode(_bytes(head))
-        payload = _payload.decode(_bytes(body))
+        header = _header.decode(shallow(_bytes(head)))
+        payload = _payload.decode(shallow(_bytes(body)))
         signature = _bytes(tail)
-    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+    except ValueError as error:
         raise MalformedError(str(error)) from error
     if len(signature) != _SIGNATURE or not is_client_network(payload.client):
         raise MalformedError("the signature or `client` is not of its form")

@@ -17,6 +17,7 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import SIZE, OwnKey, PublicKey, Ring, rolled
 from gtm.files import write_whole
 from gtm.handoff.jwt import made
+from gtm.nesting import shallow
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ def _read(path: Path) -> Ring:
         ValueError: it holds something else, or keys that do not belong together.
     """
     with path.open("rb") as file:
-        ring = msgspec.json.decode(file.read(_MAX_FILE), type=Ring)
+        ring = msgspec.json.decode(shallow(file.read(_MAX_FILE)), type=Ring)
     for key in (ring.current, ring.next, ring.old):
         if key is None:
             continue

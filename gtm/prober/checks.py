@@ -30,6 +30,7 @@ import re2
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe, ProbeType
+from gtm.nesting import NestingError, shallow
 from gtm.prober import certificates
 from gtm.prober.targets import CheckError, Target, addresses
 from gtm.settings import Network
@@ -270,8 +271,10 @@ def _judge(probe: Probe, status: int, body: bytes, *, whole: bool) -> None:
 
 def _judge_json(body: bytes, path: str, expected: str | float | bool | None) -> None:
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        value: Any = msgspec.json.decode(shallow(body))
+    except NestingError as error:
+        raise CheckError(f"body is {error}") from error
+    except ValueError as error:
         raise CheckError("body is not valid json") from error
     for step in path.split("."):
         if isinstance(value, dict) and step in value:

@@ -32,6 +32,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
 from gtm.feed.reports import BalancerReport
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
+from gtm.nesting import shallow
 from gtm.options import peer_place
 
 router = strict_router(prefix="/v1/balancers", tags=["balancers"])
@@ -188,8 +189,8 @@ async def report_balancer(
     """Take it in."""
     active = ctx.leading()
     try:
-        found = msgspec.json.decode(await request.body(), type=BalancerReport)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = msgspec.json.decode(shallow(await request.body()), type=BalancerReport)
+    except ValueError as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
     problems = [
         *key_problems(found.handoff_keys),
@@ -344,8 +345,8 @@ async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) 
                 rooms.beat(region, source)
                 continue
             try:
-                report = _REPORTS.decode(line)
-            except (msgspec.DecodeError, ValueError) as error:
+                report = _REPORTS.decode(shallow(line))
+            except ValueError as error:
                 raise BadRequest(f"a line is no report of slots: {str(error).lower()}") from error
             rooms.beat(region, source)
             rooms.heard(region, replace(report, source=source))

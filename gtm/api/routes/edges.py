@@ -34,6 +34,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.feed.reports import EdgeReport
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY
+from gtm.nesting import shallow
 
 router = strict_router(prefix="/v1")
 
@@ -251,8 +252,8 @@ async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Respo
     _check_name(who, name)
     body = await request.body()
     try:
-        found = msgspec.json.decode(body, type=EdgeReport)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = msgspec.json.decode(shallow(body), type=EdgeReport)
+    except ValueError as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
     problems = list(_report_problems(found, ctx.present))
     if problems:

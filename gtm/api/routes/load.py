@@ -24,6 +24,7 @@ from gtm.core.capacity.load_report import (
     json_names,
 )
 from gtm.core.capacity.supply import Part, RegionCapacity
+from gtm.nesting import NestingError, shallow
 
 router = strict_router(prefix="/v1", tags=["load"])
 
@@ -105,8 +106,10 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     if len(body) > MAX_BODY:
         raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = msgspec.json.decode(shallow(body))
+    except NestingError as error:
+        raise BadRequest(f"the body is {error}") from error
+    except ValueError as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
     if ctx.present.message is None:
         raise Unavailable("no policy revision is loaded yet: try again")

@@ -40,6 +40,7 @@ from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Check, Load
 from gtm.core.health.verdicts import ProbeResult
+from gtm.nesting import NestingError, shallow
 
 logger = logging.getLogger(__name__)
 
@@ -382,7 +383,9 @@ class _Completion(msgspec.Struct):
 def _tokenless(answer: Answer) -> str:
     """What is wrong with the answer to a completion."""
     try:
-        found = msgspec.json.decode(answer.body, type=_Completion)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        found = msgspec.json.decode(shallow(answer.body), type=_Completion)
+    except NestingError as error:
+        return f"the answer is {error}"
+    except ValueError:
         return "the answer is no completion"
     return "" if found.choices else "the completion has no choice"

@@ -16,6 +16,7 @@ import msgspec
 
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.choosing.prefixes import LONGEST, blocks
+from gtm.nesting import shallow
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
@@ -151,19 +152,19 @@ def _short(text: str | None) -> str | None:
 def _read(body: bytes) -> _Body | None:
     """A body as far as it can be read: a field that is odd does not take the others with it."""
     try:
-        return _DECODER.decode(body)
+        return _DECODER.decode(shallow(body))
     except msgspec.ValidationError:
         pass
-    except (msgspec.DecodeError, RecursionError):
+    except ValueError:
         return None
     found = _Body()
     try:
         raw = _FIELDS.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None
     for name, kind in _TYPES.items():
         if name in raw:
-            with suppress(msgspec.DecodeError, RecursionError):
+            with suppress(msgspec.DecodeError):
                 setattr(found, name, msgspec.json.decode(raw[name], type=kind))
     return found
 
@@ -171,8 +172,8 @@ def _read(body: bytes) -> _Body | None:
 def with_model(body: bytes, model: str) -> bytes | None:
     """The same body for another model; None if it is no object that names one."""
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        found = msgspec.json.decode(shallow(body))
+    except ValueError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("model"), str):
         return None

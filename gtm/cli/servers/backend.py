@@ -11,6 +11,7 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.nesting import loads
 
 if TYPE_CHECKING:
     from gtm.demo.backend.profile import Profile
@@ -105,7 +106,7 @@ def break_(
             f"{url.rstrip('/')}/demo/fail", json=fault, params=query, timeout=5.0, trust_env=False
         )
         if response.status_code == httpx.codes.BAD_REQUEST:
-            raise CommandError(response.json()["error"]["message"])
+            raise CommandError(loads(response.content)["error"]["message"])
         response.raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError) as error:
         message = f"no simulated model server answers at {url} ({error}); one that refuses connections is healed at its --admin-port"

@@ -11,6 +11,7 @@ from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.backend import backend, break_
 from gtm.cli.servers.traffic import traffic
+from gtm.nesting import loads
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(traffic)
@@ -106,7 +107,7 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     try:
         verify = context_for(world.switch, None, direct=True)
         response = httpx.request(method, f"{world.switch}{path}", timeout=5.0, trust_env=False, verify=verify)
-        state: dict[str, Any] = response.raise_for_status().json()
+        state: dict[str, Any] = loads(response.raise_for_status().content)
     except (httpx.HTTPError, ValueError) as error:
         message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"
         raise CommandError(message, Exit.UNREACHABLE) from error

@@ -6,7 +6,6 @@ planned within a small policy, which cost less than the process would.
 
 from __future__ import annotations
 
-import json
 import pickle
 import resource
 import sys
@@ -39,6 +38,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import told_subnet
 from gtm.geoip.reader import GeoIPError, Locator
+from gtm.nesting import NestingError, loads
 
 if TYPE_CHECKING:  # with it comes the database, which simulations and explanations have no use for
     from gtm.control.policy.trial import Trial
@@ -114,8 +114,10 @@ def parsed(model: type[_Body], body: bytes) -> _Body:
         Invalid: it is wrong; every problem is listed.
     """
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        document = loads(body)
+    except NestingError as error:
+        raise BadRequest(f"the body is {error}") from error
+    except ValueError as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
     policy = document.get("policy") if isinstance(document, dict) else None
     if isinstance(policy, dict):

@@ -21,6 +21,7 @@ from gtm.dashboard.sign_in.identity import account_of, name_of, role_of
 from gtm.dashboard.sign_in.oidc import CALLBACK, OidcError
 from gtm.dashboard.sign_in.pages import begun, failed, form, inside
 from gtm.dashboard.visits import Dashboard
+from gtm.nesting import shallow
 
 _NONE = "no identity provider is set (GTM_OIDC_ISSUER)"
 _LASTS = 600
@@ -107,8 +108,8 @@ async def _out(request: Request) -> Response:
 
 def _read(text: str) -> _Kept | None:
     try:
-        return msgspec.json.decode(bytes.fromhex(text[:_LONGEST]), type=_Kept)
-    except (msgspec.MsgspecError, ValueError):
+        return msgspec.json.decode(shallow(bytes.fromhex(text[:_LONGEST])), type=_Kept)
+    except ValueError:
         return None
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from gtm.nesting import shallow
+
 
 class Mode(StrEnum):
     """How a server behaves."""
@@ -76,8 +78,8 @@ def read_fault(content: bytes) -> Fault:
         FaultError: it is none.
     """
     try:
-        return msgspec.json.decode(content, type=Fault)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(shallow(content), type=Fault)
+    except ValueError as error:
         modes = ", ".join(mode.value for mode in Mode)
         raise FaultError(f'{error}; send {{"mode": …}} with one of {modes}') from error
 

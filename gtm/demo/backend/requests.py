@@ -9,6 +9,7 @@ import msgspec
 
 from gtm.demo.backend.errors import bad_request
 from gtm.demo.backend.tokens import TOKEN_BYTES, Content, chat_prompt, padded
+from gtm.nesting import shallow
 
 
 class _Part(msgspec.Struct):
@@ -158,8 +159,6 @@ _Body = TypeVar("_Body", bound=_Common)
 
 def _decoded(decoder: msgspec.json.Decoder[_Body], body: bytes) -> _Body:
     try:
-        return decoder.decode(body)
-    except msgspec.MsgspecError as error:
+        return decoder.decode(shallow(body))
+    except ValueError as error:
         raise bad_request(f"the body is not such a request: {error}", "invalid_json") from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}", "invalid_json") from error

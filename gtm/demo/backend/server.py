@@ -23,6 +23,7 @@ from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import Connection, Request, query
 from gtm.demo.backend.requests import read_chat, read_completion
 from gtm.demo.backend.streams import Answering
+from gtm.nesting import shallow
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_FOUND = "there is no such path here"
@@ -356,15 +357,15 @@ class _Model(msgspec.Struct):
 
 def _adapter(request: Request) -> _Adapter:
     try:
-        return msgspec.json.decode(request.body, type=_Adapter)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(shallow(request.body), type=_Adapter)
+    except ValueError as error:
         raise bad_request(f"the body is not such a request: {error}", "invalid_json") from error
 
 
 def _model(request: Request) -> str:
     try:
-        return msgspec.json.decode(request.body, type=_Model).model
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(shallow(request.body), type=_Model).model
+    except ValueError as error:
         raise bad_request(f'the body must be {{"model": …}}: {error}', "invalid_json") from error
 
 

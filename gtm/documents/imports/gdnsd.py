@@ -106,7 +106,7 @@ def _parse(text: str, zone: str) -> dns.zone.Zone:
         parsed: dns.zone.Zone = dns.zone.from_text(
             text, origin=zone, relativize=False, check_origin=False, allow_include=False
         )
-    except (dns.exception.DNSException, ValueError, KeyError, UnicodeError, RecursionError) as error:
+    except (dns.exception.DNSException, ValueError, KeyError) as error:
         said = re.sub(
             r"<string>:(\d+): ", lambda found: f"about line {max(1, int(found[1]) - 2)}: ", str(error)
         )

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
+from gtm.nesting import NestingError, shallow
 
 _STEERABLE = ("A", "AAAA", "CNAME")
 _OTHERS = {
@@ -26,8 +27,10 @@ def read(text: str) -> Source:
         ImportProblem: it is no JSON with a list `ResourceRecordSets`, or has too many.
     """
     try:
-        document = msgspec.json.decode(bounded(text).encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError) as error:
+        document = msgspec.json.decode(shallow(bounded(text).encode("utf-8", "replace")))
+    except NestingError as error:
+        raise ImportProblem(str(error)) from error
+    except ValueError as error:
         raise ImportProblem(f"not JSON: {error}") from error
     sets = document.get("ResourceRecordSets") if isinstance(document, dict) else None
     if not isinstance(sets, list):

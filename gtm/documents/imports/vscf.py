@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 from gtm.documents.imports.parts import ImportProblem, bounded
-
-MAX_DEPTH = 50
+from gtm.nesting import DEEPER, MAX_DEPTH
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|\#[^\n]*)+)
@@ -92,7 +91,7 @@ class _Reader:
 
     def _value(self, depth: int) -> Any:
         if depth > MAX_DEPTH:
-            raise self._problem(f"nested deeper than {MAX_DEPTH}")
+            raise self._problem(DEEPER)
         mark = self._mark()
         if mark == "{":
             self._next += 1

@@ -16,6 +16,7 @@ from gtm.geoip.address import parse_address
 from gtm.geoip.client import Client
 from gtm.http.memory import Memory
 from gtm.http.problems import ProblemError
+from gtm.nesting import NestingError, shallow
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 1024 * 1024
@@ -140,10 +141,10 @@ def parse_batch(body: bytes) -> list[Any]:
         ProblemError: the body is not `{"requests": [...]}` with at most `MAX_BATCH` items.
     """
     try:
-        document = msgspec.json.decode(body)
-    except RecursionError as error:
-        raise ProblemError("invalid_request", "the body is nested too deeply") from error
-    except (msgspec.DecodeError, ValueError) as error:
+        document = msgspec.json.decode(shallow(body))
+    except NestingError as error:
+        raise ProblemError("invalid_request", f"the body is {error}") from error
+    except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
     items = document.get("requests") if isinstance(document, dict) else None
     if not isinstance(items, list) or len(document) != 1:

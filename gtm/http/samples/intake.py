@@ -34,6 +34,7 @@ from gtm.http.requests.incoming import Incoming, Receive, Send
 from gtm.http.requests.lookup import Lookup
 from gtm.http.requests.pages import Page
 from gtm.http.samples import beacons
+from gtm.nesting import NestingError, shallow
 from gtm.telemetry import Counts
 
 MAX_BEACON_BYTES = 16 * 1024
@@ -194,10 +195,10 @@ def parse_samples(body: bytes) -> list[Posted]:
 
 def _items(body: bytes, most: int) -> list[Any]:
     try:
-        document = msgspec.json.decode(body)
-    except RecursionError as error:
-        raise ProblemError("invalid_request", "the body is nested too deeply") from error
-    except (msgspec.DecodeError, ValueError) as error:
+        document = msgspec.json.decode(shallow(body))
+    except NestingError as error:
+        raise ProblemError("invalid_request", f"the body is {error}") from error
+    except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
     items = document.get("samples") if isinstance(document, dict) else None
     if not isinstance(items, list) or len(document) != 1:

@@ -24,6 +24,7 @@ from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
+from gtm.nesting import shallow
 from gtm.runtime.balancer.carriers import Carriers
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.round_trips import MAX_SENT
@@ -97,10 +98,10 @@ class Pushes:
                 try:
                     sent = await client.post(url, content=_ENCODER.encode(self._report()))
                     if sent.status_code == httpx.codes.OK:
-                        self._take(msgspec.json.decode(sent.content, type=BalancerReply))
+                        self._take(msgspec.json.decode(shallow(sent.content), type=BalancerReply))
                     else:
                         problem = f"status {sent.status_code}: {sent.text[:300]}"
-                except (httpx.HTTPError, msgspec.MsgspecError, ValueError) as error:
+                except (httpx.HTTPError, ValueError) as error:
                     problem = str(error) or type(error).__name__
                 if problem and not failing:
                     logger.warning(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gtm.nesting import shallow
 from gtm.runtime.process.listeners import Listener, Use
 
 if TYPE_CHECKING:
@@ -158,13 +159,13 @@ class Predecessor:
 
     def _receive(self) -> None:
         data, descriptors = self._message()
-        head = msgspec.json.decode(data, type=_Head)
+        head = msgspec.json.decode(shallow(data), type=_Head)
         self.process = head.process
         if head.locked:
             (self.lock,) = descriptors
         for _ in range(head.sockets):
             data, descriptors = self._message()
-            place = msgspec.json.decode(data, type=_Place)
+            place = msgspec.json.decode(shallow(data), type=_Place)
             (descriptor,) = descriptors
             received = Listener(place.use, place.host, place.port, socket.socket(fileno=descriptor))
             self.listeners += (received,)

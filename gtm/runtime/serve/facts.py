@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gtm.files import write_whole
+from gtm.nesting import shallow
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Facts:
             OSError: there is none.
             ValueError: it is damaged.
         """
-        return msgspec.json.decode(cls.path(data_dir).read_bytes(), type=cls)
+        return msgspec.json.decode(shallow(cls.path(data_dir).read_bytes()), type=cls)
 
     def write(self, data_dir: Path) -> None:
         """Put it where other commands find it, whole or not at all."""

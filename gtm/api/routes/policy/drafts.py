@@ -30,6 +30,7 @@ from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client, told_subnet
+from gtm.nesting import shallow
 
 router = strict_router(prefix="/v1")
 
@@ -58,8 +59,8 @@ class _Glance(msgspec.Struct):
 def _glance(body: bytes) -> _Glance:
     """A look at a body; at one that is wrong, as if it said nothing: who reads it says what is wrong."""
     try:
-        return msgspec.json.decode(body, type=_Glance)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.json.decode(shallow(body), type=_Glance)
+    except ValueError:
         return _Glance(policy=msgspec.Raw(b"{}"), traffic=msgspec.Raw(b"{}"))
 
 

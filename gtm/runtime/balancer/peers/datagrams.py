@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from gtm.core.balance.flights import Told
 from gtm.core.balance.sharing import Use
 from gtm.core.handoff.keys import OwnKey
+from gtm.nesting import shallow
 from gtm.runtime.balancer.words import Word
 
 MOST = 60_000
@@ -132,8 +133,8 @@ def opened(datagram: bytes, known: Callable[[bytes], bool]) -> Said:
     except (InvalidSignature, ValueError) as error:
         raise BadDatagram("the signature is not of this key") from error
     try:
-        found = _body.decode(body)
-    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
+        found = _body.decode(shallow(body))
+    except ValueError as error:
         raise BadDatagram(str(error)) from error
     return Said(found.region, found.instance, found.sequence, found.at, _word(found), found.ending, public)
 

@@ -20,6 +20,7 @@ from gtm.core.balance.sharing import LOOK_EVERY, Use, due
 from gtm.core.handoff.keys import OwnKey
 from gtm.feed.wire import PeersMessage
 from gtm.files import write_whole
+from gtm.nesting import shallow
 from gtm.options import peer_place, places
 from gtm.runtime.balancer.carriers import Carriers
 from gtm.runtime.balancer.peers.datagrams import MOST, Said, Sealer
@@ -87,7 +88,7 @@ class PeerLine:
         """Take in who was published last."""
         try:
             text = await self._kept.on_disk(self._path.read_bytes)
-            self._known.learn(msgspec.json.decode(text, type=PeersMessage).peers)
+            self._known.learn(msgspec.json.decode(shallow(text), type=PeersMessage).peers)
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:

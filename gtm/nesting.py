@@ -1,0 +1,103 @@
+"""How deeply text from outside may be nested: parsers recurse, and where a stack ends differs from one version of Python to the next.
+
+Law: whatever reads text from outside refuses what is nested deeper than `MAX_DEPTH`, and never finds that out by its stack.
+`tests/test_nesting.py` holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, TypeVar
+
+MAX_DEPTH = 100
+"""Lists and mappings within each other: several times what people or programs write, a tenth of what any stack takes."""
+DEEPER = f"nested deeper than {MAX_DEPTH}"
+"""What is wrong with text that is."""
+
+_Text = TypeVar("_Text", str, bytes)
+_ESCAPED = re.compile(rb'\\["\\]')
+_STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+"""One level down, or up again, as signed bytes."""
+_OTHERS = bytes({*range(256)} - {*b'[{]}"'})
+_PLACE = re.compile(r"\(byte (\d+)\)")
+
+
+class NestingError(ValueError):
+    """Text is nested deeper than `MAX_DEPTH`."""
+
+    def __init__(self) -> None:
+        super().__init__(DEEPER)
+
+
+def shallow(text: _Text) -> _Text:
+    """The same JSON, which a parser may read. It need not be valid: what it is up to its first fault counts.
+
+    Raises:
+        NestingError: it is nested too deeply.
+        ValueError: it would be, behind what is no JSON; it says what that is.
+    """
+    if not _few(text):
+        _check(text)
+    return text
+
+
+def loads(content: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """As `json.loads`, of what is nested no deeper than may be.
+
+    Raises:
+        ValueError: as `shallow`, or it is no JSON (`json.JSONDecodeError`).
+    """
+    if isinstance(content, bytes):  # which the module reads in UTF-16 and UTF-32 too
+        content = content.decode(json.detect_encoding(content), "surrogatepass")
+    return json.loads(shallow(content), object_hook=hook)
+
+
+def _few(text: str | bytes) -> bool:
+    """Whether there are not enough brackets for too deep a text, strings and all: as nearly always.
+
+    They are looked for one by one, and no more of them than matter: libc looks at many bytes at once, and `bytes.count` does not.
+    """
+    left = MAX_DEPTH
+    find: Callable[..., int] = text.find
+    for mark in ("[", "{") if isinstance(text, str) else (b"[", b"{"):
+        at = find(mark)
+        while at >= 0:
+            if not left:
+                return False
+            left -= 1
+            at = find(mark, at + 1)
+    return True
+
+
+def _check(text: str | bytes) -> None:
+    """See `shallow`."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if not _deep(raw):
+        return
+    import msgspec
+
+    try:
+        msgspec.json.decode(raw)
+    except RecursionError:  # there is no fault before that, on this stack or a larger one
+        raise NestingError from None
+    except ValueError as fault:
+        place = _PLACE.search(str(fault))
+        if place is not None and not _deep(raw[: int(place[1])]):
+            raise
+    raise NestingError
+
+
+def _deep(raw: bytes) -> bool:
+    """Whether a text goes too deep before its first fault, if it has one; behind that, brackets may be miscounted.
+
+    It takes a few passes in C, whatever the text is.
+    """
+    if b"\\" in raw:
+        raw = _ESCAPED.sub(b"", raw)
+    # Quotes with no bracket between them are left out, which keeps all others inside or outside of strings as they are.
+    parts = raw.translate(_STEPS, _OTHERS).replace(b'""', b"").split(b'"')
+    return max(accumulate(array("b", b"".join(parts[::2]))), default=0) > MAX_DEPTH
