@@ -51,7 +51,11 @@ class _Request(Request):
 class _Route(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        return lambda request: handler(_Request(request.scope, request.receive))
+
+        async def bounded(request: Request) -> Response:
+            return await handler(_Request(request.scope, request.receive))
+
+        return bounded
 
 
 async def known_query(request: Request) -> None:

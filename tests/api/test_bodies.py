@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gtm.nesting import DEEPER, MAX_DEPTH
 from tests.api.conftest import Api
 
 JSON = {"Content-Type": "application/json"}
@@ -41,3 +42,27 @@ def test_a_client_that_hangs_up_is_no_error(api: Api, caplog: pytest.LogCaptureF
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+@pytest.mark.parametrize(
+    ("who", "method", "path", "around"),
+    [
+        ("operator", "PUT", "/v1/tenants/a", b"%b"),
+        ("operator", "POST", "/v1/policy:plan", b'{"policy": %b}'),
+        ("viewer", "POST", "/v1/route:explain", b'{"service": %b}'),
+        ("edge", "POST", "/v1/edges/a/report", b'{"more": %b}'),
+        ("balancer", "POST", "/v1/balancers/a/report", b'{"more": %b}'),
+        ("balancer", "POST", "/v1/balancers/a/room?region=eu-central", b'{"more": %b}\n'),
+        ("reporter", "POST", "/v1/load-reports", b'{"more": %b}'),
+    ],
+)
+def test_bodies_are_nested_as_deeply_as_they_may_be(
+    world: Api, who: str, method: str, path: str, around: bytes
+) -> None:
+    """And no deeper, whoever reads them: the framework, or gtm itself."""
+    for levels, deep in ((MAX_DEPTH, False), (MAX_DEPTH + 1, True), (25_000, True)):
+        inner = levels - (around != b"%b")
+        content = around % (b"[" * inner + b"]" * inner)
+        answer = getattr(world, who).request(method, path, content=content, headers=JSON)
+        assert (DEEPER in answer.text) is deep, answer.text
+        assert answer.status_code < 500

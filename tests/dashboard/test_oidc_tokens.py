@@ -19,6 +19,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from gtm.core.model.access import Role
 from gtm.dashboard.sign_in.identity import name_of, role_of
 from gtm.dashboard.sign_in.oidc import OidcError, Provider
+from gtm.nesting import DEEPER, MAX_DEPTH
 from gtm.options import base_url, grants, issuer
 from gtm.settings import OidcSettings
 
@@ -125,6 +126,19 @@ FORGED: dict[str, Callable[[], str]] = {
         CLAIMS, OctKey.import_key(KEY.as_pem(private=False)), alg="HS256"
     ),
 }
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 2000])
+async def test_how_deep_a_token_may_be(levels: int) -> None:
+    """As deep as other texts from outside."""
+    head, _, _ = signed(CLAIMS).split(".")
+    inner = levels - 1
+    claims = json.dumps(CLAIMS)[:-1] + ', "more": ' + "[" * inner + "]" * inner + "}"
+    body = urlsafe_b64encode(claims.encode()).rstrip(b"=")
+    token = f"{head}.{body.decode()}.AAAA"
+    with pytest.raises(OidcError) as refused:
+        await Fake(token).provider().finish("c", None, "v", "n")
+    assert (DEEPER in str(refused.value)) is (levels > MAX_DEPTH)
 
 
 @pytest.mark.filterwarnings("ignore")

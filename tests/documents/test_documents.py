@@ -168,10 +168,11 @@ def test_yaml_reads_norway() -> None:
         ("a: 1\na: 2", "line 2, column 1: `a` is given twice"),
         ("a: &a [*a]", "an anchor contains itself"),
         ("[" * 3000, "line"),
-        ("- " * 60 + "1", "nested deeper than 50"),
-        ("- " * 200 + "1", "nested deeper than 50"),
-        ("[" * 100_000, "nested deeper than 50"),
-        ("".join(" " * level + "a:\n" for level in range(3000)), "nested deeper than 50"),
+        ("- " * 101 + "1", "line 1, column 201: nested deeper than 100"),
+        ("[" * 100_000, "line 1, column 101: nested deeper than 100"),
+        # Anchors are where they are used.
+        (f"a: &a {'[' * 60}{']' * 60}\nb: {'[' * 60}*a{']' * 60}", "nested deeper than 100"),
+        ("".join(" " * level + "a:\n" for level in range(3000)), "nested deeper than 100"),
         ("a: !!python/object:os.x {}", "could not determine a constructor"),
         ("a: \0", "not YAML in UTF-8"),
         (

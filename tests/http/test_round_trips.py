@@ -140,7 +140,7 @@ def test_what_cannot_be_is_counted_and_changes_nothing(edge: Edge) -> None:
         (b'{"samples": [{"region": 1, "rtt_ms": 1}]}', 400, "`samples[0].region`"),
         (b'{"samples": [{"region": "a", "rtt_ms": "1"}]}', 400, "`samples[0].rtt_ms`"),
         (b'{"samples": [{"region": "a", "rtt_ms": true}]}', 400, "`samples[0].rtt_ms`"),
-        (b"[" * 5000, 400, "nested too deeply"),
+        (b"[" * 5000, 400, "the body is nested deeper than 100"),
         (b" " * (MAX_BEACON_BYTES + 1), 413, "bytes accepted"),
         (b'{"samples": [%s]}' % b",".join([b"1"] * (MAX_BEACON_SAMPLES + 1)), 413, "most accepted"),
     ],

@@ -385,7 +385,7 @@ def _tokenless(answer: Answer) -> str:
     try:
         found = msgspec.json.decode(shallow(answer.body), type=_Completion)
     except NestingError as error:
-        return f"the answer is {error}"
+        return f"the completion is {error}"
     except ValueError:
         return "the answer is no completion"
     return "" if found.choices else "the completion has no choice"

@@ -90,9 +90,9 @@ class _Reader:
         return found
 
     def _value(self, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            raise self._problem(DEEPER)
         mark = self._mark()
+        if mark in ("{", "[") and depth >= MAX_DEPTH:
+            raise self._problem(DEEPER)
         if mark == "{":
             self._next += 1
             return self._mapping("}", depth)

@@ -106,7 +106,7 @@ def test_counts_are_bounded_before_anything_is_done() -> None:
         parsed(ExplainRequest, json.dumps({"service": "chat", "policy": fits}).encode())
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b"{" * 100])
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{" * 200])
 def test_what_is_no_json_is_told_so(body: bytes) -> None:
     """Whatever it is."""
     with pytest.raises(BadRequest, match="the body is not JSON"):
