@@ -237,6 +237,8 @@ def test_a_request_that_is_too_deep_is_unknown(text: str) -> None:
         (b"<html>" + b"{" * 5000, "byte 0"),
         (b"[" * MAX_DEPTH + b"x" + b"[" * 5000, f"byte {MAX_DEPTH}"),
         (b"[" * (MAX_DEPTH + 1) + b"x" + b"[" * 5000, DEEPER),
+        (b"[" * (MAX_DEPTH + 1), DEEPER),
+        (b"[" * MAX_DEPTH, None),
         (b"[" * 200_000 + b"x", DEEPER),
         (b'["\\\\"' + b"[" * 5000, "byte 5"),
         (b'["\\\\",' + b"[" * 5000, DEEPER),
@@ -250,6 +252,13 @@ def test_a_fault_before_is_told_as_it_is(text: bytes, says: str | None) -> None:
     """What stands behind it is nobody's business; None: the parser will find it, without going deep."""
     found = said(shallow, text)
     assert (says in found) if says else not found
+
+
+def test_the_documents_say_how_deep() -> None:
+    """Where bounds are listed."""
+    said = (Path(gtm.__file__).parents[1] / "docs/operations.md").read_text()
+    assert f"up to {MAX_DEPTH} levels" in said
+    assert f"`{DEEPER}`" in said.replace("\n", " ")
 
 
 OWN = {
