@@ -74,7 +74,7 @@ def _few(text: str | bytes) -> bool:
 
 
 def _check(text: str | bytes) -> None:
-    """See `shallow`."""
+    """Refuse text with many brackets if it is too deep, as `shallow` says it: by its depth, or by the fault that comes first."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     if not _deep(raw):
         return
