@@ -268,7 +268,10 @@ OWN = {
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
     "balancer/wire/facts.py": "parts of a body that was looked at",
     "nesting.py": "the one place",
+    "runtime/process/forkserver.py": "what both ends of its own line say",
     "runtime/process/handed.py": "what the process that started it says",
+    "runtime/serve/control_settings.py": "what control says to who started it",
+    "runtime/serve/supervisor.py": "what its own demo world says",
     "storage/documents.py": "what control wrote",
 }
 
