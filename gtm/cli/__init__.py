@@ -1,5 +1,10 @@
 """The command line. Every command has `--json` where it prints data, and documented exit codes (`gtm.cli.common.exits`)."""
 
-from gtm.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+
+def main() -> None:
+    """Run a command. Servers need none of what that loads."""
+    from gtm.cli.main import main as run
+
+    run()

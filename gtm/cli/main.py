@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from typer.main import get_command_name
 
 import gtm
@@ -136,10 +134,8 @@ def main() -> None:
     try:
         _needed(sys.argv[1:])()
     except CommandError as error:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]error:[/] {escape(str(error))}")
-        for problem in error.problems:
-            console.print(f"  [red]•[/] {escape(problem)}")
-        sys.exit(error.code)
+        from gtm.cli.common.output import end
+
+        end(error)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,6 +26,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from gtm.cli.common.exits import CommandError
 
 _PIPE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe."""
@@ -176,3 +179,12 @@ def progress(what: str, total: int | None = None) -> Iterator[Progress]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         bar.add_task(what, total=total)
         yield bar
+
+
+def end(error: CommandError) -> NoReturn:
+    """Say what is wrong, and exit with its code."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]error:[/] {escape(str(error))}")
+    for problem in error.problems:
+        console.print(f"  [red]•[/] {escape(problem)}")
+    sys.exit(error.code)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.declared import Given, with_options
+from gtm.cli.servers.running import run_server, run_with_database
 from gtm.runtime.process import pauses
 from gtm.settings import LOOPBACK, BalancerSettings, ControlSettings, EdgeSettings, ServeSettings
 
@@ -31,17 +30,13 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
-    with pauses.loading():
-        from gtm.cli.servers.welcome import welcome
-        from gtm.runtime.process.logs import configure
-        from gtm.runtime.serve.supervisor import Supervisor
+    from gtm.cli.servers import serving
 
     edge = given.settings(EdgeSettings, control_url="", token="", name="")  # which the supervisor knows
     settings = ServeSettings(given.settings(ControlSettings), _of_demo(edge) if demo else edge, demo)
-    configure(settings.control.log_level, "serve")
     _check_database(settings.control.database_url)
     _check_identity(settings.control)
-    _run_with_database(Supervisor(settings, welcome).run())
+    serving.start(settings)
 
 
 def _of_demo(edge: EdgeSettings) -> EdgeSettings:
@@ -83,7 +78,7 @@ def control(
         if prepared.admin_token is not None:
             typer.echo(f"first admin token (shown only this once): {prepared.admin_token}")
 
-    _run_with_database(run_control(settings, make_ready if prepare else None))
+    run_with_database(run_control(settings, make_ready if prepare else None))
 
 
 @with_options(EdgeSettings)
@@ -141,7 +136,7 @@ def edge(
     async def run() -> None:
         await Agent(settings).run()
 
-    _run(run())
+    run_server(run())
 
 
 @with_options(BalancerSettings)
@@ -197,7 +192,7 @@ def balancer(
 
     from gtm.balancer.wire.tls import TlsError
 
-    _run(running.run(), TlsError, run=uvloop.run)
+    run_server(running.run(), TlsError, run=uvloop.run)
 
 
 def _stop_edge(data_dir: Path) -> None:
@@ -223,23 +218,6 @@ def _prepare_data_dir(path: Path) -> None:
         raise CommandError(message, Exit.CANNOT_RUN) from error
 
 
-def _run(
-    server: Coroutine[Any, Any, None],
-    *expected: type[Exception],
-    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
-) -> None:
-    """Run a server to its end; what keeps it from running is one line, not a traceback."""
-    from gtm.geoip.reader import GeoIPError
-
-    errors: tuple[type[Exception], ...] = (OSError, GeoIPError, *expected)
-    try:
-        run(server)
-    except errors as error:
-        # An OSError's text begins with its number, which says nothing that its words do not.
-        message = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise CommandError(message, Exit.CANNOT_RUN) from error
-
-
 def _check_identity(settings: ControlSettings) -> None:
     try:
         settings.oidc.require(settings.dashboard_url)
@@ -256,18 +234,6 @@ def _check_database(url: str | None) -> None:
         database_url(url)
     except ValueError as error:
         raise CommandError(f"GTM_DATABASE_URL: {error}") from error
-
-
-def _run_with_database(server: Coroutine[Any, Any, None]) -> None:
-    """The same for what uses a database. An edge has no use for these imports, nor must it have their packages."""
-    from gtm.demo.block import DemoError
-    from gtm.storage.embedded import EmbeddedPostgresError
-    from gtm.storage.errors import SchemaError, StorageUnavailable
-
-    try:
-        _run(server, DemoError, EmbeddedPostgresError, SchemaError)
-    except StorageUnavailable as error:
-        raise CommandError(str(error), Exit.UNREACHABLE) from error
 
 
 def _is_loopback(host: str) -> bool:

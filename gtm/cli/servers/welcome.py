@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import shlex
+import sys
 
 from rich.console import Console
 from rich.markup import escape
 
 from gtm.cli.common import options
 from gtm.cli.common.program import program
+from gtm.runtime.process.handed import received
 from gtm.runtime.serve.supervisor import Running
+
+
+def main() -> None:
+    """Print the page of what this process was handed."""
+    sys.argv[0] = sys.argv[1]
+    welcome(received(Running))
 
 
 def welcome(running: Running) -> None:
@@ -126,3 +134,7 @@ def _examples(running: Running) -> tuple[tuple[str, tuple[str, ...]], ...]:
             ),
         ),
     )
+
+
+if __name__ == "__main__":
+    main()

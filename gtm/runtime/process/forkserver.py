@@ -192,10 +192,8 @@ class ForkServer:
     ) -> _Reply:
         """Ask for a child. All at once: while this process takes in children of others, nobody else's may come."""
         request = _Request([*arguments], {**environment}, [0, *descriptors], forks)
-        document = os.memfd_create("handed")
+        document = _document(handed)
         try:
-            os.write(document, handed)
-            os.lseek(document, 0, os.SEEK_SET)
             _take_in_children(wanted=True)
             line.settimeout(_FORKING)
             socket.send_fds(line, [msgspec.json.encode(request)], [document, *descriptors])
@@ -256,6 +254,14 @@ class _Forked:
         os.kill(self.pid, number)
 
 
+def _document(handed: bytes) -> int:
+    """A descriptor from which it can be read."""
+    document = os.memfd_create("handed")
+    os.write(document, handed)
+    os.lseek(document, 0, os.SEEK_SET)
+    return document
+
+
 def _possible() -> bool:
     """Whether this system has what it takes."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
@@ -279,20 +285,75 @@ _own: tuple[socket.socket, int] | None = None
 """The fork server that this process has from its birth: the line to it, and its number. It was forked before this knew anything."""
 
 
+def become(module: str, loads: Sequence[Load], handed: bytes) -> None:
+    """Have this process execute a module that has a fork server from its birth; returns only where there can be none.
+
+    What this process loaded until now is gone then, and so is its environment, but for what children inherit.
+
+    Args:
+        module: it has a `main()`.
+        loads: as for `ForkServer`; the module's process has it too.
+        handed: what it finds on its standard input.
+
+    Raises:
+        OSError: it cannot be executed.
+    """
+    if not _possible():
+        return
+    os.dup2(_document(handed), 0)
+    told = [module, msgspec.json.encode(loads).decode(), msgspec.json.encode(sys.orig_argv).decode()]
+    sys.stdout.flush()
+    os.execve(sys.executable, [*_COMMAND, *told, " " * _ROOM], inherited())  # noqa: S606 - ourselves
+
+
 def main() -> None:
     """Load modules, and fork until nobody holds the line any more."""
+    gc.disable()
+    if len(sys.argv) > 3:
+        _become(*sys.argv[1:4])
+        return
     line = socket.socket(fileno=int(sys.argv[1]))
     _entitle(_COMMAND)
-    raise_descriptor_limit()  # numbers of descriptors may be as high as in those who ask
-    gc.disable()
-    for name, *call in msgspec.json.decode(line.recv(_LONGEST), type=list[list[str]]):
+    _load(msgspec.json.decode(line.recv(_LONGEST), type=list[list[str]]))
+    with suppress(OSError):
+        line.send(b"\0")
+    _serve_and_begin(line)
+
+
+def _become(module: str, loads: str, title: str) -> None:
+    """Have a fork server, and be what it was forked from: it knows no more than this process before it reads what it is handed."""
+    global _own  # noqa: PLW0603 - there is one a process
+    _load(msgspec.json.decode(loads, type=list[list[str]]))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own = os.fork()
+    if own == 0:
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.setsid()
+        _entitle(_COMMAND)
+        _serve_and_begin(theirs)
+        return
+    theirs.close()
+    _own = ours, own
+    _entitle(msgspec.json.decode(title, type=list[str]))
+    gc.enable()
+    sys.argv = [module]
+    importlib.import_module(module).main()
+
+
+def _load(loads: Sequence[Sequence[str]]) -> None:
+    for name, *call in loads:
         module = importlib.import_module(name)
         if call:
             getattr(module, call[0])(call[1])
     gc.collect()
     gc.freeze()
-    with suppress(OSError):
-        line.send(b"\0")
+
+
+def _serve_and_begin(line: socket.socket) -> None:
+    raise_descriptor_limit()  # numbers of descriptors may be as high as in those who ask
     request = _serve(line)
     if request is not None:
         _begin(request)

@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,13 +26,13 @@ from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.child import Child
-from gtm.runtime.process.forkserver import Load
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
 from gtm.runtime.serve.asking import asked
+from gtm.runtime.serve.common import common
 from gtm.runtime.serve.control_settings import Prepared, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import WorldSettings
 from gtm.runtime.serve.facts import Facts
@@ -69,14 +69,16 @@ class Supervisor:
 
     Args:
         settings: where and how.
-        announce: called once everything is ready.
+        announce: called once everything is ready; it may start a process.
     """
 
-    def __init__(self, settings: ServeSettings, announce: Callable[[Running], None]) -> None:
+    def __init__(
+        self, settings: ServeSettings, announce: Callable[[Running, Lifeline], Awaitable[None]]
+    ) -> None:
         self._settings = settings
         self._announce = announce
         self._stopping = asyncio.Event()
-        self._lifeline = Lifeline(_common(settings))
+        self._lifeline = Lifeline(common(settings))
         self._children: list[Child] = []
         self._postgres: EmbeddedPostgres | None = None
         self._data_dir = settings.control.data_dir
@@ -168,7 +170,7 @@ class Supervisor:
         if prepared is not None and not self._stopping.is_set():
             await edge.start()
             if await self._until_ready():
-                self._ready(prepared, link)
+                await self._ready(prepared, link)
         await self._watch()
 
     async def _until_prepared(self, said: int) -> Prepared | None:
@@ -198,7 +200,7 @@ class Supervisor:
         self._prepared = True
         return prepared
 
-    def _ready(self, prepared: Prepared, link: str) -> None:
+    async def _ready(self, prepared: Prepared, link: str) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
         running = Running(
             data_dir=self._data_dir,
@@ -210,7 +212,7 @@ class Supervisor:
             dashboard=link,
             embedded=self._settings.control.database_url is None,
         )
-        self._announce(running)
+        await self._announce(running, self._lifeline)
         Facts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
 
     def _child(
@@ -332,18 +334,6 @@ class Supervisor:
         self._lock.release()
         if self._stopping.is_set():
             logger.info("stopped")
-
-
-def _common(settings: ServeSettings) -> list[Load]:
-    """What children have in common. What control alone needs it loads itself."""
-    loads: list[Load] = [
-        ("gtm.runtime.edge.agent.__main__",),
-        ("gtm.runtime.edge.worker.__main__",),
-        ("gtm.geoip.reader", "keep", str(settings.edge.geoip_db or "")),
-    ]
-    if settings.demo:
-        loads.append(("gtm.runtime.serve.demo_world",))
-    return loads
 
 
 def _reachable(host: str) -> str:

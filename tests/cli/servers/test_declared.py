@@ -19,6 +19,7 @@ from gtm.options import options
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.process.handed import document, read
+from gtm.runtime.serve.control_settings import Preparing, ServedControl
 from gtm.runtime.serve.supervisor import Supervisor
 from gtm.settings import ControlSettings, EdgeSettings, ServerSettings, ServeSettings
 
@@ -139,15 +140,25 @@ def test_serve_tells_control_and_the_edge_all_that_it_was_told(tmp_path: Path) -
     given = {**OTHERS, "data_dir": tmp_path, "database_url": None}
     settings = ServeSettings(control(**given), edge(**given))
 
-    async def told() -> tuple[ControlSettings, EdgeSettings]:
-        supervisor = Supervisor(settings, lambda _: None)
+    async def told() -> tuple[ServedControl, ServedControl, EdgeSettings]:
+        supervisor = Supervisor(settings, announced)
         supervisor._database_url = "postgresql://127.0.0.1/own"
-        return supervisor._told_control(), supervisor._told_edge()
+        supervisor._said = 3, 4
+        first = supervisor._told_control()
+        supervisor._prepared = True
+        return first, supervisor._told_control(), supervisor._told_edge()
 
-    of_control, of_edge = asyncio.run(told())
-    assert of_control.sign_in
-    of_control = replace(of_control, sign_in="")
-    assert of_control == replace(settings.control, database_url="postgresql://127.0.0.1/own")
+    async def announced(*_: object) -> None:
+        """Nobody hears it."""
+
+    first, of_control, of_edge = asyncio.run(told())
+    assert first.settings.sign_in
+    assert first.preparing == Preparing(of_edge.token, None, first.preparing.secret, 4)
+    assert read(document(first), ServedControl) == first
+    assert of_control == ServedControl(
+        replace(settings.control, database_url="postgresql://127.0.0.1/own"), None
+    )
+    assert read(document(of_control), ServedControl) == of_control
     own = {"control_url": "http://192.0.2.1:1", "name": "local", "replace": True, "token": of_edge.token}
     assert of_edge == replace(settings.edge, **own)  # type: ignore[arg-type]
     assert of_edge.token.startswith("gtm_serve_")
