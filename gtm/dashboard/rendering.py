@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -38,10 +39,15 @@ class _Templates(Environment):
         return super().getattr(obj, attribute)
 
 
+@cache
 def prepare() -> None:
-    """Compile all templates, half a second together: before the first that looks, in any thread."""
-    for name in environment().list_templates():
-        environment().get_template(name)
+    """Compile all templates in a thread, half a second together, as soon as somebody looks: nobody may, and each start would cost it."""
+    threading.Thread(target=_compile, args=(environment(),), name="templates", daemon=True).start()
+
+
+def _compile(templates: Environment) -> None:
+    for name in templates.list_templates():
+        templates.get_template(name)
 
 
 @cache
@@ -76,6 +82,7 @@ def environment() -> Environment:
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:
     """A template with these values."""
+    prepare()
     return environment().get_template(template).render(values)
 
 

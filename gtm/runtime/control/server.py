@@ -14,7 +14,6 @@ from functools import cache
 import uvicorn
 
 from gtm.api.app import create_app
-from gtm.dashboard import rendering
 from gtm.dashboard.app import with_dashboard
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import Provider
@@ -143,9 +142,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     lifeline.watch(stop)
     sockets = [listener(host, port) for host in settings.bind]
     logger.info("control listens on port %d", port)
-    preparing = asyncio.create_task(asyncio.to_thread(rendering.prepare))
     try:
         await server.serve(sockets=sockets)
     finally:
-        await asyncio.wait([preparing])
         await database.dispose()

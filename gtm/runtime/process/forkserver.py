@@ -25,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -372,10 +373,12 @@ def _serve(line: socket.socket) -> _Request | None:
         between = _fork()
         if between == 0:
             # The child of a child that ends at once goes to whoever asked for it.
-            child = _fork()
+            parent, child = os.getpid(), _fork()
             if child != 0:
                 os.write(writing, (child or 0).to_bytes(8))
                 os._exit(0)
+            while os.getppid() == parent:
+                time.sleep(0.0005)
             request = msgspec.json.decode(text, type=_Request)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             own = _fork() if request.forks else None
