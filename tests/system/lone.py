@@ -26,7 +26,7 @@ from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from tests.effort import ALL
 from tests.ports import free_port
-from tests.system.harness import PATIENCE, Process, descendants, eventually, kill_remains
+from tests.system.harness import PATIENCE, Process, command_line, descendants, eventually, kill_remains
 
 NAME = "chat.demo.test"
 ADDRESS = "192.0.2.7"
@@ -84,7 +84,9 @@ class LoneEdge:
 
     def workers(self, process: Process) -> list[int]:
         """Process ids of an edge's workers."""
-        return descendants(process.popen.pid)
+        return [
+            pid for pid in descendants(process.popen.pid) if "gtm.runtime.edge.worker" in command_line(pid)
+        ]
 
 
 @contextmanager

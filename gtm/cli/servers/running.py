@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,14 +11,16 @@ from gtm.cli.common.exits import CommandError, Exit
 def run_server(
     server: Coroutine[Any, Any, None],
     *expected: type[Exception],
-    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run,
+    run: Callable[[Coroutine[Any, Any, None]], None] | None = None,
 ) -> None:
     """Run a server to its end; what keeps it from running is one line, not a traceback."""
+    import asyncio
+
     from gtm.geoip.reader import GeoIPError
 
     errors: tuple[type[Exception], ...] = (OSError, GeoIPError, *expected)
     try:
-        run(server)
+        (run or asyncio.run)(server)
     except errors as error:
         # An OSError's text begins with its number, which says nothing that its words do not.
         message = (error.strerror if isinstance(error, OSError) else None) or str(error)

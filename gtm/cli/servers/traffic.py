@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
 from random import Random
@@ -53,6 +52,8 @@ def traffic(
     course = Course(Demand(profile, rps, day_seconds, burst_country), dns_share, seconds)
     run = Traffic(target, course, Random(seed))
     _check_edge(target)
+    import asyncio
+
     asyncio.run(_run(run, live=not as_json))
     found = run.summary.document(run.seconds)
     if as_json:
@@ -63,6 +64,8 @@ def traffic(
 
 async def _run(traffic: Traffic, *, live: bool) -> None:
     """Until it is over, or Ctrl-C; meanwhile a line on standard error, if that is a terminal."""
+    import asyncio
+
     from rich.console import Console
     from rich.status import Status
 
