@@ -10,6 +10,8 @@ from contextlib import contextmanager
 _SWITCH = 0.0005
 """Seconds after which a thread that prepares a View lets the answering one go on. CPython's 5 ms would show in answers."""
 _COLLECT_EVERY = 1800
+_NEVER = 1 << 30
+"""Collections of the younger generations between those of the oldest."""
 
 
 @contextmanager
@@ -34,12 +36,16 @@ def shorten() -> None:
 def spare_collector(beats: int) -> None:
     """Keep what is remembered of clients out of garbage collections, which would hold up answers for 100 ms and more.
 
-    Replaced Views leave no cycles behind. What little the rest leaves is collected now and then.
+    Replaced Views leave no cycles behind. What little the rest leaves is collected now and then: but among what was there at the start,
+    modules above all, never. To look at an object is to write to it, and the memory that a forked worker has not written to is its
+    siblings' too.
 
     Args:
-        beats: seconds since the start; to be called each second.
+        beats: seconds since the start, from 1; to be called each second.
     """
-    if beats % _COLLECT_EVERY == 0:
-        gc.unfreeze()
+    if beats == 1:
+        gc.freeze()
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, _NEVER)
+    elif beats % _COLLECT_EVERY == 0:
         gc.collect()
-    gc.freeze()
