@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
+.PHONY: run test test-all wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -12,14 +12,11 @@ help:            ## Show this list.
 run: $(VENV)/.runtime      ## Set up, then run the whole demo system on its embedded default.
 	@$(BIN)/gtm serve --demo $(ARGS)
 
-test: $(VENV)/.dev         ## Set up, then run every test.
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev         ## Set up, then run the tests: whole systems, and a few examples of what is random.
+	$(BIN)/python -m pytest -m "not drill" $(ARGS)
 
-soak: $(VENV)/.dev         ## Try a hundred times as many examples of what is random, for hours (ARGS: which tests).
-	TEST_EXAMPLES=soak $(BIN)/python -m pytest -q --timeout=0 -m "hypothesis or endurance" $(ARGS)
-
-wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
-	$(BIN)/python -m tests.release.wheel
+test-all: $(VENV)/.dev     ## Run every test, drills too, with all examples of what is random.
+	TEST_EXAMPLES=all $(BIN)/python -m pytest $(ARGS)
 
 matrix: $(VENV)/.dev       ## Install both locks with other versions of pip and Python, and run the tests on each Python (ARGS="--python 3.12 --pip 23.0.1").
 	$(BIN)/python -m tests.release.matrix $(or $(ARGS),--suite)
@@ -31,12 +28,12 @@ dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/rel
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
 
-drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only); then try all examples of property tests (those of tests/core and tests/feed: make coverage).
+drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test.
 	$(BIN)/python -m tests.drills.attack $(ARGS)
-	$(if $(ARGS),,TEST_EXAMPLES=all $(BIN)/python -m pytest -q -m "hypothesis or endurance" --ignore tests/core --ignore tests/feed)
+	$(if $(ARGS),,$(BIN)/python -m pytest -q -m drill)
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
-	TEST_EXAMPLES=all $(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
+	$(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They start whole processes: the longest first. Of the four looks of a page `make test` takes the one that fails most, narrow and dark; `make drills` all, and pictures."""
+    """They start whole processes: the longest first. Of the four looks of a page `make test` takes the one that fails most, narrow and dark; `make test-all` all, and pictures."""
     for item in list(items):
         if item.path.parent != Path(__file__).parent:
             continue

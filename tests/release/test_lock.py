@@ -147,6 +147,7 @@ def _install(venv: Path, lock: Path, **settings: str) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.drill
 def test_a_newer_release_on_the_index_changes_nothing(index: tuple[str, Path], tmp_path: Path) -> None:
     """Installed is what is locked, although the index has newer releases of what is asked for with an extra."""
     address, lock = index
@@ -208,6 +209,7 @@ def test_causes_of_what_pip_says(said: str, words: str) -> None:
     assert "secret" not in told
 
 
+@pytest.mark.drill
 def test_an_installation_that_cannot_go_on_says_why(index: tuple[str, Path], tmp_path: Path) -> None:
     """One line with cause and remedy; the same command works once the cause is gone, in the environment that was begun."""
     address, lock = index

@@ -107,7 +107,9 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [one if one == "demo" else pytest.param(one, marks=pytest.mark.drill) for one in EXAMPLES]
+)
 def test_an_example_comes_and_goes(name: str, deployed: Terraform, control: Control, tmp_path: Path) -> None:
     """An operator applies it by what its README asks for; then there is nothing to do; a fence-admin destroys it whole."""
     example = deployed.at(tmp_path / "examples" / name)

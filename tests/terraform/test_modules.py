@@ -26,6 +26,7 @@ TELLING = 274
 """A world in which every input of the modules decides something, but for one: of `people_and_tenants` the rule about tenants alone would pass."""
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("seed", [TELLING, *range(19 if ALL else 0)])
 def test_modules_do_what_they_say(seed: int, terraform: Terraform, control: Control) -> None:
     """Capacities, members, spillover and every fence are those of the models; then nothing is left to do; then nothing is left."""

@@ -11,6 +11,7 @@ from tests.terraform.conftest import DEPLOYED, Control
 from tests.tools import tool
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("tests", ["^TestAcc"])
 def test_the_provider_accepts(tests: str, control: Control) -> None:
     """Acceptance tests of `deploy/terraform/provider/internal/provider`."""

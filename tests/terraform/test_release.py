@@ -29,6 +29,7 @@ resource "gtm_tenant" "clinic" {
 """
 
 
+@pytest.mark.drill
 def test_the_mirror_needs_no_registry(tmp_path: Path, terraform: Terraform, control: Control) -> None:
     """`init` finds the provider there by its checksum, and it works."""
     made = release.release(tmp_path / "made", (release.HERE,))
@@ -101,6 +102,7 @@ def test_examples_are_valid(terraform: Terraform) -> None:
     terraform.ok("validate")
 
 
+@pytest.mark.drill
 def test_the_code_is_vetted() -> None:
     """`gofmt` and `go vet` have nothing to say."""
     go = tool("go")

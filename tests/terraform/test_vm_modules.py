@@ -287,6 +287,7 @@ def edge_token(control: Api) -> str:
     return text
 
 
+@pytest.mark.drill
 def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
     """It is set up, left alone by a second run and by what fails, upgraded in place, and answers without control."""
     vm, dns_port, http_port = site.machine, free_port(), free_port()
@@ -418,6 +419,7 @@ def test_an_address_that_is_taken(site: Site, tmp_path: Path) -> None:
         assert vm.must("readlink", "/etc/resolv.conf") == "/run/systemd/resolve/resolv.conf\n"
 
 
+@pytest.mark.drill
 def test_control_on_a_machine(site: Site, database_url: str, tmp_path: Path) -> None:
     """The first admin token is told to a file alone until it can be handed over, and there is no second one."""
     vm, port = site.machine, free_port()
