@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They start whole processes: the longest first. Of the four looks of a page `make test` takes the one that fails most, narrow and dark; `make test-all` all, and pictures."""
+    """They start whole processes: the longest first. How pages look, and whether all can read them, are drills: of the four looks `make drills` takes the one that fails most, narrow and dark; `make test-all` all, and pictures."""
     for item in list(items):
         if item.path.parent != Path(__file__).parent:
             continue
@@ -42,6 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         look = getattr(getattr(item, "callspec", None), "params", {})
         if "scheme" in look:
             item.add_marker(pytest.mark.endurance)
+            item.add_marker(pytest.mark.drill)
             if not _ALL_LOOKS and (look["scheme"], look.get("viewport")) != ("dark", NARROW):
                 items.remove(item)
 
@@ -57,7 +58,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 def traffic(demo: System) -> Iterator[System]:
     """The same with clients all over the world."""
     log = demo.data_dir.with_suffix(".traffic.log")
-    clients = Process(["demo", "traffic", "--rps", "40", "--data-dir", str(demo.data_dir)], log)
+    clients = Process(["demo", "traffic", "--rps", "20", "--data-dir", str(demo.data_dir)], log)
     yield demo
     clients.stop()
 

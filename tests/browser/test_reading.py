@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.checks import assert_good
 from tests.browser.conftest import NARROW, WIDE, Open
-from tests.system.harness import Process, System
+from tests.system.harness import System
 
 PAGES = (
     *("/residency", "/residency?client=GB", "/plan", "/edges", "/edges/local", "/latency?country=DE"),
     "/regions/eu-central?history=day",
 )
-
-
-@pytest.fixture(scope="module")
-def traffic(demo: System) -> Iterator[System]:
-    """The demo world with clients."""
-    log = demo.data_dir.with_suffix(".traffic.log")
-    clients = Process(["demo", "traffic", "--rps", "40", "--data-dir", str(demo.data_dir)], log)
-    yield demo
-    clients.stop()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
