@@ -12,7 +12,9 @@ from databases import CITY_DE, CITY_US, COUNTRY_SE, FLAT_JP, write_mmdb
 
 from gtm.core.latency import great_circle_km
 from gtm.core.model.requests import Location
-from gtm.geoip.reader import GeoIPError, Locator
+from gtm.geoip.database import Database
+from gtm.geoip.reader import GeoIPError, Locator, keep
+from gtm.geoip.records import PLACES
 
 
 def assert_near(location: Location, lat: float, lon: float, km: float) -> None:
@@ -44,6 +46,20 @@ def test_city_record(city: Path) -> None:
         prefix_length=8,
         source="geoip",
     )
+
+
+def test_a_database_that_is_kept_is_held_once(
+    city: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever forks workers reads it for all of them; a file that took its place since is read anew."""
+    monkeypatch.setattr("gtm.geoip.database._kept", {})
+    keep(str(tmp_path))
+    one, two = (Database(city, PLACES) for _ in range(2))
+    assert one._content is two._content
+    other = write_mmdb(tmp_path / "new", {"11.0.0.0/8": CITY_DE})
+    other.replace(city)
+    assert Locator(city).locate("11.2.3.4").country == "DE"
+    keep(str(tmp_path / "missing.mmdb"))  # whoever opens it says what is wrong
 
 
 def test_country_record(tmp_path: Path) -> None:

@@ -379,6 +379,25 @@ def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
     assert not any(map(alive, workers))
 
 
+def test_killed_fork_servers_are_missed_by_nobody(stage: Stage) -> None:
+    """Kill -9 of what forks processes ends none of them, and whatever dies after it comes back."""
+    running = stage.system()
+    servers = running.processes("forkserver")
+    assert len(servers) == 2  # the supervisor's, and the edge's
+    others = [pid for pid in descendants(running.process.popen.pid) if pid not in servers]
+    for pid in servers:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not any(map(alive, servers)), "they are dead")
+    assert all(map(alive, others))
+    for part in ("gtm.runtime.edge.worker", "gtm.runtime.serve.control"):
+        for pid in running.processes(part):
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(running.processes("gtm.runtime.edge.worker")) == 2, "both workers are back")
+    eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
+    eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
+    eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
     """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
