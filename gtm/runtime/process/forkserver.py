@@ -194,14 +194,18 @@ class ForkServer:
         """Ask for a child. All at once: while this process takes in children of others, nobody else's may come."""
         request = _Request([*arguments], {**environment}, [0, *descriptors], forks)
         document = _document(handed)
+        waited_for, gate = os.pipe()
         try:
             _take_in_children(wanted=True)
             line.settimeout(_FORKING)
-            socket.send_fds(line, [msgspec.json.encode(request)], [document, *descriptors])
-            return msgspec.json.decode(line.recv(_LONGEST), type=_Reply)
+            socket.send_fds(line, [msgspec.json.encode(request)], [document, waited_for, *descriptors])
+            reply = msgspec.json.decode(line.recv(_LONGEST), type=_Reply)
+            os.write(gate, b"\0")  # a child that nobody heard of, as when this takes too long, ends
+            return reply
         finally:
             _take_in_children(wanted=False)
-            os.close(document)
+            for one in (document, waited_for, gate):
+                os.close(one)
 
     def close(self) -> None:
         """End it, which has nothing to lose; its children go on."""
@@ -377,8 +381,7 @@ def _serve(line: socket.socket) -> _Request | None:
             if child != 0:
                 os.write(writing, (child or 0).to_bytes(8))
                 os._exit(0)
-            while os.getppid() == parent:
-                time.sleep(0.0005)
+            _wait(parent, received.pop(1))
             request = msgspec.json.decode(text, type=_Request)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             own = _fork() if request.forks else None
@@ -402,6 +405,14 @@ def _serve(line: socket.socket) -> _Request | None:
             os.close(one)
         with suppress(OSError):
             line.send(msgspec.json.encode(_Reply(child) if child else _Reply(error=errno.EAGAIN)))
+
+
+def _wait(parent: int, gate: int) -> None:
+    """Until this is a child of who asked for it, and that knows; or end."""
+    while os.getppid() == parent:
+        time.sleep(0.0005)
+    if not os.read(gate, 1):
+        os._exit(0)
 
 
 def _begin(request: _Request) -> None:

@@ -25,6 +25,10 @@ def note(text: str) -> None:
 def main() -> None:
     """Say all about this process, and wait for the end of the lifeline."""
     say = json.load(sys.stdin)["say"]
+    for path in sys.argv[1:]:
+        if path.startswith("/"):
+            with Path(path).open("a") as file:
+                file.write(f"{os.getpid()}\n")
     found: dict[str, Any] = {
         "say": say,
         "loaded": LOADED,

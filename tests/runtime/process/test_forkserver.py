@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -121,6 +122,29 @@ def test_a_fork_server_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -
         second, of_second = await _told(lifeline)
         assert of_second["parent"] == os.getpid()
         assert not alive(server.pid)
+        for process in (first, second):
+            process.kill()
+            await process.wait()
+
+    _run(test)
+
+
+def test_a_child_that_comes_too_late_does_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Who asked has executed another in its place, with the same descriptors."""
+
+    async def test(lifeline: Lifeline) -> None:
+        first, _ = await _told(lifeline)
+        server = lifeline.forks._process
+        assert server is not None
+        monkeypatch.setattr(forkserver, "_FORKING", 0.2)
+        monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)
+        monkeypatch.setattr(subprocess.Popen, "wait", lambda _: None)
+        os.kill(server.pid, signal.SIGSTOP)
+        second, _ = await _told(lifeline, str(tmp_path / "second"))
+        os.kill(server.pid, signal.SIGCONT)  # it forks what it was asked for, and finds nobody
+        monkeypatch.undo()
+        assert server.wait() == 0
+        assert len((tmp_path / "second").read_text().splitlines()) == 1
         for process in (first, second):
             process.kill()
             await process.wait()
