@@ -30,8 +30,8 @@ def flows(page: Page) -> dict[str, float]:
 
 
 def until_flows(page: Page, holds: str) -> None:
-    """Wait until something holds of the map's flows, `f`, without loading the page again."""
-    script = f"() => {{ const f = JSON.parse(document.getElementById('map').dataset.flows || '{{}}'); return {holds}; }}"
+    """Wait until something holds of the map's flows, `f`, without loading the page again. While a part is replaced there is no map."""
+    script = f"() => {{ const f = JSON.parse(document.getElementById('map')?.dataset.flows || '{{}}'); return {holds}; }}"
     try:
         page.wait_for_function(script, timeout=PATIENCE_MS)
     except PlaywrightTimeout as error:

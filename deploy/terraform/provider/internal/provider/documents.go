@@ -124,16 +124,19 @@ func kindNames() string {
 }
 
 const (
-	// deepest bounds how deep a document is nested.
-	deepest = 50
+	// deepest bounds how deep lists and mappings are nested, as gtm does (gtm/nesting.py).
+	deepest = 100
 	// mostValues bounds how many values a file holds, with those that aliases repeat: a few lines can stand for billions.
 	mostValues = 1_000_000
 )
 
 // plain is a node as JSON has it.
 func plain(node *yaml.Node, depth int, left *int) (any, error) {
-	if *left--; depth > deepest || *left < 0 {
-		return nil, at(node, "this is nested too deep, or has too many values")
+	if *left--; *left < 0 {
+		return nil, at(node, "a file has at most %d values, with those that aliases repeat", mostValues)
+	}
+	if depth == deepest && (node.Kind == yaml.MappingNode || node.Kind == yaml.SequenceNode) {
+		return nil, at(node, "nested deeper than %d", deepest)
 	}
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -151,7 +154,7 @@ func plain(node *yaml.Node, depth int, left *int) (any, error) {
 	case yaml.ScalarNode:
 		return scalar(node)
 	}
-	return plain(node.Alias, depth+1, left)
+	return plain(node.Alias, depth, left)
 }
 
 func at(node *yaml.Node, format string, arguments ...any) error {
