@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.api.conftest import Api
+from tests.tools import tool
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_page_shows_every_operation(api: Api, tmp_path: Path) -> None:
     """Chromium renders every operation, under the page's own content policy and without a console error."""
     command = [
-        str(CHROMIUM),
+        tool("chromium-headless-shell"),
         "--headless",
         "--no-sandbox",
         "--disable-gpu",

@@ -26,7 +26,7 @@ WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 360, "height": 780}
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """One browser for all tests of pages. It ends with them: while Playwright runs, no other test of the process can start an event loop."""
-    path = tool("chromium")
+    path = tool("chromium-headless-shell")
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield found

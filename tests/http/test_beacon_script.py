@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 import time
@@ -21,13 +20,11 @@ from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage
 from tests.http.world import Edge, locate, policy
+from tests.tools import tool
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DELAYS = {"eu-central": 0.06, "eu-west": 0.09, "us-east": 0.25}
 """Seconds that each region takes to answer: more than light in fibre takes from New York."""
 PATIENCE = 120.0
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 
 @contextmanager
@@ -65,9 +62,8 @@ def server(
 @contextmanager
 def browser(url: str, profile: Path) -> Iterator[None]:
     """Chromium without a window, on a page."""
-    assert CHROMIUM is not None
     command = [
-        CHROMIUM,
+        tool("chromium-headless-shell"),
         "--headless",
         "--no-sandbox",  # it does not start as root otherwise
         "--disable-gpu",

@@ -50,7 +50,9 @@ def install(python: str, pip: str, lock: str, venv: Path) -> str:
     _run([python, "-m", "venv", str(venv)])
     program = str(venv / "bin" / "python")
     _run([program, "-m", "pip", "install", "-q", "-U", "pip" if pip == "newest" else f"pip=={pip}"])
-    _run([python, "deploy/install.py", str(venv), lock], PIP_NO_COMPILE="1")  # which takes longer than all else
+    _run(
+        [python, "deploy/install.py", str(venv), lock], PIP_NO_COMPILE="1"
+    )  # which takes longer than all else
     assert "unknown" not in _run([str(venv / "bin" / "gtm"), "version"])
     return _run([program, "-m", "pip", "--version"]).split()[1]
 
