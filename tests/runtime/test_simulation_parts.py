@@ -15,6 +15,9 @@ from tests.bench.sim_run import Finished
 from tests.bench.sim_traces import SHAPES, half_of, make_trace
 from tests.bench.sim_world import AREAS, Rates, Windows, make_day, peak_erlangs, read_trace, round_trips, zipf
 
+pytestmark = pytest.mark.drill
+"""They hold what measures gtm, not gtm."""
+
 FIGURES = {
     "mean_ttft_ms",
     "p99_ttft_ms",

@@ -10,7 +10,7 @@ from tests import uvloops
 from tests.bench import balancer_drill
 from tests.effort import ALL
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 
 @pytest.mark.endurance

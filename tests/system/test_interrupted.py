@@ -14,7 +14,8 @@ import pytest
 from tests.effort import ALL
 from tests.system.harness import alive, command_line, descendants, eventually
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
+"""`tests/test_warden.py` holds the same of smaller runs."""
 
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = {

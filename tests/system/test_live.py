@@ -16,7 +16,8 @@ import pytest
 
 from tests.system.harness import Process, System, command_line, eventually, system
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
+"""The README's examples of spillover are a smaller world of the same."""
 
 RPS = "60"
 HOME, ELSEWHERE = "eu-central", "eu-west"
