@@ -24,8 +24,10 @@ PATIENCE = 60.0
 """Seconds after which waiting for something is a failure. Never a bound on speed."""
 
 
-def eventually(check: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Wait until a check is true; a check that raises an HTTP or DNS error is not true yet."""
+def eventually(
+    check: Callable[[], object], what: str, patience: float = PATIENCE, every: float = 0.05
+) -> None:
+    """Wait until a check is true, asked `every` so many seconds; a check that raises an HTTP or DNS error is not true yet."""
     deadline = time.monotonic() + patience
     last: object = None
     while time.monotonic() < deadline:
@@ -35,7 +37,7 @@ def eventually(check: Callable[[], object], what: str, patience: float = PATIENC
                 return
         except (httpx.HTTPError, dns.exception.DNSException, OSError) as error:
             last = error
-        time.sleep(0.05)
+        time.sleep(every)
     raise AssertionError(f"not within {patience:.0f} s: {what}; last: {last!r}")
 
 

@@ -244,7 +244,7 @@ def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) ->
 
     def stay() -> bool:
         """On a busy machine a probe may time out, and they are refused: never led elsewhere."""
-        found = {led(BERLIN) for _ in range(50)}
+        found = {led(BERLIN) for _ in range(20)}
         assert {region for region, _ in found} <= {"fra", None}
         return found == {("fra", "lowest_latency")}
 
@@ -265,7 +265,9 @@ def test_a_full_region_s_requests_go_elsewhere_inside_the_fence(fleet: Fleet) ->
     eventually(lambda: led(MOUNTAIN_VIEW) == ("iad", "lowest_latency"), "Americans stay")
     with full(fleet, "fra", BERLIN):
         eventually(lambda: slots("fra") == 0, "Frankfurt is full")
-        eventually(stay, "Europeans stay")
+        eventually(
+            stay, "Europeans stay", every=1.0
+        )  # what is asked is demand: more than a slot serves is refused
     eventually(lambda: slots("fra") == 2, "Frankfurt has room again")
 
 
