@@ -31,6 +31,8 @@ _GRACE = 3.0
 """Seconds between asking to end and SIGKILL: Postgres then leaves no shared memory."""
 _POLL = 0.05
 _ENDED = b"ended"
+_ROOM = 1 << 30
+"""Bytes that have to be free in memory; containers have 64 MiB there unless told otherwise."""
 _PROC = Path("/proc")
 _Process = tuple[int, str]
 """Its number, and when it started: numbers are used again."""
@@ -39,7 +41,8 @@ _Process = tuple[int, str]
 class Warden:
     """Watches this process from now on: what it starts, and `directories` if it is cut off, will not outlive it.
 
-    Temporary files of this process and its children are put into one directory, which goes in any case.
+    Temporary files of this process and its children are put into one directory, which goes in any case. So does what is
+    in `in_memory`.
     """
 
     def __init__(self, *directories: Path) -> None:
@@ -49,6 +52,10 @@ class Warden:
         scratch = tempfile.mkdtemp(prefix="gtm-tests-")
         Path(scratch).chmod(0o755)  # an embedded Postgres that root starts runs as another user
         mark = f"PYTHON_{Path(scratch).name.upper().replace('-', '_')}"
+        beside = _beside(Path(scratch))
+        with suppress(OSError):  # there is no such place, or no room
+            if shutil.disk_usage(beside.parent).free >= _ROOM:
+                beside.mkdir(mode=0o755)
         heard, self._told = os.pipe()
         command = [sys.executable, __file__, str(os.getpid()), mark, scratch, *map(str, directories)]
         listen = [(os.POSIX_SPAWN_DUP2, heard, 0)]
@@ -64,6 +71,16 @@ class Warden:
                 os.write(self._told, _ENDED)
 
 
+def in_memory() -> Path | None:
+    """A directory of the run's, gone with it, that is in memory; None where there is no room."""
+    found = _beside(Path(tempfile.gettempdir()))
+    return found if found.is_dir() else None
+
+
+def _beside(scratch: Path) -> Path:
+    return Path("/dev/shm") / scratch.name  # noqa: S108 - its name is made by mkdtemp
+
+
 def main(parent: int, mark: str, scratch: Path, directories: Iterable[Path]) -> None:
     """Wait for the end of the parent, then leave nothing of it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -76,8 +93,9 @@ def main(parent: int, mark: str, scratch: Path, directories: Iterable[Path]) -> 
     ended = False
     with suppress(BlockingIOError):
         ended = os.read(sys.stdin.fileno(), len(_ENDED)) == _ENDED
-    end(mark, [scratch, *directories])
-    for directory in (scratch, *(() if ended else directories)):
+    scratches = (scratch, _beside(scratch))
+    end(mark, [*scratches, *directories])
+    for directory in (*scratches, *(() if ended else directories)):
         shutil.rmtree(directory, ignore_errors=True)
 
 
