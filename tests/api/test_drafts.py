@@ -196,6 +196,13 @@ def test_recorded_demand_is_shown_and_simulated(live: Api) -> None:
         assert made["moved"] == 0
 
 
+@pytest.mark.usefixtures("processes")
+def test_another_process_simulates(live: Api) -> None:
+    """What it comes to is what `test_a_scenario_is_simulated` has of this one."""
+    body = {"traffic": "current", "scenario": {"down": ["us-east"]}}
+    assert live.viewer.post("/v1/policy:simulate", json=body).json()["moved"] == pytest.approx(0.8)
+
+
 def test_a_draft_is_simulated(live: Api) -> None:
     """The answer says what moves; nothing changes."""
     draft = policy(live)

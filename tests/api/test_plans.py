@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -52,6 +53,21 @@ def test_a_plan_says_what_a_dry_run_says(
             (one.get("safety") or {}).pop("may_force", None)
         assert said == expected
     assert world.viewer.get("/v1/policy").headers["ETag"] == revision
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_long_plan_is_worked_out_in_another_process(world: Api) -> None:
+    """What it comes to is the same."""
+    short = DRAFTS["a fence opened"]
+    long = {
+        "policy": {**short["policy"], "tenants": [{"name": f"t{n:04}"} for n in range(1000)]},
+        "partial": True,
+    }
+    assert len(json.dumps(long)) > drafts.MAX_SHORT
+    dry = world.operator.post("/v1/policy:apply", json={**long, "dry_run": True})
+    planned = world.operator.post("/v1/policy:plan", json=long)
+    assert planned.json() == dry.json()
+    assert planned.status_code == dry.status_code
 
 
 def test_what_a_plan_refuses(world: Api) -> None:

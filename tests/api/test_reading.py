@@ -11,6 +11,7 @@ from gtm.control.policy.reading import Reading
 from tests.api.conftest import Api
 
 
+@pytest.mark.usefixtures("processes")
 def test_long_texts_are_read_apart(world: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control's own process, which serves feeds, reads short ones alone."""
 

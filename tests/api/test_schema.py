@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +16,6 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from gtm.api.app import create_app
 from gtm.api.query import known_query
-from gtm.control.policy.apart import Apart
-from gtm.control.policy.drafts import Job, answer, understood
 from gtm.core.model.access import Role
 from gtm.storage.session import Database
 from tests.api.conftest import Server, prepare
@@ -90,21 +86,12 @@ def _operations() -> dict[str, Any]:
     return {operation.definition.raw["operationId"]: operation for operation in found}
 
 
-class _Here(Apart):
-    """Drafts looked at in this process: what they are answered matters here, and a process for each takes long."""
-
-    async def run(self, job: Job) -> bytes:
-        return understood(await asyncio.to_thread(answer, job))
-
-
 @pytest.fixture(scope="module")
 def server(postgres: EmbeddedPostgres) -> Iterator[Server]:
     """One control tier for all operations: what they leave behind makes the next ones harder."""
     for url in _fresh(postgres, _TEMPLATE):
         prepare(url)
         with Server(url) as running:
-            context = running.app.state.context
-            running.app.state.context = replace(context, apart=_Here())
             yield running
 
 
