@@ -8,7 +8,7 @@ import os
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -153,7 +153,12 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostg
     # Durability is for real data; `tests/storage/test_embedded.py` tests the real settings.
     settings = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
     # In memory, where a database is made of its template for a fifth of what it takes on a disk.
-    settings |= {"wal_level": "minimal", "max_wal_senders": "0", "max_wal_size": "64MB", "min_wal_size": "32MB"}
+    settings |= {
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "max_wal_size": "64MB",
+        "min_wal_size": "32MB",
+    }
     memory = in_memory()
     place = tmp_path_factory.mktemp("postgres") if memory is None else Path(mkdtemp(dir=memory))
     with EmbeddedPostgres(place, settings=settings) as server:
@@ -170,7 +175,9 @@ def _database(server: EmbeddedPostgres, name: str) -> str:
     return server.url.replace("/gtm?", f"/{name}?")
 
 
-def _fresh(server: EmbeddedPostgres, template: str) -> Iterator[str]:
+@contextmanager
+def fresh_database(server: EmbeddedPostgres, template: str) -> Iterator[str]:
+    """The URL of a database made of a template, which then goes."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(server.url, autocommit=True) as session:
         session.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
@@ -184,7 +191,8 @@ def _fresh(server: EmbeddedPostgres, template: str) -> Iterator[str]:
 @pytest.fixture
 def database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     """The URL of a fresh database with gtm's tables, the test's own."""
-    yield from _fresh(postgres, _TEMPLATE)
+    with fresh_database(postgres, _TEMPLATE) as url:
+        yield url
 
 
 @pytest.fixture
@@ -224,10 +232,12 @@ def prepared_template(postgres: EmbeddedPostgres) -> str:
 @pytest.fixture
 def prepared_url(postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[str]:
     """The URL of a fresh database with `tests.api.conftest.TOKENS` and the first revision, the test's own."""
-    yield from _fresh(postgres, prepared_template)
+    with fresh_database(postgres, prepared_template) as url:
+        yield url
 
 
 @pytest.fixture
 def empty_database_url(postgres: EmbeddedPostgres) -> Iterator[str]:
     """The URL of a fresh database without any tables, the test's own."""
-    yield from _fresh(postgres, "template0")
+    with fresh_database(postgres, "template0") as url:
+        yield url

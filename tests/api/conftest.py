@@ -8,10 +8,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 import pytest
@@ -27,6 +28,10 @@ from gtm.dashboard.sign_in.identity import Identity
 from gtm.runtime.control.answers import edge_answers
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
+from tests.conftest import fresh_database
+
+if TYPE_CHECKING:
+    from gtm.storage.embedded import EmbeddedPostgres
 
 TOKENS = {role: f"gtm_test_{role.value}" for role in Role}
 """The texts of a token of each role, which `prepare` makes."""
@@ -117,6 +122,8 @@ class Api:
     balancer: httpx.Client
     anonymous: httpx.Client
     database_url: str
+    made: bool = False
+    """Whether `world` is there."""
 
     @property
     def url(self) -> str:
@@ -132,23 +139,61 @@ class Api:
         assert response.status_code in (200, 201), response.text
         return response
 
+    def revision(self) -> int:
+        """The policy's latest."""
+        found: int = self.viewer.get("/v1/revisions", params={"limit": 1}).json()["items"][0]["number"]
+        return found
 
-@pytest.fixture
-def api(prepared_url: str) -> Iterator[Api]:
-    """A running control tier on a database of the test's own."""
-    with Server(prepared_url) as server:
-        clients = {
-            role.value.replace("-", "_"): httpx.Client(
-                base_url=server.url, headers={"Authorization": f"Bearer {text}"}, trust_env=False, timeout=60
-            )
+
+@contextmanager
+def running(database_url: str) -> Iterator[Api]:
+    """A control tier on a database."""
+    with Server(database_url) as server, ExitStack() as clients:
+
+        def client(**headers: str) -> httpx.Client:
+            made = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60)
+            return clients.enter_context(made)
+
+        roles = {
+            role.value.replace("-", "_"): client(Authorization=f"Bearer {text}")
             for role, text in TOKENS.items()
         }
-        anonymous = httpx.Client(base_url=server.url, trust_env=False)
-        try:
-            yield Api(server=server, anonymous=anonymous, database_url=prepared_url, **clients)
-        finally:
-            for client in (anonymous, *clients.values()):
-                client.close()
+        yield Api(server=server, anonymous=client(), database_url=database_url, **roles)
+
+
+class Shared(ExitStack):
+    """What tests marked `reads` share with the other such tests of their file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, Any] = {}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Shared]:
+    """Empty at first."""
+    with Shared() as found:
+        yield found
+
+
+@pytest.fixture
+def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[Api]:
+    """A running control tier on a database of the test's own.
+
+    A test marked `reads` gets one together with those that take the same of `live`, `world` and `api`.
+    """
+    if request.node.get_closest_marker("reads") is None:
+        with fresh_database(postgres, prepared_template) as url, running(url) as own:
+            yield own
+        return
+    shared: Shared = request.getfixturevalue("shared")
+    of = next(name for name in ("live", "world", "api") if name in request.fixturenames)
+    if of not in shared.kept:
+        url = shared.enter_context(fresh_database(postgres, prepared_template))
+        shared.kept[of] = shared.enter_context(running(url))
+    yield shared.kept[of]
+    unchanged = shared.kept[of].revision() == (1 if of == "api" else 2)
+    assert unchanged, "it is marked `reads`, and changed the policy"
 
 
 @pytest.fixture
@@ -189,6 +234,8 @@ GDPR = {
 @pytest.fixture
 def world(api: Api) -> Api:
     """A control tier with three regions, a zone, a service and a rule."""
+    if api.made:
+        return api
     policy = {
         "regions": [{"name": name, **region(name)} for name in REGIONS],
         "zones": [{"name": "demo.test", **ZONE}],
@@ -198,4 +245,5 @@ def world(api: Api) -> Api:
     }
     response = api.operator.post("/v1/policy:apply", json={"policy": policy})
     assert response.status_code == 200, response.text
+    api.made = True
     return api

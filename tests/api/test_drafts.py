@@ -102,6 +102,7 @@ def record(live: Api, minutes: dict[datetime, dict[Row, float]]) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.reads
 def test_demand_is_narrowed_down(live: Api) -> None:
     """By what requests state and where clients are; sums are of all that is left, whatever the limit."""
 
@@ -203,6 +204,7 @@ def test_another_process_simulates(live: Api) -> None:
     assert live.viewer.post("/v1/policy:simulate", json=body).json()["moved"] == pytest.approx(0.8)
 
 
+@pytest.mark.reads
 def test_a_draft_is_simulated(live: Api) -> None:
     """The answer says what moves; nothing changes."""
     draft = policy(live)
@@ -226,6 +228,7 @@ def test_a_draft_is_simulated(live: Api) -> None:
     assert "services.chat.members[0].region" in text
 
 
+@pytest.mark.reads
 def test_inline_traffic(live: Api) -> None:
     """Traffic may come with the request; places count by their cells, and what nobody probed counts as up."""
     draft = policy(live)
@@ -245,6 +248,7 @@ def test_inline_traffic(live: Api) -> None:
     problem(live.viewer.post("/v1/policy:simulate", json={"policy": draft, "traffic": traffic}), 422)
 
 
+@pytest.mark.reads
 def test_explanations(live: Api) -> None:
     """A decision is explained in full by the policy in force, and by a draft of it."""
     asked = {"service": "chat", "country": "DE"}
@@ -284,6 +288,7 @@ def test_explanations(live: Api) -> None:
         ({"service": "chat", "lat": 5}, "need each other"),
     ],
 )
+@pytest.mark.reads
 def test_bad_questions(live: Api, body: dict[str, Any], said: str) -> None:
     """They are refused whole, and say what is wrong."""
     assert said in problem(live.viewer.post("/v1/route:explain", json=body), 422)
@@ -350,6 +355,7 @@ def test_unsafe_changes_can_be_forced(live: Api) -> None:
     assert forced.status_code == 200
 
 
+@pytest.mark.reads
 def test_a_past_day_has_the_law_of_that_day(live: Api) -> None:
     """In 2020 the United Kingdom was under the GDPR, in transition; since 2021 it is a third country."""
     asked = {"service": "chat", "country": "GB"}
@@ -362,6 +368,7 @@ def test_a_past_day_has_the_law_of_that_day(live: Api) -> None:
     )
 
 
+@pytest.mark.reads
 def test_the_redirect_is_told(live: Api) -> None:
     """As the edge sends it, and what only an edge knows."""
     found = live.viewer.post("/v1/route:explain", json={"service": "chat", "city": "berlin"}).json()
@@ -375,6 +382,7 @@ def test_the_redirect_is_told(live: Api) -> None:
     assert any("free" in sentence for sentence in found["unknown"])
 
 
+@pytest.mark.reads
 def test_a_refusal_is_told_as_the_edge_sends_it(live: Api) -> None:
     """With the problem document that a client would get."""
     set_health(live, "us-east")
@@ -384,6 +392,7 @@ def test_a_refusal_is_told_as_the_edge_sends_it(live: Api) -> None:
     assert json.loads(redirect["body"])["code"] == "refused_residency"
 
 
+@pytest.mark.reads
 def test_the_dns_answer_is_told(live: Api) -> None:
     """With addresses, TTL and scope, of the subnet that the client's resolver would state."""
     asked = {"service": "chat", "client_ip": "91.198.174.192", "over": "dns"}
@@ -398,6 +407,7 @@ def test_the_dns_answer_is_told(live: Api) -> None:
     assert [(one["type"], one["records"]) for one in others] == [("AAAA", []), ("HTTPS", [])]
 
 
+@pytest.mark.reads
 def test_dns_refuses_by_an_address(live: Api) -> None:
     """And says why; a place without an address states no subnet, so that there is no scope."""
     set_health(live, "us-east")
@@ -408,6 +418,7 @@ def test_dns_refuses_by_an_address(live: Api) -> None:
     assert reply["scope"] is None
 
 
+@pytest.mark.reads
 def test_another_day_has_answers_too(live: Api) -> None:
     """They are made in the process that compiles the policy for that day."""
     asked = {"service": "chat", "country": "DE", "over": "dns", "at": "2020-06-01T00:00:00Z"}
@@ -427,6 +438,7 @@ def test_another_day_has_answers_too(live: Api) -> None:
         ("document", {"city": "Berlin", "country": "DE"}, "give either `city`"),
     ],
 )
+@pytest.mark.reads
 def test_what_nobody_could_ask_is_refused(live: Api, field: str, asked: dict[str, str], words: str) -> None:
     """By the field that is wrong."""
     answer = live.viewer.post("/v1/route:explain", json={"service": "chat", **asked})
@@ -488,6 +500,7 @@ def test_a_day_to_come_has_its_own_law(live: Api) -> None:
     assert moved("2090-01-02T00:00:00Z") == pytest.approx(0.8)
 
 
+@pytest.mark.reads
 def test_a_scenario_has_to_be_possible(live: Api) -> None:
     """Names that nothing has, days that are over and factors out of bounds are named, all of them."""
     asked = {

@@ -137,6 +137,7 @@ def test_what_no_edge_says_is_left_out(world: Api) -> None:
         ({"probed": (("eu-central", URL, 1.0, 200, "x" * 1001),)}, "probed[0]"),
     ],
 )
+@pytest.mark.reads
 def test_bad_reports_are_refused_whole(world: Api, changes: dict[str, Any], path: str) -> None:
     """With what is wrong, and where."""
     answer = send(world, told(**changes))
@@ -156,6 +157,7 @@ def test_bad_reports_are_refused_whole(world: Api, changes: dict[str, Any], path
         {"names": ["x" * 1001]},
     ],
 )
+@pytest.mark.reads
 def test_bad_certificates_are_refused(world: Api, changes: dict[str, Any]) -> None:
     """Nothing that is no certificate comes any further."""
     shown = {"region": "eu-central", "url": URL, "certificate": msgspec.to_builtins(certificate(9)) | changes}

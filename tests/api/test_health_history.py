@@ -121,6 +121,7 @@ def test_pages_go_on_where_they_ended(world: Api) -> None:
         ("changes", {"endpoint": "x" * 2001}, 422),
     ],
 )
+@pytest.mark.reads
 def test_bad_questions_are_named(world: Api, path: str, query: dict[str, str], status: int) -> None:
     """None of them is answered with nothing, or with an error of ours."""
     given = {"region": "eu-central", **query} if path == "steps" and query else query

@@ -260,6 +260,7 @@ def test_countries_and_coordinates(world: Api) -> None:
         {"key": "x" * 300},
     ],
 )
+@pytest.mark.reads
 def test_an_impossible_delta_is_named(world: Api, wrong: dict[str, Any]) -> None:
     """A report with a delta that cannot be is refused whole, with the place of what is wrong."""
     answer = send(world.edge, delta(), delta(**wrong))

@@ -185,6 +185,7 @@ def test_a_change_on_purpose(world: Api) -> None:
         ({}, "", "such as"),
     ],
 )
+@pytest.mark.reads
 def test_what_is_wrong_is_said(world: Api, query: dict[str, str], by: str | None, says: str) -> None:
     """And nothing is written."""
     headers = {BY: by} if by is not None else {}

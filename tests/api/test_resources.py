@@ -237,6 +237,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "message"), BAD, ids=[str(number) for number in range(len(BAD))])
+@pytest.mark.reads
 def test_bad_policy_changes_nothing(world: Api, path: str, body: dict[str, Any], message: str) -> None:
     """Every kind of mistake in policy is named with its path, and no revision is made."""
     assert message in problem(world.put(path, body), 422)

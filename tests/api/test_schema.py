@@ -18,8 +18,8 @@ from gtm.api.app import create_app
 from gtm.api.query import known_query
 from gtm.core.model.access import Role
 from gtm.storage.session import Database
-from tests.api.conftest import Server, prepare
-from tests.conftest import _TEMPLATE, _fresh
+from tests.api.conftest import Server
+from tests.conftest import fresh_database
 from tests.effort import examples
 
 if TYPE_CHECKING:
@@ -87,12 +87,10 @@ def _operations() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def server(postgres: EmbeddedPostgres) -> Iterator[Server]:
+def server(postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[Server]:
     """One control tier for all operations: what they leave behind makes the next ones harder."""
-    for url in _fresh(postgres, _TEMPLATE):
-        prepare(url)
-        with Server(url) as running:
-            yield running
+    with fresh_database(postgres, prepared_template) as url, Server(url) as running:
+        yield running
 
 
 PHASES = (Phase.explicit, Phase.generate)  # shrinking would take long, and the first failure says enough

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from tests.api.conftest import TOKENS, Api, api, world  # noqa: F401 - fixtures
+from tests.api.conftest import TOKENS, Api, Shared, api, shared, world  # noqa: F401 - fixtures
 
 HTML = {"Accept": "text/html"}
 
@@ -64,19 +65,36 @@ def follow(client: httpx.Client, path: str) -> httpx.Response:
     return client.post(path, data={"csrf": found[1]}, headers=HTML)
 
 
-@pytest.fixture
-def people(world: Api) -> Iterator[People]:  # noqa: F811 - the fixture
-    """Somebody of each role, in the world of three regions; the same for the same role."""
-    known: dict[Role, Person] = {}
+class _Everybody(dict[Role, Person]):
+    """Somebody of each role, who signs in when they are first asked for."""
 
-    def of(role: Role) -> Person:
-        if role not in known:
-            known[role] = sign_in(world.url, TOKENS[role])
-        return known[role]
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
 
-    yield of
-    for one in known.values():
+    def __missing__(self, role: Role) -> Person:
+        self[role] = person = sign_in(self._url, TOKENS[role])
+        return person
+
+
+@contextmanager
+def _everybody(url: str) -> Iterator[_Everybody]:
+    found = _Everybody(url)
+    yield found
+    for one in found.values():
         one.client.close()
+
+
+@pytest.fixture
+def people(request: pytest.FixtureRequest, world: Api, shared: Shared) -> Iterator[People]:  # noqa: F811 - the fixtures
+    """Somebody of each role, in the world of three regions; the same for the same role, and among tests marked `reads`."""
+    if request.node.get_closest_marker("reads") is None:
+        with _everybody(world.url) as own:
+            yield own.__getitem__
+        return
+    if world.url not in shared.kept:
+        shared.kept[world.url] = shared.enter_context(_everybody(world.url))
+    yield shared.kept[world.url].__getitem__
 
 
 class Markup(HTMLParser):

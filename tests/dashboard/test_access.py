@@ -96,6 +96,7 @@ def test_a_token_is_replaced_and_revoked(people: People, world: Api) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN])
+@pytest.mark.reads
 def test_others_see_their_own_sessions(people: People, role: Role) -> None:
     """No token, nobody else, no button for what they may not; by hand it is refused."""
     person = people(role)

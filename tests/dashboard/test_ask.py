@@ -49,6 +49,7 @@ def scene(page: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.reads
 def test_nothing_asked_is_a_form(live: Api, people: People) -> None:
     """With what there is to choose from."""
     page = people(Role.VIEWER).page("/ask")
@@ -57,6 +58,7 @@ def test_nothing_asked_is_a_form(live: Api, people: People) -> None:
     assert 'id="map"' not in page
 
 
+@pytest.mark.reads
 def test_an_answer_reads_without_scripts(live: Api, people: People) -> None:
     """Who serves, the fence with its rule and legal basis by region, the odds, what is sent, and the commands."""
     page = people(Role.VIEWER).page(asked(service="chat", **{"from": "91.198.174.192"}))
@@ -79,6 +81,7 @@ def test_an_answer_reads_without_scripts(live: Api, people: People) -> None:
     assert scene(page)["client"] is not None
 
 
+@pytest.mark.reads
 def test_a_refusal_says_why(live: Api, people: People) -> None:
     """And shows what a client gets."""
     set_health(live, "us-east")
@@ -89,6 +92,7 @@ def test_a_refusal_says_why(live: Api, people: People) -> None:
     assert "No region can take it." in said
 
 
+@pytest.mark.reads
 def test_dns_is_shown_as_it_is_answered(live: Api, people: People) -> None:
     """Records, TTL, scope, and the subnet that is told."""
     said = words(people(Role.VIEWER).page(asked(service="chat", over="dns", **{"from": "91.198.174.192"})))
@@ -97,6 +101,7 @@ def test_dns_is_shown_as_it_is_answered(live: Api, people: People) -> None:
     assert "gtm dns query chat.demo.test --subnet 91.198.174.0/24" in said
 
 
+@pytest.mark.reads
 def test_another_day_is_told(live: Api, people: People) -> None:
     """As the field of a browser writes it."""
     page = people(Role.VIEWER).page(asked(service="chat", at="2020-06-01T00:00", **{"from": "Berlin"}))
@@ -120,6 +125,7 @@ WRONG = (
 )
 
 
+@pytest.mark.reads
 def test_a_wrong_field_says_so_itself(live: Api, people: People) -> None:
     """Beside it, tied to it, and with what was written still there."""
     for fields, name, said in WRONG:
@@ -136,6 +142,7 @@ NAMES = ("service", "from", "tenant", "data_class", "model", "affinity", "host",
 
 
 @pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.reads
 def test_what_an_address_says_is_text(live: Api, people: People, text: str) -> None:
     """Whatever it says: a page, and nothing that runs."""
     for name in NAMES:

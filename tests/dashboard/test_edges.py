@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import psycopg
+import pytest
 
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.rows import row_text
@@ -54,6 +55,7 @@ def until(holds: object) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.reads
 def test_without_edges_it_says_what_to_do(people: People, world: Api) -> None:
     """How to start one."""
     text = people(Role.VIEWER).page("/edges")
@@ -113,6 +115,7 @@ def test_silent_edges_come_first(people: People, world: Api) -> None:
     assert "it answers by what it had then" in one
 
 
+@pytest.mark.reads
 def test_an_edge_that_nobody_knows(people: People, world: Api) -> None:
     """404, whatever the name."""
     person = people(Role.VIEWER)

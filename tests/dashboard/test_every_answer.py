@@ -73,6 +73,7 @@ def test_every_answer_is_guarded(world: Api, people: People, role: Role | None) 
     assert seen > 300
 
 
+@pytest.mark.reads
 def test_one_address_answers_by_what_is_asked_for(world: Api) -> None:
     """And says so to whoever keeps answers."""
     for accept in ("text/html", "application/json"):
@@ -84,6 +85,7 @@ def test_one_address_answers_by_what_is_asked_for(world: Api) -> None:
     "path",
     ["../security.py", "..%2f..%2fsecurity.py", "%2e%2e/%2e%2e/app.py", "/etc/passwd", "gtm.css%00.js", "gtm.css/", "", "vendor", "..;/gtm.css", "GTM.CSS"],
 )  # fmt: skip
+@pytest.mark.reads
 def test_files_are_those_that_there_are(world: Api, path: str) -> None:
     """By their names to the letter; nothing of the disk is looked at."""
     home = url("gtm.css").removesuffix("gtm.css")
@@ -95,6 +97,7 @@ def test_files_are_those_that_there_are(world: Api, path: str) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.reads
 def test_a_file_of_another_version_is_not_kept(world: Api) -> None:
     """While two versions run, one may be asked for a file of the other's, and whoever keeps it would keep the wrong one for good."""
     right = httpx.get(
@@ -111,6 +114,7 @@ def test_a_file_of_another_version_is_not_kept(world: Api) -> None:
 
 @pytest.mark.parametrize("hosts", [[], ["a.example", "b.example"], ["a.example", "a.example"]])
 @pytest.mark.parametrize("path", ["/sign-in", "/v1/status", "/"])
+@pytest.mark.reads
 def test_a_request_names_one_host(world: Api, hosts: list[str], path: str) -> None:
     """Two could be understood in two ways; without one, nobody knows whose forms are ours."""
     lines = "".join(f"Host: {one}\r\n" for one in hosts)

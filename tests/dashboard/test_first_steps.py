@@ -19,6 +19,7 @@ FORMS = ("services", "residency-rules", "spillover-rules")
 
 
 @pytest.mark.parametrize("path", ["/", "/ask", "/regions", "/policy", "/simulate", "/residency"])
+@pytest.mark.reads
 def test_an_empty_world_says_what_to_do(api: Api, path: str) -> None:
     """And does not claim that all is well."""
     text = sign_in(api.url, TOKENS[Role.ADMIN]).page(path)
@@ -30,6 +31,7 @@ def test_an_empty_world_says_what_to_do(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.reads
 def test_everything_can_be_begun(api: Api, kind: str) -> None:
     """Also where nothing is that an example names."""
     person = sign_in(api.url, TOKENS[Role.ADMIN])
@@ -38,6 +40,7 @@ def test_everything_can_be_begun(api: Api, kind: str) -> None:
 
 
 @pytest.mark.parametrize("slug", FORMS)
+@pytest.mark.reads
 def test_a_new_form_names_what_there_is(world: Api, people: People, slug: str) -> None:
     """It carries nothing that it does not show, and what it shows is sound."""
     draft = begun(people(Role.OPERATOR), f"/policy/{slug}/new")
@@ -46,6 +49,7 @@ def test_a_new_form_names_what_there_is(world: Api, people: People, slug: str) -
     assert "+ created" in seen.text, seen.text
 
 
+@pytest.mark.reads
 def test_a_region_begins_as_yaml(world: Api, people: People) -> None:
     """Its form does not show the endpoints that it would have."""
     text = people(Role.OPERATOR).page("/policy/regions/new")
@@ -71,6 +75,7 @@ def test_what_is_new_is_shown_whole(world: Api, people: People) -> None:
     assert "legal_basis: Regulation" in person.page(f"{done.url.path}/roll-back")
 
 
+@pytest.mark.reads
 def test_fields_say_what_is_wrong_with_them(world: Api, people: People) -> None:
     """Each beside itself, for eyes and for ears."""
     person = people(Role.OPERATOR)
@@ -93,6 +98,7 @@ def test_fields_say_what_is_wrong_with_them(world: Api, people: People) -> None:
     assert "f-legal_basis-wrong" not in shown.text
 
 
+@pytest.mark.reads
 def test_a_viewer_opens_a_draft(world: Api, people: People) -> None:
     """A link leads whoever may change nothing to what it would do to traffic."""
     packed = Draft("services:\n- name: chat\n", 2).packed

@@ -12,20 +12,18 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, prepare, region
+from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, region
 from tests.api.test_fences import REASON
-from tests.conftest import _TEMPLATE, _fresh
+from tests.conftest import fresh_database
 from tests.dashboard.conftest import HTML, assert_inert
 from tests.dashboard.identity_provider import consent, with_identity
 
 
 @pytest.fixture(scope="module")
-def world(postgres: Any) -> Iterator[tuple[Server, str]]:
+def world(postgres: Any, prepared_template: str) -> Iterator[tuple[Server, str]]:
     """Control with a provider, for all tests of this file."""
-    for url in _fresh(postgres, _TEMPLATE):
-        prepare(url)
-        with with_identity(url) as found:
-            yield found
+    with fresh_database(postgres, prepared_template) as url, with_identity(url) as found:
+        yield found
 
 
 @contextmanager

@@ -126,6 +126,7 @@ def test_the_plan_page_asks_for_it(world: Api, people: People) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.reads
 def test_it_stands_odd_questions(world: Api, people: People, hostile: str) -> None:
     """Which are those usually asked."""
     record(world, (2, {"eu-west": FULL}))

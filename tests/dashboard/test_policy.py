@@ -12,6 +12,7 @@ HOSTILE = "<script>alert('1')</script>\"'&\u202eabc"
 
 
 @pytest.mark.parametrize("number", ["0", "9" * 18, "9" * 19, "9" * 5000, "\u0661", "-1", "1.0", "x"])
+@pytest.mark.reads
 def test_numbers_that_no_revision_has(people: People, number: str) -> None:
     """Are no errors of ours, however long they are."""
     for path in (f"/policy/revisions/{number}", f"/policy/revisions/{number}/roll-back"):
@@ -66,6 +67,7 @@ def test_the_overview_is_paged(world: Api, people: People) -> None:
         ("/policy/revisions?after=nothing", 400),
     ],
 )
+@pytest.mark.reads
 def test_what_is_not_there_is_told(world: Api, people: People, path: str, status: int) -> None:
     """A page that says so, never an error of our own."""
     answer = people(Role.VIEWER).get(path)

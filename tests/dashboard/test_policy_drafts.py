@@ -85,6 +85,7 @@ def test_a_resource_is_edited_as_yaml(world: Api, people: People) -> None:
         ("a: &a [*a]\n", ()),
     ],
 )
+@pytest.mark.reads
 def test_problems_have_lines(world: Api, people: People, text: str, words: tuple[str, ...]) -> None:
     """As one types, and when one asks what it changes; whatever is typed."""
     operator = people(Role.OPERATOR)
@@ -111,6 +112,7 @@ def test_problems_have_lines(world: Api, people: People, text: str, words: tuple
         {"draft": '{"text": "", "revision": 1, "tags": {"regions/eu-west": "x"}}', "text": "a: 1"},
     ],
 )
+@pytest.mark.reads
 def test_forms_that_are_not_ours(world: Api, people: People, fields: dict[str, str]) -> None:
     """A clear problem, and nothing done."""
     for do in ("preview", "apply", "yaml", "form", "merge", "share", "approve", HOSTILE):
@@ -120,6 +122,7 @@ def test_forms_that_are_not_ours(world: Api, people: People, fields: dict[str, s
 
 
 @pytest.mark.parametrize("packed", ["", "x", "eJw=", "🙂", "A" * 30_000])
+@pytest.mark.reads
 def test_links_that_are_not_ours(world: Api, people: People, packed: str) -> None:
     """Likewise."""
     answer = people(Role.VIEWER).get(f"/policy/draft?d={packed}")
@@ -263,6 +266,7 @@ def test_the_gdpr_rule_is_written_in_the_form(world: Api, people: People) -> Non
         ("regions/eu-west", {"f:country": "UK"}, "United Kingdom"),
     ],
 )
+@pytest.mark.reads
 def test_forms_of_other_kinds(
     world: Api, people: People, path: str, fields: dict[str, str], words: str
 ) -> None:
@@ -275,6 +279,7 @@ def test_forms_of_other_kinds(
     assert words.strip("`") in unescape(answer.text)
 
 
+@pytest.mark.reads
 def test_viewers_edit_nothing(world: Api, people: People) -> None:
     """They are offered nothing, and refused by hand."""
     viewer = people(Role.VIEWER)
@@ -316,6 +321,7 @@ def test_a_fence_is_not_opened_unasked(world: Api, people: People) -> None:
     assert rule(world)["allow"]["jurisdictions"] == ["EEA", "US"]
 
 
+@pytest.mark.reads
 def test_the_effect_is_told_in_numbers(world: Api, people: People) -> None:
     """Or why there are none."""
     operator = people(Role.OPERATOR)

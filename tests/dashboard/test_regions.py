@@ -140,6 +140,7 @@ def test_what_people_wrote_is_text(live: Api, people: People, hostile: str) -> N
     assert_inert(answer.text)
 
 
+@pytest.mark.reads
 def test_a_region_that_is_none_is_not_found(live: Api, people: People) -> None:  # noqa: F811
     """Nor is what cannot be done to one."""
     person = people(Role.OPERATOR)
@@ -222,6 +223,7 @@ def test_what_safety_rules_refuse_is_shown_with_numbers(live: Api, people: Peopl
         ({"reason": "a\nb"}, 422, "control characters"),
     ],
 )
+@pytest.mark.reads
 def test_bad_forms(live: Api, people: People, fields: dict[str, str], status: int, words: str) -> None:  # noqa: F811
     """What is wrong is said beside the form, and nothing changes."""
     answer = people(Role.OPERATOR).post("/regions/eu-central/drain", fields)
@@ -233,6 +235,7 @@ def test_bad_forms(live: Api, people: People, fields: dict[str, str], status: in
     assert live.viewer.get("/v1/regions/eu-central").json()["admin_state"] == "active"
 
 
+@pytest.mark.reads
 def test_a_viewer_is_offered_nothing(live: Api, people: People) -> None:  # noqa: F811
     """And is refused by hand; so is a form of another page."""
     person = people(Role.VIEWER)
@@ -283,6 +286,7 @@ def events(person: Person, path: str, count: int) -> dict[str, str]:
     return found
 
 
+@pytest.mark.reads
 def test_what_moves_comes_as_a_stream(live: Api, people: People) -> None:  # noqa: F811
     """The table, and the parts of a region; each role sees what it may do."""
     found = events(people(Role.VIEWER), "/live/regions?state=up", 1)

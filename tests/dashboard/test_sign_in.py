@@ -17,6 +17,7 @@ def _client(api: Api) -> httpx.Client:
     return httpx.Client(base_url=api.url, trust_env=False, timeout=60)
 
 
+@pytest.mark.reads
 def test_without_a_session_every_page_asks_who_it_is(world: Api) -> None:
     """A page leads to the sign-in and back again, a part of one tells the browser to; a form does nothing."""
     with _client(world) as client:
@@ -32,6 +33,7 @@ def test_without_a_session_every_page_asks_who_it_is(world: Api) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN])
+@pytest.mark.reads
 def test_a_token_signs_in(world: Api, role: Role) -> None:
     """The cookie is for this host and for no script; what it holds is no token."""
     with _client(world) as client:
@@ -63,6 +65,7 @@ def test_a_token_signs_in(world: Api, role: Role) -> None:
         (TOKENS[Role.BALANCER], 403, "for programs"),
     ],
 )
+@pytest.mark.reads
 def test_what_signs_nobody_in(world: Api, token: str, status: int, words: str) -> None:
     """It says why, and sets no cookie."""
     with _client(world) as client:
@@ -77,6 +80,7 @@ def test_what_signs_nobody_in(world: Api, token: str, status: int, words: str) -
     "elsewhere",
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\n/evil"],
 )
+@pytest.mark.reads
 def test_nobody_is_sent_elsewhere(world: Api, elsewhere: str) -> None:
     """After signing in, one is here."""
     with _client(world) as client:
@@ -84,6 +88,7 @@ def test_nobody_is_sent_elsewhere(world: Api, elsewhere: str) -> None:
         assert answer.headers["location"] == "/"
 
 
+@pytest.mark.reads
 def test_a_link_works_once(world: Api) -> None:
     """For whoever's token made it; then it is nobody's."""
     made = world.operator.post("/v1/sign-in-links").json()
@@ -98,6 +103,7 @@ def test_a_link_works_once(world: Api) -> None:
     assert world.anonymous.post("/v1/sign-in-links").status_code == 401
 
 
+@pytest.mark.reads
 def test_to_look_at_a_link_signs_nobody_in(world: Api) -> None:
     """However often, by whatever program: it says as whom its button would, sets no session, and is as good as it was."""
     path = world.operator.post("/v1/sign-in-links").json()["path"]
@@ -253,6 +259,7 @@ def test_forms_of_others_do_nothing(people: People, world: Api) -> None:
     assert person.post("/sign-out", {}, Origin=world.url).url.path == "/sign-in"
 
 
+@pytest.mark.reads
 def test_a_link_from_elsewhere_finds_the_session(people: People) -> None:
     """The cookie does not come with what another site leads to: the page asks for itself once more."""
     with httpx.Client(base_url=people(Role.VIEWER).client.base_url, trust_env=False) as client:
@@ -291,6 +298,7 @@ def test_sessions_are_listed_and_ended(people: People, world: Api) -> None:
     assert second.get("/").url.path == "/sign-in"
 
 
+@pytest.mark.reads
 def test_programs_are_told_what_this_is(world: Api) -> None:
     """At `/` only browsers get a page; and a session opens no endpoint of the API."""
     assert world.anonymous.get("/").json()["service"] == "gtm control"

@@ -52,6 +52,7 @@ def scene_of(text: str) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.reads
 def test_it_begins_with_a_question(live: Api, people: People) -> None:  # noqa: F811 - the fixture
     """Nothing is worked out before somebody asks; it is in the menu, for all who may look."""
     text = people(Role.VIEWER).page("/simulate")
@@ -61,6 +62,7 @@ def test_it_begins_with_a_question(live: Api, people: People) -> None:  # noqa: 
     assert "hx-get" not in text
 
 
+@pytest.mark.reads
 def test_the_form_leads_to_an_address(live: Api, people: People) -> None:  # noqa: F811
     """One that can be shared, without what was left empty; there the form holds the same, and the report is asked for apart."""
     person = people(Role.VIEWER)
@@ -76,6 +78,7 @@ def test_the_form_leads_to_an_address(live: Api, people: People) -> None:  # noq
     assert (part.status_code, part.headers["hx-redirect"]) == (204, ASKED)
 
 
+@pytest.mark.reads
 def test_the_report_is_that_of_the_api(live: Api, people: People) -> None:  # noqa: F811
     """In sentences, in tables and for the map; with and without scripts; with the command and the call that do the same."""
     person = people(Role.VIEWER)
@@ -111,6 +114,7 @@ def test_the_report_is_that_of_the_api(live: Api, people: People) -> None:  # no
     assert said["us-east"].startswith("us-east: 8/s before, 0/s after")
 
 
+@pytest.mark.reads
 def test_refusals_have_their_reasons(live: Api, people: People) -> None:  # noqa: F811
     """No region inside the fence is left: who is refused, by which rule, is in the sentence, the tables and on the map."""
     text = (
@@ -126,6 +130,7 @@ def test_refusals_have_their_reasons(live: Api, people: People) -> None:  # noqa
     assert scene["moves"][0]["to"] is None
 
 
+@pytest.mark.reads
 def test_growth_is_told_apart_from_moves(live: Api, people: People) -> None:  # noqa: F811
     """Twice the requests: more of them, none elsewhere."""
     text = people(Role.VIEWER).get("/simulate?traffic=now&demand=2", **{"HX-Request": "true"}).text
@@ -133,6 +138,7 @@ def test_growth_is_told_apart_from_moves(live: Api, people: People) -> None:  # 
     assert "Nobody would be served elsewhere" in text
 
 
+@pytest.mark.reads
 def test_a_draft_comes_along(live: Api, people: People) -> None:  # noqa: F811
     """From the Policy pages by its link or its form, with its findings; one too long for a link is worked out at once."""
     person = people(Role.OPERATOR)
@@ -160,6 +166,7 @@ def test_a_draft_comes_along(live: Api, people: People) -> None:  # noqa: F811
     assert document["country"] == "US"
 
 
+@pytest.mark.reads
 def test_what_is_wrong_is_said(live: Api, people: People) -> None:  # noqa: F811
     """What the API refuses stands in the report; the form keeps what was written."""
     person = people(Role.VIEWER)
@@ -182,6 +189,7 @@ def test_what_is_wrong_is_said(live: Api, people: People) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.reads
 def test_what_people_write_is_text(live: Api, people: People, hostile: str) -> None:  # noqa: F811
     """In any field of the address or the form."""
     person = people(Role.VIEWER)

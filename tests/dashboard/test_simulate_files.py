@@ -27,6 +27,7 @@ def sent(person: Person, content: bytes, **fields: str) -> httpx.Response:
     return answer
 
 
+@pytest.mark.reads
 def test_a_file_is_simulated(live: Api, people: People) -> None:  # noqa: F811
     """It counts in place of what was recorded; what it comes to is what the API makes of the same cells."""
     person = people(Role.VIEWER)
@@ -48,6 +49,7 @@ def test_a_file_is_simulated(live: Api, people: People) -> None:  # noqa: F811
     assert live.viewer.post("/v1/policy:simulate", json=body).json()["average"] == made["average"]
 
 
+@pytest.mark.reads
 def test_addresses_are_located(live: Api, people: People) -> None:  # noqa: F811
     """By the database that control has."""
     shown = sent(people(Role.VIEWER), b"service,client,count\nchat,91.198.174.192,10\n")
@@ -69,6 +71,7 @@ def test_addresses_are_located(live: Api, people: People) -> None:  # noqa: F811
         (b"service,count\n" + b"chat," + b"9" * 200_000 + b"\n", "line 2"),
     ],
 )
+@pytest.mark.reads
 def test_what_is_wrong_has_its_line(live: Api, people: People, content: bytes, words: str) -> None:  # noqa: F811
     """And the form is there still, with what was asked."""
     shown = sent(people(Role.VIEWER), content)
@@ -94,6 +97,7 @@ def test_a_file_has_bounds(live: Api, people: People) -> None:  # noqa: F811
     assert out.url.path == "/sign-in"
 
 
+@pytest.mark.reads
 def test_no_file_is_none(live: Api, people: People) -> None:  # noqa: F811
     """A browser sends an empty one; then it is the choice that counts, and the address says it."""
     assert str(sent(people(Role.VIEWER), b"").url).endswith("/simulate?traffic=24h&down=eu-central")
