@@ -116,7 +116,7 @@ def test_operation(operation_id: str, server: Server) -> None:
 
     @given(case=cases)
     @settings(
-        max_examples=examples(20, least=6),
+        max_examples=examples(20, least=3),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
