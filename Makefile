@@ -18,6 +18,12 @@ test: $(VENV)/.dev         ## Set up, then run the tests: whole systems, and a f
 test-all: $(VENV)/.dev     ## Run every test, drills too, with all examples of what is random.
 	TEST_EXAMPLES=all $(BIN)/python -m pytest $(ARGS)
 
+soak: $(VENV)/.dev         ## Try a hundred times as many examples of what is random, for hours (ARGS: which tests).
+	TEST_EXAMPLES=soak $(BIN)/python -m pytest -q --timeout=0 -m "hypothesis or endurance" $(ARGS)
+
+wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
+	$(BIN)/python -m tests.release.wheel
+
 matrix: $(VENV)/.dev       ## Install both locks with other versions of pip and Python, and run the tests on each Python (ARGS="--python 3.12 --pip 23.0.1").
 	$(BIN)/python -m tests.release.matrix $(or $(ARGS),--suite)
 

@@ -41,9 +41,15 @@ def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool
 
     A request names either by its `model`: what is no model may be an adapter.
     """
-    if model is not None and condition.models is not None and model not in condition.models:
-        return condition.adapters is not None and model in condition.adapters
-    return adapter is None or (condition.adapters is not None and adapter in condition.adapters)
+    adapters = condition.adapters or ()
+    if (
+        model is not None
+        and condition.models is not None
+        and model not in condition.models
+        and model not in adapters
+    ):
+        return False
+    return adapter is None or adapter in adapters
 
 
 def healthy(condition: Condition) -> bool:

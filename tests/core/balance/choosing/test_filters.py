@@ -115,6 +115,17 @@ def test_eligible_sets_and_reasons(data: st.DataObject, wanted: Wanted, panic: f
         assert told is not Why.NO_VERSION or wanted.version != one.backend.version
 
 
+def test_both_names_of_a_request_have_to_be_loaded() -> None:
+    """One whose model is an adapter's name and that names another adapter, too: who has the first alone is not preferred."""
+    backends = (Backend("a"), Backend("b"))
+    known = {"b": Condition(models=frozenset(), adapters=frozenset({"law"}))}
+    wanted, settings = Wanted(model="law", adapter="tax"), Settings()
+    pool = pool_of(backends, known, Flights(), settings)
+    found = eligible(pool.candidates, Kind("law", "tax", None), settings)
+    assert {one.backend.name for one in found.candidates} == {"a", "b"}
+    assert may_serve(backends, known, wanted, None, settings) == {"a", "b"}
+
+
 def _why(backends: Sequence[Backend], condition: Condition, wanted: Wanted) -> Candidate | Why:
     known = {backend.name: condition for backend in backends}
     return choose(pool_of(backends, known, Flights(), Settings(panic=0.0)), wanted, 0.5)
