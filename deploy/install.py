@@ -16,8 +16,10 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -165,15 +167,20 @@ def _run(command: list[str], log: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    if done.returncode < 0:
+    if done.returncode == -signal.SIGINT:
         raise KeyboardInterrupt
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise InstallError(
+            f"{name} ended {command[2]}; if nobody sent it, there was no memory left: free some, {AGAIN}"
+        )
     if done.returncode:
         said = ADDRESS.sub("", done.stdout.decode(errors="replace"))
         log.write_text(said)
         raise InstallError(f"{cause(said, os.environ)} (all that was said: {log})")
 
 
-def cause(said: str, environment: os._Environ[str] | dict[str, str]) -> str:
+def cause(said: str, environment: Mapping[str, str]) -> str:
     """Why it failed, and what to do.
 
     Args:

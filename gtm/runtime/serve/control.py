@@ -9,7 +9,7 @@ from functools import partial
 from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
-from gtm.runtime.serve.control_settings import Prepared, Preparing, ServedControl
+from gtm.runtime.serve.control_settings import DatabaseReport, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import region_token
 
 
@@ -43,10 +43,10 @@ async def _prepare(preparing: Preparing, url: str) -> None:
             comment="demo world",
         )
     except (SchemaError, StorageUnavailable) as error:
-        wrong = Prepared(error=str(error), unreachable=isinstance(error, StorageUnavailable))
+        wrong = DatabaseReport(error=str(error), unreachable=isinstance(error, StorageUnavailable))
         wrong.tell(preparing.said)
         raise
-    Prepared(prepared.admin_token, regions).tell(preparing.said)
+    DatabaseReport(prepared.admin_token, regions).tell(preparing.said)
 
 
 if __name__ == "__main__":

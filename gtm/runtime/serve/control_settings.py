@@ -15,7 +15,7 @@ class Preparing:
     """What the database is to hold before control serves.
 
     `edge_token` is the text of the edge's token. `block` is where the demo world stands, None without one, and `secret` what its
-    balancers' tokens are made of. `said` is the descriptor on which a `Prepared` is told.
+    balancers' tokens are made of. `said` is the descriptor on which a `DatabaseReport` is told.
     """
 
     edge_token: str
@@ -32,12 +32,12 @@ class ServedControl:
     preparing: Preparing | None
 
 
-class Prepared(msgspec.Struct):
-    """What came of it: `admin_token` is there only the first time. Or what is wrong, and whether another try may go better."""
+class DatabaseReport(msgspec.Struct):
+    """What came of making the database ready: `admin_token` is there only the first time. Or what is wrong, and whether another try may go better."""
 
     admin_token: str | None = None
     regions: tuple[str, ...] = ()
-    """Of the demo world."""
+    """The names of the demo world's regions; none without one."""
     error: str = ""
     unreachable: bool = False
 
@@ -46,6 +46,6 @@ class Prepared(msgspec.Struct):
         os.write(descriptor, msgspec.json.encode(self))
 
     @classmethod
-    def told(cls, text: bytes) -> Prepared:
+    def told(cls, text: bytes) -> DatabaseReport:
         """What was said, in one piece: it is shorter than what a pipe takes at once (PIPE_BUF)."""
         return msgspec.json.decode(text, type=cls)

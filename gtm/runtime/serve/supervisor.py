@@ -33,7 +33,7 @@ from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import reserve
 from gtm.runtime.serve.asking import asked
 from gtm.runtime.serve.common import common
-from gtm.runtime.serve.control_settings import Prepared, Preparing, ServedControl
+from gtm.runtime.serve.control_settings import DatabaseReport, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import WorldSettings
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import LOCAL_EDGE, EdgeSettings, ServeSettings
@@ -173,7 +173,7 @@ class Supervisor:
                 await self._ready(prepared, link)
         await self._watch()
 
-    async def _until_prepared(self, said: int) -> Prepared | None:
+    async def _until_prepared(self, said: int) -> DatabaseReport | None:
         """Wait until control has made the database ready; None if told to stop.
 
         Raises:
@@ -181,11 +181,11 @@ class Supervisor:
             SchemaError: its schema is a newer gtm's.
         """
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Prepared] = loop.create_future()
+        told: asyncio.Future[DatabaseReport] = loop.create_future()
 
         def hear() -> None:
             loop.remove_reader(said)
-            told.set_result(Prepared.told(os.read(said, 1 << 16)))
+            told.set_result(DatabaseReport.told(os.read(said, 1 << 16)))
 
         loop.add_reader(said, hear)
         stopped = asyncio.ensure_future(self._stopping.wait())
@@ -200,7 +200,7 @@ class Supervisor:
         self._prepared = True
         return prepared
 
-    async def _ready(self, prepared: Prepared, link: str) -> None:
+    async def _ready(self, prepared: DatabaseReport, link: str) -> None:
         """Say so to the person, and to scripts: `serve.json` in the data directory holds the addresses."""
         running = Running(
             data_dir=self._data_dir,
