@@ -53,6 +53,8 @@ EDGE_NAME = "GTM-Edge-Name"
 SEALING_KEY = "GTM-Edge-Key"
 """Header of a request for the feed: the edge's public key (X25519, 32 bytes in base64), which its keys are sealed to."""
 
+_policies = msgspec.json.Decoder(Policy)
+
 
 class FeedError(Exception):
     """A message that cannot be used: malformed, damaged, or a policy that does not compile."""
@@ -77,7 +79,7 @@ class SnapshotMessage:
         cls, revision: int, created: float, policy: Policy, jurisdictions: tuple[Jurisdiction, ...]
     ) -> SnapshotMessage:
         """A message with its checksum computed, over values as they will arrive (an int in a float field is a float)."""
-        policy = msgspec.json.decode(msgspec.json.encode(policy), type=Policy)
+        policy = _policies.decode(msgspec.json.encode(policy))
         return cls(revision, created, checksum(policy, jurisdictions), policy, jurisdictions)
 
     def compiled(self) -> Snapshot:
@@ -250,6 +252,8 @@ def checksum(policy: Policy, jurisdictions: tuple[Jurisdiction, ...]) -> str:
 class Lines(Generic[_Message]):
     """A set of messages as lines.
 
+    It is made while modules are loaded: where two threads are the first to read a type, msgspec crashes the process.
+
     Args:
         types: all of them, by the name that they have in a line.
     """
@@ -257,6 +261,7 @@ class Lines(Generic[_Message]):
     def __init__(self, types: Mapping[str, type[_Message]]) -> None:
         self.types = dict(types)
         self._names: dict[type, str] = {kind: name for name, kind in types.items()}
+        self._decoders = {name: msgspec.json.Decoder(kind) for name, kind in types.items()}
 
     def encode(self, message: _Message) -> bytes:
         """One line, newline included."""
@@ -273,10 +278,10 @@ class Lines(Generic[_Message]):
             raise FeedError(f"message of {len(line)} bytes; the most accepted is {MAX_LINE}")
         try:
             envelope = msgspec.json.decode(shallow(line), type=_Envelope)
-            kind = self.types.get(envelope.type)
-            if kind is None:
+            decoder = self._decoders.get(envelope.type)
+            if decoder is None:
                 return None
-            message = msgspec.json.decode(envelope.body, type=kind)
+            message = decoder.decode(envelope.body)
             if isinstance(message, SnapshotMessage):
                 return replace(message, sha256=_understood(message, envelope.body))
         except ValueError as error:

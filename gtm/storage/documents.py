@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 _EXPONENT_FROM = 1e16  # repr() of a float uses an exponent from here on
 _encoder = msgspec.json.Encoder(decimal_format="number", order="deterministic")
+_policies = msgspec.json.Decoder(Policy)
+"""Made for its side effect: msgspec describes a type to itself when it first meets it, and where two threads meet it at once the
+process crashes. Here all kinds of objects of a policy are described while modules are loaded, by one thread."""
 
 
 def _exact(value: Any) -> Any:
