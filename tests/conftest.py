@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +68,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Any order will do, and `--shuffle 17` tries the seventeenth."""
+    parser.addoption(
+        "--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order"
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that share a demo, those of whole systems, those with a database, property tests: what is left for the end is short."""
+    seed: int | None = config.getoption("shuffle")
+    if seed is not None:
+        places: dict[Path, float] = {}
+        chance = Random(seed)
+        for item in items:
+            places.setdefault(item.path, chance.random())
+        order = {item: (places[item.path], chance.random()) for item in items}
+        items.sort(key=order.__getitem__)
+        return
     ranks: dict[Path, int] = {}
     for item in items:
         long = (
