@@ -195,8 +195,9 @@ def cause(said: str, environment: Mapping[str, str]) -> str:
         if found:
             parts = [found[0], *(part for part in found.groups() if part)]
             return text.format(*parts, index=ADDRESS.sub("", index), proxy=ADDRESS.sub("", proxy))
-    errors = [line for line in said.splitlines() if line.lower().startswith("error")]
-    return (errors or said.strip().splitlines() or ["no word of why"])[-1].rstrip(".")
+    lines = said.strip().splitlines() or ["no word of why"]
+    errors = [line for line in lines if line.lower().startswith("error") and not line.endswith("Exception:")]
+    return (errors or lines)[-1].rstrip(".")
 
 
 if __name__ == "__main__":

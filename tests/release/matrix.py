@@ -1,8 +1,7 @@
 """The installation with other versions of pip and Python: `make matrix`; `.ci/run` tries the ends of it.
 
 Each lock is installed into an empty virtual environment by each pip, as `make run` and `make test` do it, and `gtm version`
-answers from there. With `--suite` the tests of `make test` run in each Python's
-environment, too. Debian 12 has pip 23.0.1 and Python 3.11.
+answers from there. With `--suite` the tests of `make test` run in each Python's environment, too. Debian 12 has pip 23.0.1 and Python 3.11.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from tests.check_lock import CHECKOUT, LOCKS
 
 PIPS = ("23.0.1", "23.2.1", "24.2", "newest")
 PYTHONS = ("3.11", "3.12", "3.13")
+TOO_OLD = {("3.12", "23.0.1"), ("3.13", "23.0.1")}
+"""Pythons and pips that do not go together: pip 23.2 is the first that runs on Python 3.12."""
 
 
 def find(version: str) -> str | None:
@@ -73,6 +74,9 @@ def main() -> None:
             print(f"Python {version}: not on this machine")
             continue
         for pip in asked.pip:
+            if (version, pip) in TOO_OLD:
+                print(f"Python {version}, pip {pip}: this pip does not run on this Python")
+                continue
             for lock in LOCKS:
                 with tempfile.TemporaryDirectory(prefix="gtm-matrix-") as folder:
                     begun = time.monotonic()

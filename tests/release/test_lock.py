@@ -196,6 +196,10 @@ def test_a_newer_release_on_the_index_changes_nothing(index: tuple[str, Path], t
         ("pytest-cov 7.1.0 requires coverage, which is not installed.", "the lock file lacks something"),
         ("Something else\nERROR: whatever it is.", "whatever it is"),
         ("", "no word of why"),
+        (
+            "ERROR: Exception:\nTraceback (most recent call last):\n  …\nAttributeError: no ImpImporter",
+            "AttributeError: no ImpImp",
+        ),
     ],
 )
 def test_causes_of_what_pip_says(said: str, words: str) -> None:
