@@ -280,7 +280,7 @@ def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> 
     router = world.current.router
     assert router is not None
     for number in range(1, 12):
-        for memory in (router._choices, world.law._memory, world.law._repeated):
+        for memory in (router._choices, world.law._memory):
             memory.clear()
         world.arrive(None, NAMED)
         assert len(world.law._left) == (number - 1) % 4 + 1

@@ -12,7 +12,7 @@ import pytest
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.heads import Written, read_head
+from gtm.balancer.wire.heads import read_head
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.requests import Location
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
@@ -135,11 +135,10 @@ def test_what_is_remembered_is_of_one_view() -> None:
     assert _asked(gate, MOUNTAIN_VIEW)[0] == 421
 
 
-def test_what_is_known_by_a_kept_head_is_of_its_sender_and_of_one_view() -> None:
+def test_what_is_remembered_is_of_one_sender() -> None:
     """Requests of one head: each client is judged by its own place, is told of by its own address, and by the law of now."""
     gate, current = _gate("iad")
     head = _Asked(None).head
-    head.written = Written()
     asked = {peer: _Asked(peer) for peer in (MOUNTAIN_VIEW, BERLIN, None)}
     for one in asked.values():
         one.head = head

@@ -13,7 +13,6 @@ from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.contracts import Pushed, Sent
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.heads import Written
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network, fence_hash
 from gtm.core.handoff.verdict import Flaw, Presented, Verdict
@@ -209,12 +208,11 @@ def test_a_new_rule_counts_for_what_waits(handed: bool) -> None:
     assert region.ask()[1] == 421
 
 
-def test_a_handoff_that_is_over_counts_no_more_for_a_kept_head() -> None:
-    """What a handoff adds is not remembered by the head that shows it."""
+def test_a_handoff_that_is_over_counts_no_more() -> None:
+    """What a handoff adds is remembered for as long as the handoff counts."""
     region = _Region()
     region.handoffs.claims = region.claims(once=False, fence=fence_hash(("fra", "iad")))
     first, _ = region.ask((b"gtm-handoff", b"x"))
-    first.head.written = Written()
     for _ in range(2):
         assert _status(region.gate.judge(first, 0.0)) == 200
         assert isinstance(first.verdict, Verdict)

@@ -35,7 +35,6 @@ from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.proxy import Proxy
-from gtm.balancer.wire.known import MOST
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.access import Access
@@ -206,7 +205,7 @@ async def measure(options: argparse.Namespace) -> None:
     acts = {
         "chat": asking(connected(proxy), CHAT),
         "chat_of_all_lengths": asking(connected(proxy), *of_all_lengths(200)),
-        "chat_with_new_heads": asking(connected(proxy), *numbered(CHAT, 4 * MOST)),
+        "chat_with_new_heads": asking(connected(proxy), *numbered(CHAT, 4096)),
         "get": asking(connected(proxy), GET),
         "chunk": streaming(connected(proxy)),
     }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
 _REPEATED = 4096
-"""Kept heads by sender whose verdict is remembered: each may hold some 8 KB of what it was written as."""
+"""Choices of which is remembered what is left of their shares at home."""
 _LONG = 2048
 """Bytes of host name, handoff, key and priority together beyond which a verdict is not remembered."""
 PUSH = b"gtm-push"
@@ -92,12 +93,9 @@ class LawGate:
         self._draw = draw
         self._earn = earn
         self._router: Router | None = None
-        # Two memories, for two kinds of clients: by what a verdict follows from, for heads that are new each time (an own id in each saves
-        # the judgement), and by the very head, for those that repeat (saves reading it too, and the lines that a backend gets).
         self._memory: dict[Any, Verdict] = {}
+        """By all that a verdict follows from."""
         self._left: dict[Choice, Worth] = {}
-        self._repeated: dict[Any, tuple[Verdict, bytes, bool]] = {}
-        """By a head that is kept, and who sent it: the verdict, what a backend is told of the client, and whether it may earn."""
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
 
@@ -110,17 +108,8 @@ class LawGate:
         if router is None:
             return Refusal(503, "not_ready", "no policy has been loaded yet: try again", retry_after=1)
         if router is not self._router:
-            self._router, self._memory, self._repeated, self._left = router, {}, {}, {}
-        known = self._repeated.get((exchange.head.written, exchange.client.peer, exchange.client.secure))
-        if known is not None:
-            exchange.verdict = known[0]
-            if known[2]:
-                self._see(known[0], exchange.head.host)
-            return None
-        return self._judge(router, exchange)
-
-    def _judge(self, router: Router, exchange: Exchange) -> Refusal | None:
-        current, head = self._current, exchange.head
+            self._router, self._memory, self._left = router, {}, {}
+        head = exchange.head
         client = self._client(exchange)
         handoff: bytes | Flaw | None = head.seen.get(HEADER)
         if b"?" in head.target:
@@ -146,19 +135,7 @@ class LawGate:
                     self._memory = {}
                 self._memory[key] = verdict
         self._see(verdict, head.host)
-        refusal = self._concluded(exchange, verdict)
-        if refusal is None and handoff is None and head.written is not None and not verdict.flaws:
-            self._repeats(exchange, verdict)
-        return refusal
-
-    def _repeats(self, exchange: Exchange, verdict: Verdict) -> None:
-        """Remember what was found of a request by its head, which is kept and has no handoff, and by who sent it: all of it follows from these."""
-        if len(self._repeated) >= _REPEATED:
-            self._repeated = {}
-        client = exchange.client
-        key = exchange.head.written, client.peer, client.secure
-        earns = self._earn is not None and verdict.routing is not None and bool(verdict.routing.choice.earns)
-        self._repeated[key] = verdict, self._lines(exchange, verdict), earns
+        return self._concluded(exchange, verdict)
 
     def renew(self, exchange: Exchange) -> Refusal | None:
         """See `gtm.balancer.plane.contracts.Gate`."""
@@ -213,12 +190,7 @@ class LawGate:
 
     def more_headers(self, exchange: Exchange) -> bytes:
         """Who the client is, and for whom it asks, as far as that is known."""
-        client, verdict = exchange.client, exchange.verdict
-        known = self._repeated.get((exchange.head.written, client.peer, client.secure))
-        return known[1] if known is not None and known[0] is verdict else self._lines(exchange, verdict)
-
-    def _lines(self, exchange: Exchange, verdict: object) -> bytes:
-        head = exchange.head
+        head, verdict = exchange.head, exchange.verdict
         peer = exchange.client.peer or "unknown"
         before = head.seen.get(b"x-forwarded-for")
         if before is not None and not self._finder.trusts(exchange.client.peer):
@@ -318,5 +290,5 @@ def _taken(head: RequestHead, given: bytes | None) -> tuple[RequestHead, bytes |
     path, _, query = head.target.partition(b"?")
     rest, values = split(query)
     if values:
-        head = head.changed(target=path + b"?" + rest if rest else path)
+        head = replace(head, target=path + b"?" + rest if rest else path)
     return head, one_of([*values, given] if given is not None else values)

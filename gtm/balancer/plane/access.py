@@ -117,16 +117,17 @@ class AccessLines:
         """The present second as it is written."""
         self._texts: dict[bytes, str | None] = {}
         """Clients' addresses as they are written."""
-        self._heads: dict[object, tuple[str, str, str | None]] = {}
-        """Of heads that are kept: method, path, user agent."""
 
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
         """See `gtm.balancer.plane.contracts.Log`."""
         head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
         took = now - began
-        method, path, agent = self._heads.get(head.written) or self._head(head)
         line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))
-        line.method, line.path, line.user_agent = method, path, agent
+        line.method, line.path, line.user_agent = (
+            head.method.decode("latin-1")[:_NAME],
+            _path(head.path),
+            _agent(head),
+        )
         line.queue_ms = round(1000 * exchange.waited, 1)
         line.bytes_in, line.bytes_out = exchange.received, exchange.returned
         if status:
@@ -189,19 +190,6 @@ class AccessLines:
         self._texts[client] = text
         return text
 
-    def _head(self, head: RequestHead) -> tuple[str, str, str | None]:
-        agent = next((line[11:] for line in head.lines if line[:11].lower() == _USER_AGENT), None)
-        found = (
-            head.method.decode("latin-1")[:_NAME],
-            _path(head.path),
-            None if agent is None else agent.strip()[:_AGENT].decode("utf-8", "backslashreplace"),
-        )
-        if head.written is not None:
-            if len(self._heads) >= _KNOWN:
-                self._heads.clear()
-            self._heads[head.written] = found
-        return found
-
     def _time(self, at: float) -> str:
         """RFC 3339, in UTC."""
         second, rest = divmod(int(1000 * at), 1000)
@@ -209,6 +197,11 @@ class AccessLines:
             self._second = second
             self._begins = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         return f"{self._begins}.{rest:03d}Z"
+
+
+def _agent(head: RequestHead) -> str | None:
+    said = next((line[11:] for line in head.lines if line[:11].lower() == _USER_AGENT), None)
+    return None if said is None else said.strip()[:_AGENT].decode("utf-8", "backslashreplace")
 
 
 def _trace(exchange: Exchange) -> str | None:

@@ -19,6 +19,7 @@ Trailers go on (RFC 9110 §6.5), but for those that would change what was said b
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.exchange_end import ExchangeEnd
@@ -62,14 +63,6 @@ class Exchange(ExchangeEnd):
             self._continue()
         else:
             self._admit()
-
-    def whole(self, body: bytes) -> None:
-        """It is its turn, and all of it is there."""
-        self._body_ended = True
-        if body:
-            self._pieces.append(body)
-            self.received = len(body)
-        self.begin()
 
     def body(self, piece: bytes) -> None:
         """A piece of the request's body."""
@@ -118,7 +111,7 @@ class Exchange(ExchangeEnd):
     def _continue(self) -> None:
         """Ask for the body where the client waits for that (RFC 9110 §10.1.1): the choice needs it."""
         if self.head.expects and not self.received:
-            self.head = self.head.changed(expects=False)
+            self.head = replace(self.head, expects=False)
             self.client.write(_CONTINUE)
 
     def probe(self) -> None:
@@ -174,7 +167,7 @@ class Exchange(ExchangeEnd):
         self.fallback = model
         self.facts, self.asked = read_facts(self.head, body, self.proxy.picker.cut), None
         if self.head.length is not None:
-            self.head = self.head.changed(length=len(body))
+            self.head = replace(self.head, length=len(body))
         return True
 
     def _push(self, refusal: Refusal | None) -> bool:
@@ -292,7 +285,7 @@ class Exchange(ExchangeEnd):
             if response.status == 100:
                 if not self.head.expects:
                     return  # the client does not wait for it
-                self.head = self.head.changed(expects=False)
+                self.head = replace(self.head, expects=False)
             self.answer.interim(response)
 
     def response_began(self, response: ResponseHead) -> None:
@@ -314,7 +307,7 @@ class Exchange(ExchangeEnd):
         self.first_byte = self.proxy.now()
         self.status = response.status
         if framing is CLOSE or self.closes:
-            head = self.head = head.changed(keep_alive=False)
+            head = self.head = replace(head, keep_alive=False)
         self.phase = ANSWERING
         self._keeps = False
         self._pieces.clear()

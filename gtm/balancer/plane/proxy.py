@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 from urllib.parse import quote
 
@@ -20,10 +21,7 @@ from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, P
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
-from gtm.balancer.wire.heads import RequestHead
-from gtm.balancer.wire.known import Known
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health import RetryBudget
 
 _log = logging.getLogger(__name__)
@@ -77,8 +75,6 @@ class Proxy:
         self.limits = limits or Limits()
         self.health_path = health_path
         self.stats = Stats()
-        self.requests: Known[RequestHead] = Known()
-        self.answers: Known[ResponseHead] = Known()
         self.draining = False
         self.ending = 0
         """Requests whose ends are being told right now."""
@@ -314,8 +310,8 @@ class Proxy:
         if exchange.span is None:
             return more
         head = exchange.head
-        exchange.head = head.changed(
-            lines=[line for line in head.lines if line[:12].lower() != b"traceparent:"]
+        exchange.head = replace(
+            head, lines=[line for line in head.lines if line[:12].lower() != b"traceparent:"]
         )
         return more + written(exchange.span.context)
 

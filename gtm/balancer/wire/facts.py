@@ -83,13 +83,6 @@ _MAX_NAME = 256
 
 def wants_body(head: RequestHead) -> bool:
     """Whether a backend is chosen by the request's body."""
-    wants = head.wants
-    if wants is None:
-        wants = head.wants = _wants_body(head)
-    return wants
-
-
-def _wants_body(head: RequestHead) -> bool:
     if head.method != b"POST" or not (head.chunked or head.length):
         return False
     if head.length is not None and head.length > MAX_INSPECTED:

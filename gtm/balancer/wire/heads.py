@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -31,6 +30,7 @@ MAX_HEADERS = 100
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
+_LENGTH = re.compile(rb"[0-9]{1,15}")
 _REFUSED_METHODS = frozenset(
     (b"CONNECT", b"TRACE", b"DESCRIBE", b"ANNOUNCE", b"SETUP", b"PLAY", b"PAUSE", b"TEARDOWN")
 )
@@ -98,15 +98,6 @@ class HeadError(Exception):
         self.detail = detail
 
 
-class Written:
-    """What is made of a head that goes on, as it was last: (gtm's own lines in it, the bytes before its length, those behind)."""
-
-    __slots__ = ("last",)
-
-    def __init__(self) -> None:
-        self.last: tuple[bytes, bytes, bytes] | None = None
-
-
 @dataclass(slots=True, eq=False)
 class RequestHead:
     """A request as it was understood.
@@ -114,10 +105,7 @@ class RequestHead:
     `target` is in origin form (or `*`), as it was sent. `length` is the body's, None without one or where it is chunked.
     `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name: those of
     framing and forwarding, all that begin with `gtm-`, and content-type, authorization, traceparent, idempotency-key.
-    `trailers`: the client takes trailers (RFC 9110 §10.1.4). `wants`: whether a backend is chosen by the body; None: nobody asked.
-
-    Heads are shared by requests that say the same (`gtm.balancer.wire.known`): to change one, make another (`changed`). `written` is
-    there in those that are shared; it is the same in those that differ in their length alone, and so tells that they do.
+    `trailers`: the client takes trailers (RFC 9110 §10.1.4).
     """
 
     method: bytes
@@ -132,40 +120,6 @@ class RequestHead:
     lines: list[bytes]
     seen: dict[bytes, bytes]
     trailers: bool = False
-    wants: bool | None = None
-    written: Written | None = None
-
-    @property
-    def lasting(self) -> bool:
-        """Whether another of the same bytes can be handled as this one was, whatever stands around it."""
-        return (
-            self.version == "1.1"
-            and self.keep_alive
-            and not (self.chunked or self.expects or self.upgrade or b"upgrade" in self.seen)
-        )
-
-    def changed(self, **changes: Any) -> RequestHead:
-        """One that differs, and is shared with nobody."""
-        return replace(self, wants=None, written=None, **changes)
-
-    def of_length(self, length: int) -> RequestHead:
-        """The same for a body of another length (both above 0)."""
-        return RequestHead(
-            self.method,
-            self.target,
-            self.version,
-            self.host,
-            length,
-            self.chunked,
-            self.upgrade,
-            self.expects,
-            self.keep_alive,
-            self.lines,
-            self.seen,
-            self.trailers,
-            self.wants,
-            self.written,
-        )
 
     @property
     def has_body(self) -> bool:
@@ -207,7 +161,7 @@ def read_head(
     coding = seen.get(b"transfer-encoding")
     if coding is not None:
         _check_coding(coding, version)
-    length = None if (said := seen.get(b"content-length")) is None else int(said)
+    length = None if (said := seen.get(b"content-length")) is None else _length(said)
     has_body = coding is not None or bool(length)
     if upgrades and has_body:
         raise HeadError(
@@ -301,6 +255,20 @@ def _target(method: bytes, target: bytes, version: str, seen: dict[bytes, bytes]
     return target, host
 
 
+def read_length(said: bytes) -> int | None:
+    """The bytes that a Content-Length says (RFC 9110 §8.6); None if it is no number of at most 15 digits."""
+    return int(said) if _LENGTH.fullmatch(said) else None
+
+
+def _length(said: bytes) -> int:
+    length = read_length(said)
+    if length is None:
+        raise HeadError(
+            400, "content_length", "the Content-Length is not one number of at most 15 digits (RFC 9110 §8.6)"
+        )
+    return length
+
+
 def _check_coding(coding: bytes, version: str) -> None:
     if version == "1.0":
         raise HeadError(400, "transfer_coding", "HTTP/1.0 has no Transfer-Encoding (RFC 9112 §6.1)")
@@ -320,40 +288,24 @@ def forwarded_head(head: RequestHead, target: bytes, host: bytes, more: bytes, *
         more: header lines of gtm's own: the client's address, trace and request identity.
         expect: the client waits for 100 (Continue), which the backend shall give.
     """
-    written = head.written
-    if written is not None and target is head.target and host is head.host and not expect:
-        last = written.last
-        if last is None or last[0] != more:
-            last = written.last = (more, *_around(head, target, host, more))
-        _, before, behind = last
-    else:
-        before, behind = _around(head, target, host, more, expect=expect)
-    return before + behind if head.length is None else b"%b%d%b" % (before, head.length, behind)
-
-
-def _around(
-    head: RequestHead, target: bytes, host: bytes, more: bytes, *, expect: bool = False
-) -> tuple[bytes, bytes]:
-    """The bytes before and behind the length, or all in two parts."""
     framing = b"via: 1.1 gtm\r\n" if head.version == "1.1" else b"via: 1.0 gtm\r\n"
     if b"via" in head.seen:
         framing = b"via: %b, %b" % (head.seen[b"via"], framing[5:])
     if head.chunked:
         framing += b"transfer-encoding: chunked\r\n"
-    behind = b""
+    elif head.length is not None:
+        framing += b"content-length: %d\r\n" % head.length
     if head.upgrade:
-        behind = b"connection: upgrade\r\nupgrade: %b\r\n" % head.upgrade
+        framing += b"connection: upgrade\r\nupgrade: %b\r\n" % head.upgrade
     elif head.trailers:
-        behind = b"connection: te\r\nte: trailers\r\n"
+        framing += b"connection: te\r\nte: trailers\r\n"
     if expect:
-        behind += b"expect: 100-continue\r\n"
-    if head.length is not None:
-        framing, behind = framing + b"content-length: ", b"\r\n" + behind
-    before = b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b" % (
+        framing += b"expect: 100-continue\r\n"
+    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b%b%b\r\n" % (
         head.method,
         target,
         host,
         b"".join(head.lines),
         framing,
+        more,
     )
-    return before, behind + more + b"\r\n"

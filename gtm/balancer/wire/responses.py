@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from gtm.balancer.wire.heads import Headers, RequestHead, Written, tokens, without
+from gtm.balancer.wire.heads import Headers, RequestHead, read_length, tokens, without
 
 _TAKEN = frozenset(
     (
@@ -49,8 +49,7 @@ class ResponseHead:
     """A backend's response as it was understood; `length` None: chunked, or until the connection ends.
 
     `load`: what the backend says of its load, in one of ORCA's forms. `is_events`: it is a stream of server-sent events that can be read
-    as it is. Heads are shared by responses that say the same (`gtm.balancer.wire.known`). `written` is there in those that are shared, and is the
-    same in those that differ in their length alone.
+    as it is.
     """
 
     status: int
@@ -61,32 +60,6 @@ class ResponseHead:
     seen: dict[bytes, bytes]
     load: bytes | None = None
     is_events: bool = False
-    written: Written | None = None
-
-    @property
-    def lasting(self) -> bool:
-        """Whether another of the same bytes can be handled as this one was, if the connection goes on: its end can be told by what it says."""
-        return (
-            self.status >= 200
-            and self.status not in _NO_BODY
-            and (self.chunked or self.length is not None)
-            and b"upgrade" not in self.seen
-            and self.load is None
-        )
-
-    def of_length(self, length: int) -> ResponseHead:
-        """The same with a body of another length (both above 0)."""
-        return ResponseHead(
-            self.status,
-            self.reason,
-            length,
-            self.chunked,
-            self.lines,
-            self.seen,
-            self.load,
-            self.is_events,
-            self.written,
-        )
 
     @property
     def upgrade(self) -> bytes:
@@ -129,7 +102,11 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
     coding = seen.get(b"transfer-encoding")
     if coding is not None and (version == "1.0" or coding.strip(b" \t").lower() != b"chunked"):
         raise ResponseError("its transfer coding is not `chunked` (RFC 9112 §6.1)")
-    length = int(seen[b"content-length"]) if b"content-length" in seen else None
+    length = None
+    if b"content-length" in seen:
+        length = read_length(seen[b"content-length"].strip(b" \t"))
+        if length is None:
+            raise ResponseError("its Content-Length is not one number of at most 15 digits (RFC 9110 §8.6)")
     if status < 200 and (length or coding is not None):
         raise ResponseError("an interim response has a body (RFC 9110 §15.2)")
     if reason != b"OK" and not _TEXT.fullmatch(reason):
@@ -181,33 +158,16 @@ def answer_head(request: RequestHead, response: ResponseHead, framing: Framing, 
         framing: how its end is told.
         more: header lines of gtm's own.
     """
-    written = response.written
-    if written is not None and request.keep_alive:  # known: to a client of HTTP/1.1, and not to HEAD
-        last = written.last
-        if last is None or last[0] != more:
-            last = written.last = (more, *_around(request, response, framing, more))
-        _, before, behind = last
-    else:
-        before, behind = _around(request, response, framing, more)
-    if response.length is None or response.status in (101, 204):
-        return before + behind
-    return b"%b%d%b" % (before, response.length, behind)
-
-
-def _around(
-    request: RequestHead, response: ResponseHead, framing: Framing, more: bytes
-) -> tuple[bytes, bytes]:
-    """The bytes before and behind the length, or all in two parts."""
     said = b""
     if framing is CHUNKED:
         said = b"transfer-encoding: chunked\r\n"
+    elif response.length is not None and response.status not in (101, 204):
+        said = b"content-length: %d\r\n" % response.length
     if framing is TUNNEL:
         said += b"connection: upgrade\r\nupgrade: %b\r\n" % response.upgrade
     elif not request.keep_alive:
         said += b"connection: close\r\n"
     elif request.version == "1.0":
         said += b"connection: keep-alive\r\n"
-    before = b"HTTP/1.1 %d %b\r\n%b" % (response.status, response.reason, b"".join(response.lines))
-    if response.length is not None and response.status not in (101, 204):
-        before, said = before + b"content-length: ", b"\r\n" + said
-    return before, b"%b%b\r\n" % (said, more)
+    lines = b"".join(response.lines)
+    return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (response.status, response.reason, lines, said, more)

@@ -19,8 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from gtm.balancer.plane.backend.upstream_state import UpstreamState
 from gtm.balancer.plane.flow import waits
 from gtm.balancer.wire.chunks import Chunks
-from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, Written
-from gtm.balancer.wire.known import outline
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_head
 from gtm.core.balance.health import Failure
 
@@ -35,8 +34,6 @@ _MAX_INTERIM = 16
 _LINGER = 2.0
 """Seconds that a tunnel's end waits for what is still to be sent."""
 _UNREADABLE = "the backend's response cannot be read"
-_CHUNKS_FOLLOW = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-"""What brings a parser that stands before a head to where chunks begin."""
 
 
 class Upstream(asyncio.Protocol, UpstreamState):
@@ -68,8 +65,8 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self.exchange = exchange
         self._done = False
         self._response = None
-        self._interim = self._fed = self._left = 0
-        self._chunks = self._outline = None
+        self._interim = self._fed = 0
+        self._chunks = None
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -166,46 +163,25 @@ class Upstream(asyncio.Protocol, UpstreamState):
             answer.pieces += 1
             answer.tail = data[-6:-2]
             exchange.client.transport.write(data)
-        elif self._left:
-            self._take(exchange, data)
         elif self._tunnel:
             exchange.carry(data)
-        elif self._fed or not self._known(exchange, data):
+        elif self._fed or not self._apart(exchange, data):
             self._parse(exchange, data)
 
-    def _known(self, exchange: Exchange, data: bytes) -> bool:
-        """Take a response whose head was read before, or the head of one with chunks. False: what came is to be parsed."""
+    def _apart(self, exchange: Exchange, data: bytes) -> bool:
+        """Have the parser read a whole head that may say that chunks follow, and no more. False: all that came is the parser's to read.
+
+        Then it stands before the first chunk: with no line end but CRLF in it, the head ends for every reader at its first empty line.
+        """
         if exchange.head.method == b"HEAD" or exchange.head.version != "1.1":
             return False
-        found = outline(data)
-        if found is None:
+        end = data.find(b"\r\n\r\n", 0, MAX_HEAD) + 4
+        if (
+            end < 4
+            or data.find(b"hunked", 0, end) < 0
+            or data.count(b"\n", 0, end) != data.count(b"\r\n", 0, end)
+        ):
             return False
-        key, end, length = found
-        response = exchange.proxy.answers.get(key)
-        if response is None:
-            self._outline = found
-            return b"hunked" in key and self._parsed_head(exchange, data, end)
-        if length and response.length != length:
-            response = response.of_length(length)
-        try:
-            exchange.response_began(response)
-        except ResponseError as error:
-            self._malformed(exchange, f"{_UNREADABLE}: {error}")
-            return True
-        self._response = response
-        rest = data[end:]
-        if response.chunked:
-            self._begin_chunks(exchange, rest)
-        elif rest or not length:
-            self._left = length
-            self._take(exchange, rest)
-        else:
-            self._left = length
-            exchange.flush()
-        return True
-
-    def _parsed_head(self, exchange: Exchange, data: bytes, end: int) -> bool:
-        """Have the parser read a head, and no more if chunks follow it that can be told apart without it. False: what came was a head."""
         rest = data[end:]
         if self._feed(exchange, data[:end]) is None:
             return True
@@ -240,28 +216,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
             exchange.flush()
         else:
             self._chunks = None
-            if not self._fed:
-                if rest == b"0\r\n\r\n":
-                    self._ended(exchange)
-                    return
-                self._feed(exchange, _CHUNKS_FOLLOW)
             self._parse(exchange, rest)
-
-    def _take(self, exchange: Exchange, data: bytes) -> None:
-        """Take some of a body of known length."""
-        left = self._left - len(data)
-        if left < 0:  # beyond the one that was asked for
-            self.usable = False
-            data, left = data[:left], 0
-        if data:
-            if not exchange.answer.size:
-                exchange.first_byte = self.heard
-            exchange.answer.body(data)
-        self._left = left
-        if left:
-            exchange.flush()
-        else:
-            self._ended(exchange)
 
     def _ended(self, exchange: Exchange) -> None:
         """The response is complete."""
@@ -350,12 +305,8 @@ class Upstream(asyncio.Protocol, UpstreamState):
             return
         exchange.response_began(response)
         self._response = response
-        found = self._outline
         if not parser.should_keep_alive():
             self.usable = False
-        elif found is not None and response.lasting and (response.length or 0) == found[2]:
-            response.written = Written()
-            exchange.proxy.answers.keep(found[0], response, len(headers))
         if exchange.head.method == b"HEAD":
             # The parser would wait for the body that the length speaks of (RFC 9112 §6.3, rule 1).
             self._done = True

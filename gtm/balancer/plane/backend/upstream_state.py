@@ -32,8 +32,6 @@ class UpstreamState(Outflow):
         "_fed",
         "_headers",
         "_interim",
-        "_left",
-        "_outline",
         "_parser",
         "_reason",
         "_response",
@@ -73,10 +71,5 @@ class UpstreamState(Outflow):
         self._interim = 0
         self._fed = 0
         """Bytes of the present response that the parser was fed, framing and all."""
-        self._outline: tuple[bytes, int, int] | None = None
-        """Of the head that is being read, if it may be kept (`gtm.balancer.wire.known`)."""
-        self._left = 0
-        """Bytes to come of a body of known length that the parser does not see."""
         self._chunks: Chunks | None = None
-        """Where the present response's chunks are told apart without the parser, which stands between two: of this response, if it was fed
-        any of it, else before the response's head."""
+        """Where the present response's chunks are told apart without the parser, which stands before the next."""

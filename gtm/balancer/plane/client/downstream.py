@@ -21,8 +21,7 @@ from gtm.balancer.plane.client.downstream_end import LINGER, PROBE, DownstreamEn
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
 from gtm.balancer.plane.lateness import end_if_late
-from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, RequestHead, Written, read_head
-from gtm.balancer.wire.known import outline
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 
 if TYPE_CHECKING:
@@ -84,37 +83,12 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             return
         self.heard = self.proxy.now()
         current = self._current
-        if current is None and not self._unread:
-            if self._in_head or not self._known(data):
-                self._feed(data)
-        elif current is not None and current.tunnelled:
+        if current is not None and current.tunnelled:
             current.carry_up(data)
         elif self._unread or not self._reads_on:
             self._keep(data)
         else:
             self._feed(data)
-
-    def _known(self, data: bytes) -> bool:
-        """Begin a request that is there as a whole, with a head that was read before. False: what came is to be parsed.
-
-        The parser stands between two requests, before and after.
-        """
-        found = outline(data)
-        if found is None:
-            return False
-        key, end, length = found
-        head = self.proxy.requests.get(key)
-        if head is None:
-            self._outline = found
-            return False
-        if end + length != len(data):
-            return False
-        if length and head.length != length:
-            head = head.of_length(length)
-        exchange = self._current = Exchange(self.proxy, self, head)
-        self.deadline = inf
-        exchange.whole(data[end:])
-        return True
 
     @property
     def _reads_on(self) -> bool:
@@ -226,8 +200,6 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             keep_alive=parser.should_keep_alive(),
             upgrades=parser.should_upgrade(),
         )
-        if self._outline is not None:
-            self._keep_head(head)
         self._frame = 0
         exchange = self._receiving = Exchange(self.proxy, self, head)
         if self._current is None:
@@ -236,13 +208,6 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             exchange.begin()
         else:
             self._waiting.append(exchange)
-
-    def _keep_head(self, head: RequestHead) -> None:
-        """Keep a head whose bytes were not known."""
-        found, self._outline = self._outline, None
-        if found is not None and head.lasting and (head.length or 0) == found[2]:
-            head.written = Written()
-            self.proxy.requests.keep(found[0], head, len(self._headers))
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""

@@ -32,7 +32,6 @@ class DownstreamState(Outflow):
         "_full",
         "_headers",
         "_in_head",
-        "_outline",
         "_parser",
         "_receiving",
         "_refusal",
@@ -64,8 +63,6 @@ class DownstreamState(Outflow):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._in_head = False
-        self._outline: tuple[bytes, int, int] | None = None
-        """Of the head that is being read, if it may be kept (`gtm.balancer.wire.known`)."""
         self._fed = 0
         """Bytes fed since the present request began, as long as its head is not complete."""
         self._frame = 0

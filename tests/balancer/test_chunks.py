@@ -1,4 +1,4 @@
-"""What is not parsed because it was read before, or is plain: the strict parser's own word on the same bytes is the model."""
+"""Plain chunks, which are told apart without the parser: the strict parser's own word on the same bytes is the model."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from httptools import HttpParserError, HttpRequestParser, HttpResponseParser
+from httptools import HttpParserError, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.balancer.plane.contracts import Log
 from gtm.balancer.wire.chunks import Chunks
-from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head, read_head
-from gtm.balancer.wire.known import LONGEST, MOST, Known, outline
 from tests.balancer import world as worlds
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 from tests.effort import examples
@@ -112,109 +110,6 @@ def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int]) ->
         assert (body, ended) == (model.body, model.ended)
 
 
-# --- heads ---
-
-_names = st.sampled_from([b"Host", b"Content-Length", b"content-length", b"X-Content-Length", b"CONTENT-LENGTH", b"X-A", b"Accept", b"Connection", b"Expect", b"Upgrade",
-                          b"Transfer-Encoding", b"Content-Type", b"gtm-handoff", b"X_A"])  # fmt: skip
-_values = st.sampled_from([b"a.example", b"7", b"07", b"0", b"12", b"5 ", b"5, 5", b"+5", b"999999999", b"1000000000", b"close", b"keep-alive", b"upgrade",
-                           b"100-continue", b"websocket", b"chunked", b"", b"text/plain", b"a\tb", b"x\r\n content-length: 3",
-                           b"x\ncontent-length: 3", b"x\rcontent-length: 3"])  # fmt: skip
-_separators = st.sampled_from([b": ", b": ", b": ", b":", b" : ", b":  "])
-_ends = st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"\n"])
-_line = st.tuples(_names, _separators, _values, _ends).map(b"".join)
-_head = st.tuples(
-    st.sampled_from([b"", b"", b"", b"\r\n"]),
-    st.sampled_from(
-        [b"GET / HTTP/1.1\r\n", b"POST /v1/x?y HTTP/1.1\r\n", b"PUT / HTTP/1.0\r\n", b"POST / HTTP/1.1\n"]
-    ),
-    st.just(b"Host: b\r\n"),
-    st.lists(_line, max_size=4).map(b"".join),
-    st.sampled_from([b"\r\n", b"\r\n", b"\n"]),
-).map(b"".join)
-
-
-class _Heads:
-    """Reads one request's head by the parser; what is kept of it, as the plane keeps it."""
-
-    def __init__(self, data: bytes) -> None:
-        self.head: RequestHead | None = None
-        self.bodies = b""
-        self.fields: list[tuple[bytes, bytes]] = []
-        self._url = b""
-        self._parser = HttpRequestParser(self)
-        try:
-            self._parser.feed_data(data)
-        except Exception:
-            self.head = None
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name, value))
-
-    def on_body(self, body: bytes) -> None:
-        self.bodies += body
-
-    def on_headers_complete(self) -> None:
-        parser = self._parser
-        if self.head is not None:
-            raise HeadError(400, "second", "of two, the first is looked at")
-        self.head = read_head(
-            parser.get_method(), self._url, parser.get_http_version(), self.fields,
-            keep_alive=parser.should_keep_alive(), upgrades=parser.should_upgrade(),
-        )  # fmt: skip
-
-
-@settings(max_examples=examples(3000, 150), deadline=None)
-@given(_head, st.integers(1, 99_999), st.binary(max_size=3))
-@example(b"POST / HTTP/1.1\r\nHost: b\r\nX-Content-Length: 7\r\nContent-Length: 7\r\n\r\n", 9, b"")
-def test_a_head_that_was_read_before(raw: bytes, length: int, behind: bytes) -> None:
-    """Whatever is kept says of another head with the same key what the parser says of that one, but for its length, which the key leaves out."""
-    found = outline(raw + behind)
-    first = _Heads(raw)
-    if found is None or first.head is None or not first.head.lasting or (first.head.length or 0) != found[2]:
-        return
-    known: Known[RequestHead] = Known()
-    known.keep(found[0], first.head, len(first.fields))
-    if not known:
-        return
-    assert found[1] == len(raw), "it ends where the parser ends it"
-    key, other, left_out = found[0], raw, len(raw) - len(found[0])
-    if left_out:
-        place = next(at for at in range(len(raw)) if raw[:at] + raw[at + left_out :] == key)
-        other = key[:place] + b"%d" % length + key[place:]
-    again = outline(other)
-    assert again is not None
-    assert again[0] == key
-    kept = known.get(again[0])
-    assert kept is not None
-    if again[2]:
-        kept = kept.of_length(again[2])
-    body = b"x" * again[2]
-    second = _Heads(other + body)
-    assert second.head is not None
-    assert second.bodies == body
-    assert forwarded_head(kept, kept.target, kept.host, b"", expect=False) == forwarded_head(
-        second.head, second.head.target, second.head.host, b"", expect=False
-    )
-    assert (kept.method, kept.length, kept.keep_alive) == (
-        second.head.method,
-        second.head.length,
-        second.head.keep_alive,
-    )
-    assert {**kept.seen, b"content-length": b""} == {**second.head.seen, b"content-length": b""}
-
-
-def test_what_is_kept_is_bounded() -> None:
-    """Many heads, and long ones."""
-    known: Known[int] = Known()
-    for number in range(3 * MOST):
-        known.keep(b"GET /%d HTTP/1.1\r\n\r\n" % number, number, 0)
-        assert len(known) <= MOST
-    assert outline(b"GET / HTTP/1.1\r\nA: " + b"x" * LONGEST + b"\r\n\r\n") is None
-
-
 def test_bodies_of_other_lengths_by_one_head() -> None:
     """On one connection and on others: each body arrives with its own length, and each answer with its own."""
 
@@ -234,8 +129,6 @@ def test_bodies_of_other_lengths_by_one_head() -> None:
                 answer = await client.response()
                 assert (answer.body, answer.get("content-length")) == (body, b"%d" % len(body))
             assert [one.body for one in seen] == bodies
-            assert len(w.proxy.requests) == 2
-            assert len(w.proxy.answers) == 1
 
     run(main)
 
@@ -262,17 +155,6 @@ def test_what_one_request_changes_others_do_not_feel() -> None:
                 assert (await other.response()).get("connection") is None
 
     run(main)
-
-
-def test_only_what_ended_where_the_parser_says_is_kept() -> None:
-    """As many lines as fields were read, and no line end but CRLF."""
-    known: Known[int] = Known()
-    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 2)
-    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 0)
-    known.keep(b"GET / HTTP/1.1\r\nA: b\nC: d\r\n\r\n", 1, 1)
-    assert not known
-    known.keep(b"GET / HTTP/1.1\r\nA: b\r\n\r\n", 1, 1)
-    assert len(known) == 1
 
 
 # --- on the way ---
