@@ -336,13 +336,22 @@ def _early(method: bytes, target: bytes) -> bytes:
     return b"early %b %b" % (method, target)
 
 
+_FORGED = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
+
+
 def _answer_to(method: bytes, mark: bytes, chance: Random) -> bytes:
-    head = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * chance.choice((0, 0, 0, 1))
+    """An answer: maybe behind an interim one, with a length or in chunks, and maybe with another behind it that nobody asked for."""
+    early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * chance.choice((0, 0, 0, 1))
+    framing, body = b"content-length: %d" % len(mark), mark
     if chance.random() < 0.5:
-        head += b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(mark)
-        return head if method == b"HEAD" else head + mark
-    head += b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head if method == b"HEAD" else head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(mark), mark)
+        framing, body = b"transfer-encoding: chunked", b"%x\r\n%b\r\n0\r\n\r\n" % (len(mark), mark)
+    behind = _FORGED if chance.random() < 0.03 else b""
+    return b"%bHTTP/1.1 200 OK\r\n%b\r\n\r\n%b%b" % (
+        early,
+        framing,
+        b"" if method == b"HEAD" else body,
+        behind,
+    )
 
 
 class _Way(Route):
