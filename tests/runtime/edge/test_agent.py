@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gtm.core.decision.timekeeping import Kept
+from gtm.core.model.access import Access
 from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kept_plan
 from gtm.feed import clockfile
-from gtm.feed.wire import HeartbeatMessage, StateMessage
+from gtm.feed.wire import AccessMessage, HeartbeatMessage, StateMessage
 from gtm.runtime.edge.agent.agent import Agent
 from gtm.runtime.edge.line.messages import PulseMessage, ToWorker
 from gtm.runtime.following.told import TimesMessage
@@ -30,59 +32,61 @@ def test_the_last_plan_is_followed_for_a_while() -> None:
     assert kept_plan(PLAN, PLAN_KEPT + 1) is NO_PLAN
 
 
+def agent(data_dir: Path, monotonic: Callable[[], float] = time.monotonic) -> Agent:
+    """An edge that reaches nobody."""
+    settings = EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge")
+    return Agent(settings, monotonic)
+
+
 class _Edge:
     """An agent whose feed is played by hand."""
 
-    def __init__(self, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, data_dir: Path) -> None:
         self.now = 1000.0
-        monkeypatch.setattr("gtm.runtime.edge.agent.agent.time.monotonic", lambda: self.now)
-        self.agent = Agent(
-            EdgeSettings(data_dir, control_url="http://127.0.0.1:1", token="token", name="edge")
-        )
-        self.agent._agreed.connected = True
+        self.agent = agent(data_dir, lambda: self.now)
+        self.agent.found()
 
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self.agent._current.state.plan
+        return self.agent.current.state.plan
 
-    def told(self, message: StateMessage) -> None:
+    async def told(self, message: StateMessage) -> None:
         """Control sends a state."""
-        self.agent._following.use(message)
-        self.agent._publish()
+        await self.agent.receive(message)
 
 
-def test_a_control_that_has_just_started_takes_no_plan_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.anyio
+async def test_a_control_that_has_just_started_takes_no_plan_away(tmp_path: Path) -> None:
     """The plan stays until control has one again, but no longer than without control."""
-    edge = _Edge(tmp_path, monkeypatch)
-    edge.told(StateMessage(State(5, plan=PLAN)))
+    edge = _Edge(tmp_path)
+    await edge.told(StateMessage(State(5, plan=PLAN)))
     edge.agent.lost()
     assert edge.plan is PLAN
-    edge.agent._agreed.connected = True
+    edge.agent.found()
     edge.now += 2.0
-    edge.told(StateMessage(State(6), keep_plan=True))
-    assert (edge.plan, edge.agent._current.state.epoch) == (PLAN, 6)
+    await edge.told(StateMessage(State(6), keep_plan=True))
+    assert (edge.plan, edge.agent.current.state.epoch) == (PLAN, 6)
     edge.agent.lost()  # once more, before it planned anything
-    edge.agent._agreed.connected = True
+    edge.agent.found()
     edge.now += PLAN_KEPT - 2.0
-    edge.told(StateMessage(State(7), keep_plan=True))
+    await edge.told(StateMessage(State(7), keep_plan=True))
     assert edge.plan is PLAN
     edge.now += 1.0
-    edge.told(StateMessage(State(8), keep_plan=True))
+    await edge.told(StateMessage(State(8), keep_plan=True))
     assert edge.plan is NO_PLAN
-    edge.told(StateMessage(State(9, plan=PLAN)))
+    await edge.told(StateMessage(State(9, plan=PLAN)))
     assert edge.plan is PLAN
 
 
-def test_the_plan_is_reported_when_control_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.anyio
+async def test_the_plan_is_reported_when_control_asks(tmp_path: Path) -> None:
     """What is reported is the plan in force, and only to a control that wants it."""
-    edge = _Edge(tmp_path, monkeypatch)
-    edge.told(StateMessage(State(5, plan=PLAN)))
-    assert edge.agent._reporter.next(1).plan is None
-    edge.agent._reporter.wants_plan = True
-    assert edge.agent._reporter.next(1).plan is PLAN
+    edge = _Edge(tmp_path)
+    await edge.told(StateMessage(State(5, plan=PLAN)))
+    assert edge.agent.reporter.next(1).plan is None
+    edge.agent.reporter.wants_plan = True
+    assert edge.agent.reporter.next(1).plan is PLAN
 
 
 def _ahead(data_dir: Path, seconds: float) -> float:
@@ -96,10 +100,10 @@ def _ahead(data_dir: Path, seconds: float) -> float:
 async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None:
     """Workers that start are told of them first."""
     latest = _ahead(tmp_path, 5_000)
-    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
-    await agent._load_last_good()
-    assert agent._current.window.latest >= latest
-    first = agent._everything()[0]
+    edge = agent(tmp_path)
+    await edge.load()
+    assert edge.current.window.latest >= latest
+    first = edge.everything()[0]
     assert isinstance(first, TimesMessage)
     assert first.times.window(boot_time()).latest >= latest
 
@@ -107,12 +111,12 @@ async def test_times_on_disk_count_before_the_first_view(tmp_path: Path) -> None
 @pytest.mark.anyio
 async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp_path: Path) -> None:
     """A heartbeat that is ahead is on disk and with the workers at once, not with the next second."""
-    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
-    await agent._tell_times()
+    edge = agent(tmp_path)
+    await edge.load()
     sent: list[ToWorker] = []
-    agent._workers = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
+    edge.workers = SimpleNamespace(put=sent.extend)  # type: ignore[assignment]
     ahead = time.time() + 5_000
-    await agent.receive(HeartbeatMessage(ahead))
+    await edge.receive(HeartbeatMessage(ahead))
     assert clockfile.load(tmp_path / clockfile.FILE).latest >= ahead
     (told,) = sent
     assert isinstance(told, TimesMessage)
@@ -122,7 +126,7 @@ async def test_a_step_of_controls_clock_is_kept_and_told_before_what_follows(tmp
 @pytest.mark.anyio
 async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) -> None:
     """Workers may go on alone from the moment their predecessors end; then what the predecessor saw last counts."""
-    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
+    edge = agent(tmp_path)
     pulses: list[tuple[PulseMessage, float]] = []
     written: list[float] = []
     ready = asyncio.Event()
@@ -131,37 +135,36 @@ async def test_a_successor_settles_before_it_waits_for_a_disk(tmp_path: Path) ->
     async def nothing(*_: object) -> None:
         return
 
-    agent._workers = SimpleNamespace(  # type: ignore[assignment]
-        ready=ready, revision=1, beat=lambda: pulses.append((agent._pulse(), agent._current.window.latest))
+    edge.workers = SimpleNamespace(  # type: ignore[assignment]
+        ready=ready, revision=1, beat=lambda: pulses.append((edge.pulse(), edge.current.window.latest))
     )
-    agent._owned = SimpleNamespace(  # type: ignore[assignment]
+    edge.owned = SimpleNamespace(  # type: ignore[assignment]
         inherited=True,
         replaced=False,
         settle=lambda: written.append(_ahead(tmp_path, 5_000)),
         relieved=nothing,
         leave_to_successor=nothing,
     )
-    assert not agent._pulse().alone
-    await agent._settle()
+    assert not edge.pulse().alone
+    await edge.settle()
     ((pulse, known),) = pulses
     assert pulse.alone
-    assert known < written[0] <= agent._current.window.latest
-    agent.stop()
-    assert not agent._pulse().alone
-    await agent._tasks.cancel()
+    assert known < written[0] <= edge.current.window.latest
+    edge.stop()
+    assert not edge.pulse().alone
 
 
 @pytest.mark.anyio
 async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> None:
     """Probes resolve on threads that all share: while these are busy, times are kept and told, and so is what control says."""
-    agent = Agent(EdgeSettings(tmp_path, control_url="http://127.0.0.1:1", token="token", name="edge"))
+    edge = agent(tmp_path)
     go_on = threading.Event()
     busy = [asyncio.ensure_future(asyncio.to_thread(go_on.wait, 20)) for _ in range(64)]
     try:
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            await agent.receive(HeartbeatMessage(time.time() + 5_000))
-            await agent._following.save()
+            await edge.receive(HeartbeatMessage(time.time() + 5_000))
+            await edge.receive(AccessMessage(Access()))
         assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900
         assert not busy[-1].done()
     finally:

@@ -71,11 +71,11 @@ async def test_an_agent_compiles_a_revision_once(settings: EdgeSettings, compile
     message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
     for each in (message, *AFTERWARDS, HeartbeatMessage(2.0)):
         await first.receive(each)
-    first._current.tick()
-    first._everything()
+    first.current.tick()
+    first.everything()
     assert len(compiled) == 1
     second = Agent(settings)
-    await second._load_last_good()
+    await second.load()
     assert second.snapshot == message
     assert len(compiled) == 2
 
@@ -91,7 +91,8 @@ def test_a_worker_compiles_a_revision_once(
         message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
         for each in (message, *AFTERWARDS):
             ours.sendall(TO_WORKER.encode(each))  # type: ignore[arg-type] # none is the feed's alone
-            worker._take()
+        ours.shutdown(socket.SHUT_WR)
+        worker.follow()
     worker.current.tick()
     worker.current.rebuild()
     assert worker.current.state == State(2)

@@ -27,6 +27,7 @@ from gtm.runtime.edge.agent.agent import Agent
 from gtm.runtime.edge.agent.worker_pool import concerns
 from gtm.runtime.edge.line.messages import MetricsMessage, SigningMessage, ToWorker
 from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.following.kept import LAST_GOOD
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(
@@ -44,46 +45,42 @@ async def test_keys_outlive_a_restart_without_control(tmp_path: Path) -> None:
     """Keys that came over the feed are there again after a start with the last-good file alone, for new workers too."""
     before = agent(tmp_path)
     await before.receive(KeysMessage(Keys(3, (ZONE,))))
-    assert stat.S_IMODE(before._kept.last_good.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / LAST_GOOD).stat().st_mode) == 0o600
     after = agent(tmp_path)
-    await after._load_last_good()
-    assert after._current.keys == Keys(3, (ZONE,))
-    assert KeysMessage(Keys(3, (ZONE,))) in after._everything()
+    await after.load()
+    assert after.current.keys == Keys(3, (ZONE,))
+    assert KeysMessage(Keys(3, (ZONE,))) in after.everything()
 
 
 @pytest.mark.anyio
 async def test_an_edge_signs_by_the_key_on_its_disk_without_control(tmp_path: Path) -> None:
     """It reports its public keys, and keeps what the feed had of all others; a new name is told to workers with the key."""
     before = agent(tmp_path)
-    await before._load_last_good()
-    (signing,) = before._signing.told
+    await before.load()
+    (signing,) = (one for one in before.everything() if isinstance(one, SigningMessage))
     others = HandoffKeysMessage(PublicKeys((PublicKey("lon-1", "x" * 43),), 5))
     await before.receive(others)
     after = agent(tmp_path)
-    await after._load_last_good()
-    assert after._signing.told == [signing]
+    await after.load()
     assert signing.issuer == "edge"
-    assert {signing, others} <= set(map(_hashable, after._everything()))
-    assert after._current.handoff_keys == others.keys
-    assert after._reporter.next(1).handoff_keys == signing.public
-
-
-def _hashable(message: ToWorker) -> object:
-    """A message, if it can be in a set."""
-    return message if isinstance(message, SigningMessage | HandoffKeysMessage) else None
+    assert {signing, others} == {
+        one for one in after.everything() if isinstance(one, SigningMessage | HandoffKeysMessage)
+    }
+    assert after.current.handoff_keys == others.keys
+    assert after.reporter.next(1).handoff_keys == signing.public
 
 
 @pytest.mark.anyio
 async def test_an_edge_without_signed_zones_keeps_no_keys(tmp_path: Path) -> None:
     """Where no keys were ever sent there are none in the last-good file; none any more is kept as news, too."""
     edge = agent(tmp_path)
-    await edge._following.save()
-    assert b"keys" not in edge._kept.last_good.read_bytes()
+    await edge.receive(AccessMessage(Access()))
+    assert b"keys" not in (tmp_path / LAST_GOOD).read_bytes()
     await edge.receive(KeysMessage(Keys(3, (ZONE,))))
     await edge.receive(KeysMessage(Keys(4)))
     again = agent(tmp_path)
-    await again._load_last_good()
-    assert again._current.keys == Keys(4)
+    await again.load()
+    assert again.current.keys == Keys(4)
 
 
 @pytest.mark.anyio
@@ -113,9 +110,9 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
     async with server:
         for version in (1, 2):
             edge = Agent(EdgeSettings(tmp_path, control_url=url, token="token", name="edge"))
-            following = asyncio.ensure_future(edge._follow())
-            await asyncio.wait_for(edge._reporter.due.wait(), 20)  # it follows
-            assert edge._current.keys == Keys(version, (ZONE,))
+            following = asyncio.ensure_future(edge.follow())
+            await asyncio.wait_for(edge.reporter.due.wait(), 20)  # it follows
+            assert edge.current.keys == Keys(version, (ZONE,))
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
     assert told[0] == told[1] == SealingKey.kept(tmp_path).public

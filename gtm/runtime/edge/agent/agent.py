@@ -16,6 +16,7 @@ import errno
 import logging
 import secrets
 import time
+from collections.abc import Callable
 
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import FeedClient
@@ -59,14 +60,20 @@ TAKE_OVER = 60.0
 
 
 class Agent:
-    """One edge. `run` returns when it has been told to stop."""
+    """One edge. `run` returns when it has been told to stop.
 
-    def __init__(self, settings: EdgeSettings) -> None:
+    Args:
+        settings: the edge's.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, settings: EdgeSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings = remembered(settings)
         self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
         self._veto = Veto(self.metrics)
-        self._current = CurrentView(time.time, edge=settings.place, boot=boot_time)
-        self._told = TimesMessage(self._current.times)
+        self.current = CurrentView(time.time, edge=settings.place, boot=boot_time)
+        """The View in force, and all that it is made of."""
+        self._told = TimesMessage(self.current.times)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -75,28 +82,30 @@ class Agent:
             allowed=settings.probe_allow,
             ca_file=settings.ca_file,
         )
-        self._agreed = Agreed(self._veto, time.monotonic)
+        self._agreed = Agreed(self._veto, monotonic)
         self._geoip_built = 0.0
         self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
-        self._owned = Ownership(settings)
+        self.owned = Ownership(settings)
+        """What the edge owns on its machine."""
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._following = Following(
-            self._current,
+            self.current,
             settings.data_dir,
             settings.control_url,
-            lambda: self._owned.replaced,
+            lambda: self.owned.replaced,
             heed=self._heed,
             passed=self._send,
             stepped=self._tell_times,
         )
         self._kept = self._following.kept
-        self._workers: WorkerPool | None = None
+        self.workers: WorkerPool | None = None
+        """Those who answer; None before `run` has made them."""
         own_keys = OwnKeys(settings.data_dir)
-        self._signing = Signing(own_keys, self._current, self._kept, lambda: self.settings.name)
+        self._signing = Signing(own_keys, self.current, self._kept, lambda: self.settings.name)
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
-        self._reporter = Reporter(
-            current=self._current,
+        self.reporter = Reporter(
+            current=self.current,
             prober=self._prober,
             metrics=self.metrics,
             round_trips=self._round_trips,
@@ -106,6 +115,7 @@ class Agent:
             own_keys=own_keys,
             dns=settings.dns,
         )
+        """What control is told of the edge."""
         self._tasks = Tasks(self.stop)
         self._reporting: asyncio.Task[None] | None = None
         self._settled = False
@@ -120,12 +130,12 @@ class Agent:
         """
         conceal()
         try:
-            self._owned.take()
+            self.owned.take()
             conceal()  # again: becoming another user may have undone it
             await self._run()
         finally:
             self._kept.close()
-            self._owned.release()
+            self.owned.release()
 
     async def _run(self) -> None:
         settings = self.settings
@@ -136,23 +146,23 @@ class Agent:
         for number in lifeline.ending_signals():
             loop.add_signal_handler(number, self.stop)
         lifeline.watch(self._lost_parent)
-        self._workers = WorkerPool(
+        self.workers = WorkerPool(
             settings,
-            self._owned.listeners,
+            self.owned.listeners,
             self.metrics,
-            everything=self._everything,
-            moved=self._reporter.due.set,
+            everything=self.everything,
+            moved=self.reporter.due.set,
             leases=self._leases,
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
-            covered=lambda: self._owned.covered,
-            pulse=self._pulse,
+            covered=lambda: self.owned.covered,
+            pulse=self.pulse,
         )
         self._prober.start()
         try:
-            self._tasks.start(self._settle())
-            await self._load_last_good()
-            self._tasks.start(self._follow())
+            self._tasks.start(self.settle())
+            await self.load()
+            self._tasks.start(self.follow())
             await first_of(self._following.loaded, self._stopping)
             if not self._stopping.is_set():
                 await self._answer()
@@ -161,11 +171,11 @@ class Agent:
             if failure is not None and self._settled:
                 die(failure)
             if failure is None:
-                self._owned.abandon()
-            if self._owned.covered:
-                await self._workers.finish()
+                self.owned.abandon()
+            if self.owned.covered:
+                await self.workers.finish()
             await self._tasks.cancel()
-            await self._workers.stop()
+            await self.workers.stop()
             await self._prober.stop()
             await self._kept.keep_times()
         if self._tasks.failure is not None:
@@ -177,32 +187,32 @@ class Agent:
 
     async def _answer(self) -> None:
         """From the first View on: probe, start workers, report, until told to stop."""
-        assert self._workers is not None  # noqa: S101 - set by run()
+        assert self.workers is not None  # noqa: S101 - set by run()
         await self._prober.first_round(FIRST_ROUND)
         self._publish()
-        self._workers.start()
-        if not self._owned.inherited:
+        self.workers.start()
+        if not self.owned.inherited:
             self._reporting = self._tasks.start(self._report())
         self._tasks.start(self._tick())
         await self._stopping.wait()
 
-    async def _settle(self) -> None:
+    async def settle(self) -> None:
         """Take the place of the predecessor once every worker answers, and leave it to a successor some day."""
-        assert self._workers is not None  # noqa: S101 - set by run()
+        assert self.workers is not None  # noqa: S101 - set by run()
         try:
-            await asyncio.wait_for(self._workers.ready.wait(), TAKE_OVER if self._owned.inherited else None)
+            await asyncio.wait_for(self.workers.ready.wait(), TAKE_OVER if self.owned.inherited else None)
         except TimeoutError:
             raise HandoverError(
                 errno.ETIMEDOUT, f"not ready to answer after {TAKE_OVER:.0f} s; the edge that runs goes on"
             ) from None
-        self._owned.settle()
+        self.owned.settle()
         self._settled = True  # and workers know before a slow disk is waited for
-        self._workers.beat()
+        self.workers.beat()
         await self._kept.load_times()  # what the predecessor saw last
-        if self._owned.inherited:  # until now the predecessor reported
+        if self.owned.inherited:  # until now the predecessor reported
             self._reporting = self._tasks.start(self._report())
-        self._tasks.start(self._owned.relieved())
-        await self._owned.leave_to_successor(self._give_way, self._parent_gone)
+        self._tasks.start(self.owned.relieved())
+        await self.owned.leave_to_successor(self._give_way, self._parent_gone)
 
     def _give_way(self) -> None:
         """A successor answers now, reports, and keeps the last-good file."""
@@ -221,7 +231,7 @@ class Agent:
             "`gtm serve` is gone; answering alone until the next one on this data directory, or `gtm edge --stop`"
         )
 
-    def _pulse(self) -> PulseMessage:
+    def pulse(self) -> PulseMessage:
         """What workers are told, should they be left alone: the plan's time, which runs already without control."""
         alone = self._settled and not self._stopping.is_set()
         return PulseMessage(alone, self._agreed.plan_left, self.settings.name)
@@ -243,13 +253,16 @@ class Agent:
         """The policy held."""
         return self._following.snapshot
 
-    async def _load_last_good(self) -> None:
+    async def load(self) -> None:
+        """Go on from what the data directory holds."""
         await self._kept.load_times()  # before the first View
         await self._tell_times()
         await self._signing.load()
         await self._following.load()
 
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Follow control's feed for ever."""
+
         async def connect() -> FeedClient:
             return self._client(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
 
@@ -275,15 +288,15 @@ class Agent:
         if self.settings.named or not name or name == self.settings.name:
             return False
         self.settings = remember(self.settings, name)
-        if self._workers is not None:
-            self._workers.rename(name)
-            self._workers.put(self._signing.told)
+        if self.workers is not None:
+            self.workers.rename(name)
+            self.workers.put(self._signing.told)
         return True
 
     def found(self) -> None:
         """Control is heard again: it wants to know how this edge stands."""
         self._agreed.connected = True
-        self._reporter.due.set()
+        self.reporter.due.set()
 
     def lost(self) -> None:
         """Go on without control."""
@@ -301,10 +314,10 @@ class Agent:
             case StateMessage():
                 self._agreed.heard(message)
             case SnapshotMessage():
-                assert self._current.snapshot is not None  # noqa: S101 - it was compiled
-                self._prober.update(self._current.snapshot)
-                self._round_trips.update(self._current.snapshot)
-                self._reporter.due.set()
+                assert self.current.snapshot is not None  # noqa: S101 - it was compiled
+                self._prober.update(self.current.snapshot)
+                self._round_trips.update(self.current.snapshot)
+                self.reporter.due.set()
             case RoomMessage():
                 self._prober.suspect(message.suspects)
                 self._send(message)
@@ -316,70 +329,70 @@ class Agent:
     def _publish(self) -> None:
         """Tell the workers the state of the world as it is known now."""
         state = self._agreed.state(self._prober.health(), self.settings.name)
-        if state == self._current.state:
+        if state == self.current.state:
             return
-        self._current.apply(StateMessage(state))
+        self.current.apply(StateMessage(state))
         self._send(StateMessage(state))
 
     def _send(self, message: ToWorker) -> None:
-        if self._workers is not None:
-            self._workers.put([message])
+        if self.workers is not None:
+            self.workers.put([message])
 
     async def _tell_times(self) -> None:
         """Say what time it is. What was a step is on disk before anything is answered by it."""
         await self._kept.keep_times()
-        self._told = TimesMessage(self._current.times)
+        self._told = TimesMessage(self.current.times)
         self._send(self._told)
 
-    def _everything(self) -> list[ToWorker]:
+    def everything(self) -> list[ToWorker]:
         """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
         return [
             self._told,
             *self._signing.told,
             *self._following.lasting(),
-            StateMessage(self._current.state),
+            StateMessage(self.current.state),
         ]
 
     def _verdict_changed(self) -> None:
-        self._reporter.due.set()
+        self.reporter.due.set()
         self._publish()
 
     async def _report(self) -> None:
-        assert self._workers is not None  # noqa: S101 - set by run()
+        assert self.workers is not None  # noqa: S101 - set by run()
         async with self._client() as client:
-            await self._reporter.run(client, lambda: self.settings.name, self._workers)
+            await self.reporter.run(client, lambda: self.settings.name, self.workers)
 
     def _facts(self) -> EdgeFacts:
         """How the edge stands now, for its metrics."""
         return EdgeFacts(
             connected=self.connected,
-            heard=self._current.times.heard or 0.0,
-            clock_spread=self._current.times.spread,
+            heard=self.current.times.heard or 0.0,
+            clock_spread=self.current.times.spread,
             snapshot=self.snapshot,
-            plan_made=self._current.state.plan.made,
+            plan_made=self.current.state.plan.made,
             health=self._prober.health(),
             probed=self._prober.latest,
-            answering=self._workers.answering if self._workers is not None else {},
+            answering=self.workers.answering if self.workers is not None else {},
             geoip_built=self._geoip_built,
         )
 
     async def _tick(self) -> None:
-        assert self._workers is not None  # noqa: S101 - set by run()
+        assert self.workers is not None  # noqa: S101 - set by run()
         beats = 0
         while True:
             await asyncio.sleep(1.0)
             beats += 1
-            self._current.tick()
+            self.current.tick()
             self._veto.tick()
             await self._tell_times()
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
                 # Not while a predecessor or successor does.
                 if self._settled and await self._signing.roll():
-                    self._reporter.due.set()
-                    self._workers.put(self._signing.told)
+                    self.reporter.due.set()
+                    self.workers.put(self._signing.told)
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
             await self._following.retry()
-            self._workers.put([MetricsMessage(self.metrics.text())])
-            self._workers.beat()
+            self.workers.put([MetricsMessage(self.metrics.text())])
+            self.workers.beat()
