@@ -73,3 +73,23 @@ async def test_an_agent_that_hangs_up_says_so_first() -> None:
         heard.append(message)
     assert heard[-1] == PulseMessage(alone=False)
     theirs.close()
+
+
+def test_what_waits_for_an_agent_that_hangs_is_bounded() -> None:
+    """Telling it anything never waits; what only counts is dropped once too much waits, and what a worker answers from is not."""
+    agent, theirs = socket.socketpair()
+    worker = WorkerEnd(theirs)
+    counts = CountsMessage({f"key {number}": 1.0 for number in range(10_000)})
+    for _ in range(100):
+        worker.put(counts)
+    worker.put(ReadyMessage(9, 9))
+    agent.settimeout(20)
+    heard = bytearray()
+    while not heard.endswith(TO_AGENT.encode(ReadyMessage(9, 9))):
+        worker.flush()
+        heard += agent.recv(1 << 20)
+    *counted, _ = heard.splitlines(keepends=True)
+    assert 1 < len(counted) < 50
+    assert all(TO_AGENT.decode(bytes(line)) == counts for line in counted)
+    agent.close()
+    theirs.close()

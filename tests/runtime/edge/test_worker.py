@@ -24,7 +24,6 @@ from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, CountsMessage, P
 from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.orphans import find, make_door
-from gtm.runtime.edge.worker.alone import Tenure
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import DnsSettings, EdgeSettings
 from tests.core.strategies import SHIPPED
@@ -45,9 +44,14 @@ class _Located:
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worker, socket.socket]]:
-    """A worker, and the agent's end of its link."""
+def located(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers need no GeoIP database."""
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.Locator", _Located)
+
+
+@pytest.fixture
+def ends(located: None) -> Iterator[tuple[Worker, socket.socket]]:
+    """A worker, and the agent's end of its link."""
     ours, theirs = socket.socketpair()
     with ours:
         yield Worker(replace(SETTINGS, descriptor=theirs.detach())), ours
@@ -64,12 +68,11 @@ def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> Non
 
 
 @pytest.fixture
-def housed(ends: tuple[Worker, socket.socket], tmp_path: Path) -> tuple[Worker, socket.socket, Path]:
+def housed(located: None, tmp_path: Path) -> Iterator[tuple[Worker, socket.socket, Path]]:
     """A worker that has a View and a door in a data directory."""
-    worker, agent = ends
     _, door = make_door(tmp_path)
-    worker.settings = replace(worker.settings, door=door.detach())
-    worker._tenure = Tenure(time.monotonic, able=True)
+    agent, theirs = socket.socketpair()
+    worker = Worker(replace(SETTINGS, descriptor=theirs.detach(), door=door.detach()))
     health = {"eu": {"http://127.0.0.1:1": EndpointHealth(HealthStatus.UP)}}
     policy = lone_policy(1)
     for message in (
@@ -77,8 +80,9 @@ def housed(ends: tuple[Worker, socket.socket], tmp_path: Path) -> tuple[Worker, 
         StateMessage(State(5, "", health, Plan(1.0))),
     ):
         agent.sendall(TO_WORKER.encode(message))
-        worker._take()
-    return worker, agent, tmp_path
+    assert worker.wait_for_view() is not None
+    with agent:
+        yield worker, agent, tmp_path
 
 
 def test_a_worker_outlives_an_agent_that_dies_until_the_next(
@@ -112,9 +116,8 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
     orphan.stop()
     assert finished.wait(20)
     orphan.close()
-    worker._gone.set()
+    worker.ending.set()
     assert stopped.wait(20)
-    worker._probes.stop()
 
 
 @pytest.mark.parametrize("last", [PulseMessage(alone=False), None])
@@ -156,25 +159,22 @@ def test_an_agent_that_hangs_holds_up_nothing(
     stopped = threading.Event()
     worker.start(stopped.set)
     agent.sendall(TO_WORKER.encode(PulseMessage(alone=True, plan_left=0.0)))
-    counts = CountsMessage({f"key {number}": 1.0 for number in range(10_000)})
-    for _ in range(100):
-        worker._link.put(counts)
-    worker._link.put(ReadyMessage(9, 9))
+    router = worker.current.router
+    assert router is not None
+    for _ in range(2000):  # more than the line holds
+        worker.ready(router)
     eventually(lambda: worker.alone, "it goes on alone")
     eventually(lambda: worker.current.state.plan is NO_PLAN, "without a plan that nobody keeps up to date")
     told = State(6, "", {}, Plan(2.0))
     agent.settimeout(20)
     reader = agent.makefile("rb")
     agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)) + TO_WORKER.encode(StateMessage(told)))
-    total = 0
-    while (message := TO_AGENT.decode(line := reader.readline())) != ReadyMessage(9, 9):
-        assert message is not None
-        total += len(line)
+    for _ in range(2000):
+        assert TO_AGENT.decode(reader.readline()) == ReadyMessage(1, 5)
         agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
-    assert total < 10_000_000
     eventually(lambda: worker.current.state == told, "it goes by its agent")
     agent.close()
-    worker._gone.set()
+    worker.ending.set()
     assert stopped.wait(20)
 
 
@@ -206,7 +206,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
         def __init__(self, *given: object, **_: object) -> None:
             predecessors.append(given[3])
             if len(predecessors) == 2:
-                worker._data += 1  # another thread has loaded new data, and is about to rebuild
+                worker._data += 1
 
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.Answerer", Answers)
     worker.current.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
@@ -246,19 +246,19 @@ def test_a_worker_says_what_it_is_told_to(
 
 
 @pytest.mark.rfc("4034", "3.1.5", "signatures are renewed while they are valid, whatever else changes")
-def test_signatures_are_renewed_while_nothing_else_changes(ends: tuple[Worker, socket.socket]) -> None:
+def test_signatures_are_renewed_while_nothing_else_changes(located: None) -> None:
     """An edge that hears nothing new makes its answers anew when the period of their signatures ends."""
-    worker, _ = ends
+    now = [NOW]
+    _agent, theirs = socket.socketpair()
+    worker = Worker(replace(SETTINGS, descriptor=theirs.detach()), lambda: now[0])
     worker.locator.locate = locate  # type: ignore[method-assign]
     worker.current.apply(KeysMessage(keys(["demo.test"])))
     worker.current.apply(SnapshotMessage.of(1, 1.0, POLICY, ()))
     worker.current.apply(StateMessage(State(1)))
-    now = [NOW]
-    worker._signer._clock = lambda: now[0]
     asked = query("chat.demo.test", "A", edns=True, want_dnssec=True, id=1)
 
     def answer() -> bytes | None:
-        worker._sign_anew()
+        worker.beat(1)
         assert worker.answerer is not None
         return worker.answerer.answer(asked, "192.0.2.1", tcp=False, draw=0.5)
 
@@ -276,9 +276,12 @@ def test_signatures_are_renewed_while_nothing_else_changes(ends: tuple[Worker, s
 
 def test_each_beat_is_a_window_of_the_limiter(ends: tuple[Worker, socket.socket]) -> None:
     """Each beat gives clients their budgets anew, and counts the replies to those that got the most."""
-    worker, _ = ends
+    worker, agent = ends
+    reader = agent.makefile("rb")
     assert worker.limiter is not None
-    for _ in range(2):
+    for second in range(1, 3):
         worker.limiter.passes("203.0.113.9", bytes(12), bytes(12))
-        worker._turn()
-    assert worker.counts == {"gtm_dns_top_clients\t203.0.113.0/24": 2}
+        worker.beat(second)
+        told = TO_AGENT.decode(reader.readline())
+        assert isinstance(told, CountsMessage)
+        assert told.counts == {"gtm_dns_top_clients\t203.0.113.0/24": 1}

@@ -78,18 +78,24 @@ _INTERVALS = {SampleMethod.BALANCER: 10, SampleMethod.BEACON: 60}
 
 
 class Worker:
-    """What DNS and HTTP workers have in common: the View, the locator, the counters, the link to the agent."""
+    """What DNS and HTTP workers have in common: the View, the locator, the counters, the link to the agent.
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    Args:
+        settings: this worker's.
+        clock: Unix time.
+    """
+
+    def __init__(self, settings: WorkerSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
+        self._clock = clock
         edge = settings.edge
         self.counts = Counts()
         self.metrics = ""
         self.silent: tuple[str, ...] = (WorkerKind.DNS,)
         self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
-        self.current = CurrentView(time.time, self._swapped, edge.place, boot=boot_time)
+        self.current = CurrentView(clock, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
-        self._signer = Signer(self.current.keys, time.time)
+        self._signer = Signer(self.current.keys, clock)
         self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
@@ -106,7 +112,8 @@ class Worker:
         self._own_metrics = EdgeMetrics(self._own_gauges)
         self._was_alone = False
         self._finishing = False
-        self._gone = threading.Event()
+        self.ending = threading.Event()
+        """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
         self.handoffs = Handoffs(
@@ -137,7 +144,7 @@ class Worker:
         while self._take():
             pass
         if self._tenure.ended() and not self._finishing:
-            self._gone.wait()
+            self.ending.wait()
 
     def start(
         self,
@@ -159,7 +166,7 @@ class Worker:
             except Exception:
                 logger.exception("this worker can be kept up to date no more, and ends")
             finally:
-                self._gone.set()
+                self.ending.set()
                 stop()
 
         def end() -> None:
@@ -176,26 +183,35 @@ class Worker:
     def tick(self) -> None:
         """Until the agent is gone: rules at their moment, and once a second counters up, a changed GeoIP file in."""
         beats, beat = 0, time.monotonic() + _TICK
-        while not self._gone.wait(min(max(0.0, beat - time.monotonic()), self.current.pause())):
+        while not self.ending.wait(min(max(0.0, beat - time.monotonic()), self.current.pause())):
             self.current.tick()
             if time.monotonic() < beat:
                 continue
             beats, beat = beats + 1, time.monotonic() + _TICK
-            self._mind_agent()
-            self._sign_anew()
-            self._turn()
-            if beats % _RELOAD_EVERY == 0:
-                self._reload_geoip()
-            for kind, length in _INTERVALS.items():
-                if beats % length == 0:
-                    self._tell_samples(kind)
-            self._tell_counts()
-            pauses.spare_collector(beats)
+            self.beat(beats)
+        self._probes.stop()
+
+    def beat(self, number: int) -> None:
+        """What is done once a second.
+
+        Args:
+            number: of the second, from 1 on: some is done in each, some in every tenth.
+        """
+        self._mind_agent()
+        self._sign_anew()
+        self._turn()
+        if number % _RELOAD_EVERY == 0:
+            self._reload_geoip()
+        for kind, length in _INTERVALS.items():
+            if number % length == 0:
+                self._tell_samples(kind)
+        self._tell_counts()
+        pauses.spare_collector(number)
 
     def _turn(self) -> None:
         """Begin the next second of what answering takes a clock for."""
         if self._cookies is not None:
-            self._cookies.tick(int(time.time()))
+            self._cookies.tick(int(self._clock()))
         if self.limiter is not None:
             for prefix, replies in self.limiter.turn():
                 self.counts.add(top_client_key(prefix), replies)
@@ -339,7 +355,7 @@ class Worker:
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
             if self._signer.keys is not self.current.keys:
-                self._signer = Signer(self.current.keys, time.time, self._signer)
+                self._signer = Signer(self.current.keys, self._clock, self._signer)
             self._period = self._signer.period()
             self.answerer = Answerer(
                 router,
