@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic
 
 from apscheduler.job import Job
 from apscheduler.jobstores.base import JobLookupError
@@ -104,6 +104,7 @@ class Prober:
         self.results: Counter[tuple[str, str]] = Counter()
         """Checks made, by region and outcome (`ok`, `failed`)."""
         self._report = report
+        self._clock = clock
         self._measured = measured
         self._checker = Checker(clock, allowed, ca_file)
         self._scheduler = AsyncIOScheduler(timezone=UTC, logger=_scheduler_logger)
@@ -225,12 +226,9 @@ class Prober:
 
     def _add(self, url: str, probe: Probe, delay: float) -> _Watch:
         watch = _Watch(url, probe)
-        trigger = IntervalTrigger(
-            seconds=probe.interval * _SHORTEST, jitter=probe.interval * (1 - _SHORTEST), timezone=UTC
-        )
         watch.job = self._scheduler.add_job(
             self._run,
-            trigger,
+            rhythm(probe),
             args=(watch,),
             max_instances=1,
             coalesce=True,
@@ -309,7 +307,7 @@ class Prober:
         # scheduler counts this run as over only a moment from now.)
         if doubted and not result.ok:
             suspect = monotonic() < watch.suspect_until
-            pause = _SUSPECT_PAUSE if suspect else _pause(watch.probe) - 2 * took
+            pause = _SUSPECT_PAUSE if suspect else pause_of(watch.probe) - 2 * took
             self._reschedule(watch, max(_SOON, min(pause, watch.probe.interval)))
         elif took >= watch.probe.interval * _SHORTEST:
             self._reschedule(watch, _SOON)
@@ -321,10 +319,10 @@ class Prober:
 
     async def _watch_clock(self) -> None:
         """Run every job anew when the system's clock was set: the scheduler plans by it (law 4)."""
-        offset = time() - monotonic()
+        offset = self._clock() - monotonic()
         while True:
             await asyncio.sleep(_CLOCK_EVERY)
-            now = time() - monotonic()
+            now = self._clock() - monotonic()
             if abs(now - offset) > _CLOCK_STEP:
                 logger.warning("the system's clock was set by %.1f s; probing goes on", now - offset)
                 for watch in list(self._watches.values()):
@@ -332,7 +330,14 @@ class Prober:
             offset = now
 
 
-def _pause(probe: Probe) -> float:
+def rhythm(probe: Probe) -> IntervalTrigger:
+    """When the checks of a probe follow each other."""
+    return IntervalTrigger(
+        seconds=probe.interval * _SHORTEST, jitter=probe.interval * (1 - _SHORTEST), timezone=UTC
+    )
+
+
+def pause_of(probe: Probe) -> float:
     """Seconds until the next check, if this one had taken no time."""
     return probe.interval * random.uniform(_SHORTEST, 1)
 

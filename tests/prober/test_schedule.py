@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.core.health.history import Probed
-from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
 from gtm.core.model.state import EndpointHealth, HealthStatus
@@ -59,10 +58,12 @@ class Watcher:
 
 
 @asynccontextmanager
-async def probing(*regions: Region) -> AsyncIterator[tuple[Prober, Watcher]]:
+async def probing(
+    *regions: Region, clock: Callable[[], float] = time.time
+) -> AsyncIterator[tuple[Prober, Watcher]]:
     """A prober at work."""
     watcher = Watcher()
-    prober = watcher.prober = Prober(watcher, time.time, allowed=LOOPBACK)
+    prober = watcher.prober = Prober(watcher, clock, allowed=LOOPBACK)
     prober.start()
     try:
         prober.update(snapshot(*regions))
@@ -352,53 +353,56 @@ async def test_many_endpoints_share_the_slots(monkeypatch: pytest.MonkeyPatch) -
     assert most == 3
 
 
-async def test_a_clock_that_is_set_back_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_that_is_set_back_delays_nothing() -> None:
     """After a step of the system's clock every check is planned anew."""
-    monkeypatch.setattr(schedule, "_CLOCK_EVERY", 0.02)
     step = [0.0]
-    monkeypatch.setattr(schedule, "time", lambda: time.time() + step[0])
-    async with (
-        serve(http()) as server,
-        probing(region("a", server.url, probe=replace(FAST, interval=0.2))) as (prober, _),
-    ):
-        assert await prober.first_round(20)
-        for watch in prober._watches.values():
-            prober._reschedule(watch, 3600)  # as a clock that is set back by an hour leaves it
-        checks = len(server.heads)
-        step[0] = -3600.0
-        await until(lambda: len(server.heads) > checks + 1)
+    probe = replace(SLOW, interval=10.0)
+    async with serve(http()) as server:
+        regions = [region("a", *(f"{server.url}/{number}" for number in range(30)), probe=probe)]
+        async with probing(*regions, clock=lambda: time.time() + step[0]) as (prober, _):
+            assert await prober.first_round(20)
+            assert len(server.heads) == 30
+            step[0] = -3600.0
+            async with asyncio.timeout(7):  # of thirty that are spread over 10 s
+                await until(lambda: len(server.heads) > 33)
+
+
+async def between(answer: Answer, probe: Probe) -> float:
+    """Seconds from the start of the second check to that of the third; the first is answered at once."""
+    began: list[float] = []
+
+    async def noting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        began.append(time.monotonic())
+        await (http() if len(began) == 1 else answer)(reader, writer, head)
+
+    async with serve(noting) as server, probing(region("a", server.url, probe=probe)):
+        await until(lambda: len(began) == 3)
+    return began[2] - began[1]
 
 
 async def test_a_timeout_brings_the_next_check_forward() -> None:
-    """A check that ran 3 s into its timeout is followed 3 s sooner, so that the verdict keeps its time."""
-    probe = replace(SLOW, interval=10.0, timeout=3.0)
-    async with serve(http()) as server, probing(region("a", server.url, probe=probe)) as (prober, _):
-        assert await prober.first_round(20)
-        (watch,) = prober._watches.values()
-        prober._take(watch, ProbeResult(ok=False, at=time.time(), detail="no answer within 3 s"), 3.0)
-        assert watch.job is not None
-        assert watch.job.next_run_time.timestamp() <= time.time() + 10 - 2 * 3.0
+    """A check that ran 0.8 s into its timeout is followed as much sooner, so that the verdict keeps its time."""
+    probe = replace(SLOW, interval=2.0, timeout=0.8)
+    assert 0.8 < await between(raw(b"", 60), probe) < 1.5  # else 1.8 to 2 s
 
 
 async def test_a_check_that_outlasts_its_interval_is_followed_at_once() -> None:
     """Slow but good answers do not stretch the rhythm to every other interval."""
-    probe = replace(SLOW, interval=10.0, timeout=10.0)
-    async with serve(http()) as server, probing(region("a", server.url, probe=probe)) as (prober, _):
-        assert await prober.first_round(20)
-        (watch,) = prober._watches.values()
-        prober._take(watch, ProbeResult(ok=True, at=time.time()), 9.9)
-        await until(lambda: len(server.heads) == 2)
+
+    async def slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
+        await asyncio.sleep(2.1)
+        writer.write(raw_http())
+
+    probe = replace(SLOW, interval=2.0, timeout=10.0)
+    assert 2.1 < await between(slowly, probe) < 3.2  # else 3.6 to 4 s
 
 
-async def test_jitter_parts_edges_and_makes_no_failure_known_later() -> None:
+def test_jitter_parts_edges_and_makes_no_failure_known_later() -> None:
     """Checks follow each other at 90–100% of the interval, by what is drawn: neither in step nor ever after it."""
     probe = replace(SLOW, interval=10.0)
-    async with probing(region("a", "http://127.0.0.1:1", probe=probe)) as (prober, _):
-        (watch,) = prober._watches.values()
-        assert watch.job is not None
-        now = datetime.now(UTC)
-        pauses = [(watch.job.trigger.get_next_fire_time(now, now) - now).total_seconds() for _ in range(500)]
-        pauses += [schedule._pause(probe) for _ in range(500)]
+    now = datetime.now(UTC)
+    pauses = [(schedule.rhythm(probe).get_next_fire_time(now, now) - now).total_seconds() for _ in range(500)]
+    pauses += [schedule.pause_of(probe) for _ in range(500)]
     for half in (pauses[:500], pauses[500:]):
         assert 9.0 <= min(half) < 9.1
         assert 9.9 < max(half) <= 10.0

@@ -89,4 +89,9 @@ def test_top_clients_that_nobody_writes_down_are_bounded() -> None:
     metrics = EdgeMetrics()
     for number in range(3 * MAX_CLIENTS):
         metrics.add({top_client_key(f"prefix {number}"): 1})
-    assert len(metrics._clients) == MAX_CLIENTS
+    metrics.add({top_client_key("latecomer"): 1000, top_client_key("prefix 0"): 7})
+    text = metrics.text()
+    assert 'gtm_dns_top_clients{prefix="prefix 0"} 8.0' in text
+    assert "latecomer" not in text
+    metrics.add({top_client_key("latecomer"): 1000})
+    assert "latecomer" in metrics.text()  # what was written down is forgotten

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predecessor, _listen
+from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predecessor, _listen, short
 from gtm.runtime.process.listeners import Listener, Listeners, Use
 from gtm.runtime.process.sockets import bind_tcp
 from tests.effort import examples
@@ -86,13 +86,19 @@ def test_a_successor_that_gives_up_changes_nothing(tmp_path: Path, listeners: Li
 
     async def run() -> None:
         async with waiting(tmp_path, listeners) as replaced:
-            for last_words in (b"", b"nonsense"):
-                predecessor = await found(tmp_path)
-                if last_words:
-                    predecessor._connection.send(last_words)
-                for one in predecessor.listeners:
-                    one.socket.close()
-                predecessor.close()
+            predecessor = await found(tmp_path)
+            for one in predecessor.listeners:
+                one.socket.close()
+            predecessor.close()
+            with (
+                socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other,
+                short(tmp_path) as path,
+            ):
+                other.connect(path)
+                other.send(b"nonsense")
+                other.settimeout(PATIENCE)
+                while await asyncio.to_thread(other.recv, 1 << 16):
+                    pass  # until the edge hangs up
             predecessor = await found(tmp_path)
             assert not replaced.done()
             predecessor.stop()
