@@ -57,13 +57,14 @@ class World:
             OSError: an address is taken.
         """
         await HttpServer(_refuse).listen(address(self._block, REFUSAL_HOST), PORT)
-        await HttpServer(self._switch).adopt(switch)
+        await HttpServer(self.switch).adopt(switch)
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Region → how it stands."""
         return {name: region.state() for name, region in self._regions.items()}
 
-    async def _switch(self, request: Request) -> Answer:
+    async def switch(self, request: Request) -> Answer:
+        """What the page of the demo world asks for: how regions stand, or that one fails, comes back or has other slots."""
         _, name, action, number, *_ = (*request.path.split("/"), "", "", "")
         region = self._regions.get(name)
         if request.method != "POST" or region is None:

@@ -54,7 +54,7 @@ def test_the_switch_tells_regions() -> None:
         regions = {"fra": Noted(), "iad": Noted()}
         world = World(1, regions)
         sock = socket.create_server(("127.0.0.1", 0))
-        server = HttpServer(world._switch)
+        server = HttpServer(world.switch)
         await server.adopt(sock)
         base = f"http://127.0.0.1:{sock.getsockname()[1]}"
         async with httpx.AsyncClient(trust_env=False) as client:

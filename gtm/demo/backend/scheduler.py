@@ -95,7 +95,8 @@ class Scheduler:
         self.arrived = self.finished = self.cancelled = self.preemptions = 0
         self.prefix_queries = self.prefix_hits = 0
         self._waiting: dict[int, OrderedDict[int, Sequence]] = {}
-        self._step: dict[Sequence, int] = {}
+        self.step: dict[Sequence, int] = {}
+        """What the present step computes: tokens by sequence."""
         self._preempted_now = False
         """In the present step: then nobody new is let in."""
         self.prefilled = 0
@@ -135,11 +136,11 @@ class Scheduler:
         budget = self._go_on(self.profile.max_num_batched_tokens)
         if not self._preempted_now:
             self._admit(budget, now)
-        if not self._step:
+        if not self.step:
             return None
         decoding = 0
         self.prefilled = 0
-        for sequence, tokens in self._step.items():
+        for sequence, tokens in self.step.items():
             if sequence.generated and sequence.computed + 1 == sequence.length:
                 decoding += 1
             else:
@@ -152,7 +153,7 @@ class Scheduler:
         Returns:
             The sequences that have a token more; the phase of those that are done is `FINISHED`.
         """
-        step, self._step = self._step, {}
+        step, self.step = self.step, {}
         emitted = []
         for sequence, tokens in step.items():
             if sequence.phase is not Phase.RUNNING:
@@ -184,9 +185,9 @@ class Scheduler:
             lacking = -(-(sequence.computed + tokens) // BLOCK) - sequence.blocks
             if lacking > 0 and not self._make_room(sequence, lacking):
                 continue
-            self._step[sequence] = tokens
+            self.step[sequence] = tokens
             budget = (
-                self.profile.max_num_batched_tokens - sum(self._step.values())
+                self.profile.max_num_batched_tokens - sum(self.step.values())
                 if self._preempted_now
                 else budget - tokens
             )
@@ -204,7 +205,7 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         del self.running[sequence.order]
-        self._step.pop(sequence, None)
+        self.step.pop(sequence, None)
         self._release(sequence)
         sequence.computed = 0
         sequence.phase = Phase.WAITING
@@ -238,7 +239,7 @@ class Scheduler:
                 self.prefix_queries += sequence.content.prompt_tokens
                 self.prefix_hits += hits * BLOCK
             self.running[sequence.order] = sequence
-            self._step[sequence] = tokens
+            self.step[sequence] = tokens
             budget -= tokens
 
     def _fill(self, sequence: Sequence, tokens: int) -> None:

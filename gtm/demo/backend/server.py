@@ -45,7 +45,8 @@ class Backend:
         self.engine = Engine(profile, Models(profile, models, loaded=loaded, on_demand=on_demand))
         self.connections: set[Connection] = set()
         self._loaded = loaded
-        self._answers: set[Answering] = set()
+        self.answers: set[Answering] = set()
+        """Those that are not written to their end."""
         self._numbers = count(1)
         self._created = int(time.time())
         self._address: tuple[str, int] = ("127.0.0.1", 0)
@@ -112,7 +113,7 @@ class Backend:
         for job in ended:
             job.listener.progressed()
         if fault.mode is not Mode.STALL:
-            for answer in list(self._answers):
+            for answer in list(self.answers):
                 answer.release()
         if fault.mode is Mode.REFUSE:
             self.stop()
@@ -138,7 +139,7 @@ class Backend:
 
     def ended(self, answer: Answering) -> None:
         """An answer is written, or nobody wants it."""
-        self._answers.discard(answer)
+        self.answers.discard(answer)
 
     def reading(self) -> Reading:
         """What the metrics say now."""
@@ -171,7 +172,7 @@ class Backend:
         writer = wire.Writer(wanted, f"{next(self._numbers):024x}", int(time.time()), framed=request.chunks)
         answer = Answering(self, connection, request, writer)
         job = self.engine.submit(wanted, answer, self._loop.time())
-        self._answers.add(answer)
+        self.answers.add(answer)
         answer.begin(job)
         self._wake()
 

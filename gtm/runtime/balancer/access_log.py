@@ -39,7 +39,8 @@ _SOON = MOST_BYTES // 4
 """Bytes collected while others were written that are not kept waiting."""
 _AT_ONCE = 1000
 """Lines in one write."""
-_SAY_EVERY = 60.0
+SAY_EVERY = 60.0
+"""Seconds between two complaints in the log."""
 _END_WITHIN = 3.0
 """Seconds at the end for what is still here."""
 _PATIENCE_MS = 200
@@ -54,11 +55,12 @@ class LogFile:
 
     Args:
         path: of the file; None: standard output.
+        stdout: its descriptor.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, stdout: int = _STDOUT) -> None:
         self.path = path
-        self._descriptor = _STDOUT if path is None else -1
+        self._descriptor = stdout if path is None else -1
         self._torn = False
         """It ends in a part of a line."""
 
@@ -109,7 +111,7 @@ class LogFile:
         if self.path is None:
             if sys.__stdout__ is None:  # whatever has its number now is something else
                 raise OSError(EBADF, "it is closed")
-            return _STDOUT, stat.S_ISREG(os.fstat(_STDOUT).st_mode)
+            return self._descriptor, stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         if self._descriptor >= 0:
             held = os.fstat(self._descriptor)
             try:
@@ -147,12 +149,14 @@ class AccessLog:
     Args:
         folder: what paths are relative to.
         find: see `AccessLines`.
+        say_every: seconds between two complaints in the log.
     """
 
     def __init__(
         self,
         folder: Path,
         find: Callable[[str | None, bytes | None, bytes | None], Address | None],
+        say_every: float = SAY_EVERY,
     ) -> None:
         self.lines: AccessLines | None = None
         """Makes them; None: it is off."""
@@ -161,20 +165,26 @@ class AccessLog:
         self._folder = folder
         self._find = find
         self._document: AccessLogDocument | None = None
-        self._file: LogFile | None = None
-        self._collected: deque[bytes] = deque()
-        self._bytes = 0
+        self.file: LogFile | None = None
+        """Where lines of now go; None: it never was on."""
+        self.collected: deque[bytes] = deque()
+        """Lines that are not written yet."""
+        self.size = 0
+        """Bytes of what is collected."""
         self._before = 0
         """Of what is collected, the lines that were made for the file before."""
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
-        self._failing = self._said = False
-        self._said_at = -_SAY_EVERY
+        self.failing = False
+        """Whether the file could not be written at the last look."""
+        self._say_every = say_every
+        self._said = False
+        self._said_at = -say_every
 
     @property
     def used(self) -> bool:
         """Whether it is on, or was."""
-        return self._file is not None
+        return self.file is not None
 
     def configure(self, document: AccessLogDocument | None) -> None:
         """From now on like this; None: it is off. What was collected is for the file that was named then, if that takes it; else for the one now."""
@@ -185,9 +195,9 @@ class AccessLog:
             self.lines = None
             return
         path = None if document.path == "-" else self._folder / document.path
-        if self._file is None or self._file.path != path:
-            old, self._file = self._file, LogFile(path)
-            self._before = len(self._collected)
+        if self.file is None or self.file.path != path:
+            old, self.file = self.file, LogFile(path)
+            self._before = len(self.collected)
             if old is not None and self._task is None:
                 old.close()
             # Else whoever writes closes it: a thread may be at it.
@@ -200,58 +210,58 @@ class AccessLog:
         self._ending.set()
         if self._task is not None:
             await self._task
-        if self._collected:
-            lost = len(self._collected)
+        if self.collected:
+            lost = len(self.collected)
             self.dropped += lost
             logger.error("the access log's last lines were not written: %d", lost)
-        self._collected.clear()
-        self._bytes = 0
+        self.collected.clear()
+        self.size = 0
 
     def _put(self, line: bytes) -> None:
-        if len(self._collected) >= MOST_LINES or self._bytes + len(line) > MOST_BYTES:
+        if len(self.collected) >= MOST_LINES or self.size + len(line) > MOST_BYTES:
             self.dropped += 1
             return
-        self._collected.append(line)
-        self._bytes += len(line)
+        self.collected.append(line)
+        self.size += len(line)
 
     async def _run(self) -> None:
-        file = self._file
+        file = self.file
         assert file is not None  # noqa: S101 - it is made before
         await self._look(file)  # so that what is wrong with it is said at once
         while not self._ending.is_set():
-            if self._bytes < _SOON or self._failing:
+            if self.size < _SOON or self.failing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(EVERY):
                         await self._ending.wait()
-            if self._file is not file:
+            if self.file is not file:
                 file = await self._left(file)
                 await self._look(file)
-            elif self._collected:
+            elif self.collected:
                 await self._look(file)
             elif self.lines is None and file.is_open:
                 await asyncio.to_thread(file.close)
-        if self._file is not file:
+        if self.file is not file:
             file = await self._left(file)
         deadline = time.monotonic() + _END_WITHIN
-        while self._collected and await self._look(file) and time.monotonic() < deadline:
+        while self.collected and await self._look(file) and time.monotonic() < deadline:
             pass
         file.close()
 
     async def _left(self, file: LogFile) -> LogFile:
         """Write what was made for a file that is left, and close it: the file instead of it."""
-        assert self._file is not None  # noqa: S101 - it was configured
+        assert self.file is not None  # noqa: S101 - it was configured
         if self._before:
             await self._look(file, self._before)
             self._before = 0
         await asyncio.to_thread(file.close)
-        return self._file
+        return self.file
 
     async def _look(self, file: LogFile, most: int | None = None) -> bool:
         """Write what was collected so far, so many lines at the most; whether there is hope for the rest."""
-        lines = list(islice(self._collected, len(self._collected) if most is None else most))
+        lines = list(islice(self.collected, len(self.collected) if most is None else most))
         count, error = await asyncio.to_thread(file.append, lines)
         for _ in range(count):
-            self._bytes -= len(self._collected.popleft())
+            self.size -= len(self.collected.popleft())
         self._before = max(0, self._before - count)
         self.written += count
         self._say(file, error)
@@ -262,9 +272,9 @@ class AccessLog:
         if error is None:
             if self._said:
                 logger.info("the access log is written again; lines dropped so far: %d", self.dropped)
-            self._failing = self._said = False
+            self.failing = self._said = False
             return
-        if not self._failing and now - self._said_at >= _SAY_EVERY:
+        if not self.failing and now - self._said_at >= self._say_every:
             self._said, self._said_at = True, now
             name = "standard output" if file.path is None else f"`{file.path}`"
             logger.error(
@@ -272,4 +282,4 @@ class AccessLog:
                 name,
                 error.strerror or error,
             )
-        self._failing = True
+        self.failing = True

@@ -45,7 +45,7 @@ _ROOM = 512
 """Bytes of a command line, for which the first one leaves room."""
 _LOADING = 60.0
 """Seconds that it may take to load what children need."""
-_FORKING = 2.0
+FORKING = 2.0
 """Seconds that it may take to fork, during which nothing else goes on in the process that waits."""
 _MOST = 250
 """Descriptors that a message takes (SCM_MAX_FD is 253)."""
@@ -108,13 +108,18 @@ class ForkServer:
             (self._line, self._forked), _own = _own, None
         self._starting = asyncio.Lock()
 
+    @property
+    def pid(self) -> int:
+        """The process that forks; 0 while there is none."""
+        return self._forked if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Let it load, if it does not run and can run here; returns at once. It stays who this process is now.
 
         Raises:
             OSError: it cannot be started.
         """
-        if self._line is not None or not _possible():
+        if self._line is not None or not possible():
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -197,7 +202,7 @@ class ForkServer:
         waited_for, gate = os.pipe()
         try:
             _take_in_children(wanted=True)
-            line.settimeout(_FORKING)
+            line.settimeout(FORKING)
             socket.send_fds(line, [msgspec.json.encode(request)], [document, waited_for, *descriptors])
             reply = msgspec.json.decode(line.recv(_LONGEST), type=_Reply)
             os.write(gate, b"\0")  # a child that nobody heard of, as when this takes too long, ends
@@ -267,7 +272,7 @@ def _document(handed: bytes) -> int:
     return document
 
 
-def _possible() -> bool:
+def possible() -> bool:
     """Whether this system has what it takes."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return False
@@ -303,7 +308,7 @@ def become(module: str, loads: Sequence[Load], handed: bytes) -> None:
     Raises:
         OSError: it cannot be executed.
     """
-    if not _possible():
+    if not possible():
         return
     os.dup2(_document(handed), 0)
     told = [module, msgspec.json.encode(loads).decode(), msgspec.json.encode(sys.orig_argv).decode()]

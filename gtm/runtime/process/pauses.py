@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 _SWITCH = 0.0005
 """Seconds after which a thread that prepares a View lets the answering one go on. CPython's 5 ms would show in answers."""
-_COLLECT_EVERY = 1800
+COLLECT_EVERY = 1800
 _NEVER = 1 << 30
 """Collections of the younger generations between those of the oldest."""
 
@@ -47,5 +47,5 @@ def spare_collector(beats: int) -> None:
         gc.freeze()
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, _NEVER)
-    elif beats % _COLLECT_EVERY == 0:
+    elif beats % COLLECT_EVERY == 0:
         gc.collect()

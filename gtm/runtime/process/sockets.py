@@ -14,7 +14,7 @@ from gtm.settings import Address
 TRIES = 20
 """Ports tried before giving up where any would do."""
 
-_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """First and last port that Linux gives to clients, and to servers that ask for any."""
 _LEAST, _ENOUGH = 10_000, 1_000
 """Below are services' well-known ports; with fewer to choose from than that, those given by the kernel do."""
@@ -44,15 +44,15 @@ def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind],
     """
     for _ in range(TRIES if port == 0 else 0):
         with suppress(PortInUseError):  # taken, or free for one address or protocol and taken for another
-            return _reserve(hosts, _drawn(), kinds, option)
+            return _reserve(hosts, drawn(), kinds, option)
     return _reserve(hosts, port, kinds, option)
 
 
-def _drawn() -> int:
-    """A port that the kernel gives to nobody by itself; 0 where it gives nearly all."""
+def drawn() -> int:
+    """Any port that the kernel gives to nobody by itself; 0 where it gives nearly all."""
     first = 32_768  # Linux's own default
     with suppress(OSError, ValueError, IndexError):
-        first = int(_GIVEN.read_text().split()[0])
+        first = int(GIVEN.read_text().split()[0])
     return _random.randrange(_LEAST, first) if first - _LEAST >= _ENOUGH else 0
 
 

@@ -98,7 +98,7 @@ class Worlds:
         """A step in both; what it takes."""
         took = self.scheduler.begin(self.now)
         planned = self.server.begin()
-        assert [(one.order, tokens) for one, tokens in self.scheduler._step.items()] == planned
+        assert [(one.order, tokens) for one, tokens in self.scheduler.step.items()] == planned
         decoding = sum(one.generated > 0 and one.computed + 1 == one.length() for one, _ in self.server.doing)
         prefill = sum(tokens for _, tokens in planned) - decoding
         assert took == (self.scheduler.profile.step_seconds(decoding, prefill) if planned else None)
@@ -124,7 +124,7 @@ class Worlds:
         assert len(scheduler.running) <= profile.max_num_seqs
         assert 0 <= blocks.used <= profile.kv_blocks
         assert blocks.used + blocks.kept <= profile.kv_blocks
-        assert sum(scheduler._step.values()) <= profile.max_num_batched_tokens
+        assert sum(scheduler.step.values()) <= profile.max_num_batched_tokens
         queue = [(one.priority, one.order) for one in scheduler.queue()]
         assert queue == sorted(queue)
         assert scheduler.arrived == len(self.all)

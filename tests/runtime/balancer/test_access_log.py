@@ -210,18 +210,17 @@ def test_a_part_of_a_line_stays_in_the_file_that_was_full(tmp_path: Path) -> Non
     assert path.read_bytes() == _line(2)
 
 
-def test_standard_output_that_nobody_reads_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_that_nobody_reads_keeps_nobody() -> None:
     """It is not gtm's to make it one that does not block: what does not go in without waiting stays."""
     reader, writer = os.pipe()
     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 8192)
-    monkeypatch.setattr(access_log, "_STDOUT", writer)
     lines = [_line(number, 900) for number in range(20)]
-    done, error = LogFile(None).append(lines)
+    done, error = LogFile(None, writer).append(lines)
     assert error is None
     assert 4 <= done < 20
     assert os.read(reader, 65536) == b"".join(lines[:done])
     os.close(reader)
-    assert isinstance(LogFile(None).append(lines)[1], BrokenPipeError)
+    assert isinstance(LogFile(None, writer).append(lines)[1], BrokenPipeError)
     os.close(writer)
 
 
@@ -262,15 +261,15 @@ async def _until(holds: Any) -> None:
 
 
 @asynccontextmanager
-async def _log(folder: Path, path: str, **more: Any) -> AsyncIterator[AccessLog]:
-    log = AccessLog(folder, _nobody)
-    log.configure(AccessLogDocument(path=path, **more))
+async def _log(folder: Path, path: str, say_every: float = access_log.SAY_EVERY) -> AsyncIterator[AccessLog]:
+    log = AccessLog(folder, _nobody, say_every)
+    log.configure(AccessLogDocument(path=path))
     try:
         yield log
     finally:
         await log.close()
-    assert not log._collected
-    assert not log._bytes
+    assert not log.collected
+    assert not log.size
 
 
 def test_what_does_not_fit_is_dropped_and_counted_and_said_once(
@@ -311,9 +310,9 @@ def test_what_waits_is_bounded_in_bytes(tmp_path: Path) -> None:
             _tell(log, number, 900)
             if number % 500 == 0:
                 await asyncio.sleep(0.001)
-        held = sum(map(len, log._collected))
-        assert MOST_BYTES - 1100 < held == log._bytes <= MOST_BYTES
-        assert log.dropped == 6000 - len(log._collected)
+        held = sum(map(len, log.collected))
+        assert MOST_BYTES - 1100 < held == log.size <= MOST_BYTES
+        assert log.dropped == 6000 - len(log.collected)
         await log.close()
         assert log.dropped == 6000
         assert not log.written
@@ -389,13 +388,13 @@ def test_each_line_is_counted_once_and_all_are_written_at_the_end(acts: list[str
                     log.configure(None)
                     assert log.lines is None
                 elif act == "wait":
-                    await _until(lambda: not log._collected)
+                    await _until(lambda: not log.collected)
             await log.close()
             found = Counter(n for file in _files(folder) for n in _numbers(file))
             assert found == Counter(told)
             assert (log.written, log.dropped) == (len(told), 0)
-            assert log._file is not None
-            assert not log._file.is_open
+            assert log.file is not None
+            assert not log.file.is_open
 
     uvloops.run(main())
 
@@ -407,7 +406,7 @@ def test_turned_off_it_lets_go_of_the_file(tmp_path: Path) -> None:
         async with _log(tmp_path, "access.log") as log:
             _tell(log, 1)
             log.configure(None)
-            file = log._file
+            file = log.file
             assert file is not None
             await _until(lambda: log.written == 1 and not file.is_open)
             log.configure(AccessLogDocument(path="access.log"))
@@ -480,29 +479,26 @@ def test_at_the_end_a_slow_reader_is_waited_for(tmp_path: Path) -> None:
     assert b"".join(got).count(b"\n") == 100
 
 
-@pytest.mark.parametrize(("every", "said"), [(None, 1), (0.0, 3)])
+@pytest.mark.parametrize(("every", "said"), [(access_log.SAY_EVERY, 1), (0.0, 3)])
 def test_what_comes_and_goes_is_said_once_a_minute(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    every: float | None,
+    every: float,
     said: int,
 ) -> None:
     """Not at each look, nor each time."""
-    if every is not None:
-        monkeypatch.setattr(access_log, "_SAY_EVERY", every)
 
     async def main() -> None:
-        async with _log(tmp_path, "logs/access.log") as log:
-            await _until(lambda: log._failing)
+        async with _log(tmp_path, "logs/access.log", say_every=every) as log:
+            await _until(lambda: log.failing)
             for number in range(3):
                 (tmp_path / "logs").mkdir()
                 _tell(log, number)
-                await _until(lambda: not log._failing and not log._collected)
+                await _until(lambda: not log.failing and not log.collected)
                 (tmp_path / "logs").rename(tmp_path / f"old{number}")
                 if number < 2:
                     _tell(log, number)
-                    await _until(lambda: log._failing)
+                    await _until(lambda: log.failing)
                     await asyncio.sleep(2 * access_log.EVERY)
 
     uvloops.run(main())

@@ -58,7 +58,7 @@ async def _wait(found: dict[str, Any]) -> None:
         found |= {
             "grandchild": process.pid,
             "grandchild_parent": of_it["parent"],
-            "server": ours.forks._forked,
+            "server": ours.forks.pid,
         }
     os.write(found["say"], json.dumps(found).encode() + b"\n")
     await ended.wait()

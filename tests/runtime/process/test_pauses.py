@@ -25,7 +25,7 @@ def test_what_was_there_at_the_start_is_never_looked_at_again(monkeypatch: pytes
         later.itself = later  # type: ignore[attr-defined] # a cycle
         gone = weakref.ref(later)
         del later
-        pauses.spare_collector(pauses._COLLECT_EVERY)
+        pauses.spare_collector(pauses.COLLECT_EVERY)
         assert gone() is None
         assert not any(one is old for one in gc.get_objects())
         assert gc.get_threshold()[:2] == before[:2]

@@ -29,8 +29,8 @@ def test_where_clients_get_nearly_all_the_kernel_chooses(
 ) -> None:
     """Then it is one of those."""
     (tmp_path / "range").write_text(given)
-    monkeypatch.setattr(sockets, "_GIVEN", tmp_path / "range")
-    assert sockets._drawn() == 0
+    monkeypatch.setattr(sockets, "GIVEN", tmp_path / "range")
+    assert sockets.drawn() == 0
     assert reserve(["127.0.0.1"], 0, BOTH, "--port") > 0
 
 
@@ -41,8 +41,8 @@ def test_what_cannot_be_read_is_linux_own_default(
     """As in a container without /proc."""
     if given is not None:
         (tmp_path / "range").write_text(given)
-    monkeypatch.setattr(sockets, "_GIVEN", tmp_path / "range")
-    assert 10_000 <= sockets._drawn() < 32_768
+    monkeypatch.setattr(sockets, "GIVEN", tmp_path / "range")
+    assert 10_000 <= sockets.drawn() < 32_768
 
 
 def test_connections_send_what_is_written_at_once() -> None:
