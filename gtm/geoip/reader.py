@@ -128,11 +128,6 @@ class Locator:
         """How many look-ups met a damaged part of a database in use, and were answered "unknown" or "anonymous"."""
         return self._loaded.damaged_lookups
 
-    @property
-    def remembered(self) -> int:
-        """How many addresses and networks are remembered, the most of any kind."""
-        return self._loaded.remembered
-
     def locate(self, address: _Key) -> Location:
         """Where an address is, given as text, as 4 or 16 bytes in network order, or as an `ipaddress` value.
 
@@ -232,13 +227,6 @@ class _Loaded:
         self._networks: dict[tuple[int, int, int], Location] = {}
         self._earlier_networks: dict[tuple[int, int, int], Location] = {}
         self.damaged_lookups = 0
-
-    @property
-    def remembered(self) -> int:
-        """How many are remembered in the largest generation of a cache."""
-        addresses = (self.recent, self._earlier)
-        networks = (self._blocks, self._earlier_blocks, self._networks, self._earlier_networks)
-        return max(*map(len, addresses), *map(len, networks))
 
     def locate(self, key: _Key) -> Location:
         """`Locator.locate` for an address that is not among the recent ones."""

@@ -133,7 +133,7 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     rules = {rule.name: rule for rule in after.policy.residency_rules}
     doubtful = dict(_not_understood(before.policy, rules))
     binding = [rule for rule in before.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-    if not binding or _law(before) == _law(after):
+    if not binding or law(before) == law(after):
         return Openings()
     try:
         ways = _ways(before, after)
@@ -160,7 +160,7 @@ def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST
     return Openings(found, {name: doubtful[name] for name in order if name in doubtful})
 
 
-def _law(snapshot: Snapshot) -> object:
+def law(snapshot: Snapshot) -> object:
     """All that walls are made from: two policies of the same law have the same, and a change between them opens nothing.
 
     Of regions it is all but whether they are drained or disabled, of services the names that they are asked for by.

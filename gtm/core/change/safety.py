@@ -104,7 +104,7 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
     if not before.view.up:
         nothing = "no endpoint is known to be up, so nobody is served whom a change could harm"
         return Verdict(unchecked=(f"reach, capacity and moved: {nothing}",))
-    breaches = list(_reach(before.view, after.view))
+    breaches = list(reach(before.view, after.view))
     if not demand:
         return Verdict(tuple(breaches), ("capacity and moved: no demand is known",))
     unchecked = []
@@ -152,7 +152,7 @@ _Group = tuple[str | None, tuple[str, ...]]
 """One name that stands for all that rules treat alike, and those."""
 
 
-def _reach(before: View, after: View) -> Iterator[Breach]:
+def reach(before: View, after: View) -> Iterator[Breach]:
     """A breach for each kind of request that some clients of a service of both policies lose."""
     old, new = Router(before), Router(after)
     lost_regions = before.snapshot.active & ~after.snapshot.active | before.up & ~after.up
@@ -181,11 +181,11 @@ def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request
     """A request of every kind that the rules of a service tell apart, and the countries it stands for."""
     rules = (*before.rules[service], *after.rules[service])
     old, new = before.snapshot, after.snapshot
-    places = _groups(COUNTRIES, [rule.countries for rule in rules])
-    tenants = _groups(old.tenants & new.tenants, [rule.tenants for rule in rules])
-    classes = _groups(old.data_classes & new.data_classes, [rule.data_classes for rule in rules])
+    places = groups(COUNTRIES, [rule.countries for rule in rules])
+    tenants = groups(old.tenants & new.tenants, [rule.tenants for rule in rules])
+    classes = groups(old.data_classes & new.data_classes, [rule.data_classes for rule in rules])
     serving = [frozenset(region.models) for region in (*old.regions, *new.regions)]
-    models = _groups(old.models & new.models, serving)
+    models = groups(old.models & new.models, serving)
     for country, countries in [(None, ("unknown places",)), *places]:
         location = Location(country=country, source="cell", accuracy_km=0.0)
         for tenant, _ in [(None, ()), *tenants]:
@@ -194,7 +194,7 @@ def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request
                     yield Request(service, location, tenant, data_class, model), countries
 
 
-def _groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> list[_Group]:
+def groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> list[_Group]:
     """The names, those together that are in the same scopes."""
     scoped: dict[str, list[int]] = {name: [] for name in sorted(names)}
     for number, scope in enumerate(dict.fromkeys(scopes)):

@@ -32,7 +32,7 @@ AGREED_MS = 30.0
 _AREA_DEGREES = 5
 _AREA_KM = 800.0
 """From the middle of an area of 5° by 5° to its corners, twice."""
-_SQUARES = 8192
+MOST_SQUARES = 8192
 """How many squares of clients are remembered."""
 
 
@@ -133,7 +133,7 @@ class Squares:
                     exp(-arc_km(middle, terminal.point.vector) / REGIONS_KM) for terminal in self._terminals
                 ]
             view = _SquareView(square, weights, self._places.get(square, {}))
-            if len(self._squares) >= _SQUARES:
+            if len(self._squares) >= MOST_SQUARES:
                 self._squares = {}
             self._squares[square] = view
         return view
@@ -178,7 +178,7 @@ class Squares:
         if not self._places:
             return mutual, 1.0, source
         if view.neighbours is None:
-            view.neighbours = self._neighbours(view.square)
+            view.neighbours = self.neighbours(view.square)
         access = access_weight = 0.0
         seen: list[tuple[float, float]] = []
         for weight, place in view.neighbours:
@@ -193,7 +193,7 @@ class Squares:
         centre, total = _agreed(seen)
         return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
 
-    def _neighbours(self, square: Square) -> list[tuple[float, _Place]]:
+    def neighbours(self, square: Square) -> list[tuple[float, _Place]]:
         """The measured places nearest to a square, itself aside, with their weights."""
         area = (square[0] // _AREA_DEGREES, square[1] // _AREA_DEGREES)
         candidates = self._areas.get(area)

@@ -126,9 +126,9 @@ def test_reach_looks_at_all_that_may_be_lost(case: tuple[World, World, list[str]
     if case is None:
         return
     before, after, _ = case
-    found = list(safety._reach(before.view, after.view))
+    found = list(safety.reach(before.view, after.view))
     with patch.object(safety, "alike_services", lambda *_: frozenset()):
-        everywhere = list(safety._reach(before.view, after.view))
+        everywhere = list(safety.reach(before.view, after.view))
     event(f"breaks: {bool(everywhere)}")
     assert found == everywhere
 
@@ -142,9 +142,9 @@ def test_the_same_law_opens_nothing(pair: tuple[Policy, Policy]) -> None:
     except PolicyError:
         return
     found = opening.openings(before, after, NOW)
-    with patch.object(opening, "_law", lambda _: object()):
+    with patch.object(opening, "law", lambda _: object()):
         searched = opening.openings(before, after, NOW)
-    event(f"the same law: {opening._law(before) == opening._law(after)}")
+    event(f"the same law: {opening.law(before) == opening.law(after)}")
     assert (found.found, found.unknown or {}) == (searched.found, searched.unknown or {})
 
 
@@ -160,4 +160,4 @@ def test_names_are_grouped_by_the_scopes_that_hold_them(
     found: dict[tuple[bool, ...], list[str]] = {}
     for name in sorted(names):
         found.setdefault(tuple(scope is not None and name in scope for scope in scopes), []).append(name)
-    assert safety._groups(names, scopes) == [(group[0], tuple(group)) for group in found.values()]
+    assert safety.groups(names, scopes) == [(group[0], tuple(group)) for group in found.values()]

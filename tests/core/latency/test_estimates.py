@@ -26,6 +26,7 @@ from gtm.core.model.geometry import (
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 from tests.core.strategies import quick
+from tests.memory import held
 
 FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())
 VIRGINIA = Region("us-east", 39.04, -77.49, "US", ())
@@ -309,31 +310,35 @@ def test_one_odd_place_does_not_speak_for_its_surroundings() -> None:
 
 def test_the_nearest_places_are_read() -> None:
     """However many places there are, those nearest to the client's decide, found as by measuring every distance."""
-    places = {
-        f"{lat},{lon}": {NAMES[0]: (float(lat), 100.0)}
-        for lat in range(-80, 80, 8)
-        for lon in range(-176, 176, 8)
-    }
-    estimator = Estimator(REGIONS, LatencyTable(places=places))
+    places = [(lat, lon) for lat in range(-80, 80, 8) for lon in range(-176, 176, 8)]
+    terminals = [terminal_at(region.lat, region.lon) for region in REGIONS]
+    squares = rtt_squares.Squares(
+        NAMES, terminals, None, {place: {NAMES[0]: (1.0, 100.0)} for place in places}
+    )
     for lat, lon in ((52.5, 13.4), (-89.9, 0.0), (0.0, 179.9), (66.0, -170.0), (79.0, 100.0)):
         square = square_of(lat, lon)
         middle = square_vector(square)
-        exact = sorted(
-            arc_km(middle, square_vector(parse_square(key))) for key in places if key != square_key(square)
-        )
-        weights = [weight for weight, _ in estimator._squares._neighbours(square)]
+        exact = sorted(arc_km(middle, square_vector(place)) for place in places if place != square)
+        weights = [weight for weight, _ in squares.neighbours(square)]
         expected = [2.718281828 ** (-km / rtt_squares.NEARBY_KM) for km in exact[: rtt_squares.NEARBY]]
         assert weights == pytest.approx(expected, rel=1e-3)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients from everywhere cannot grow an estimator without end, and its answers stay."""
-    monkeypatch.setattr(rtt_squares, "_SQUARES", 4)
-    estimator = Estimator(REGIONS)
+    monkeypatch.setattr(rtt_squares, "MOST_SQUARES", 4)
+    one, estimator = (
+        Estimator(REGIONS, LatencyTable(places={"50,8": {NAMES[0]: (10.0, 100.0)}})) for _ in range(2)
+    )
     first = estimator.paths(BERLIN, ALL)
-    for lon in range(-180, 180, 10):
-        estimator.paths(BERLIN._replace(lon=float(lon)), ALL)
-        assert len(estimator._squares._squares) <= 4
+
+    def ask(asked: Estimator) -> None:
+        for lon in range(-180, 180):
+            for lat in (10.0, 50.0):
+                asked.paths(BERLIN._replace(lat=lat, lon=float(lon)), ALL)
+
+    ask(one)  # what all estimators remember together is bounded elsewhere
+    assert held(lambda: ask(estimator)) < 100_000
     assert estimator.paths(BERLIN, ALL) == first
 
 

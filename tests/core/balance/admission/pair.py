@@ -261,5 +261,5 @@ class Pair:
             assert not snapshot.models
             for tier in snapshot.tiers.values():
                 assert (tier.running, tier.waiting, tier.waiting_bytes) == (0, 0, 0)
-        for tenant in self.admission._tenants.known.values():
-            assert tenant.flows == [None, None, None]
+        for ticket in self.tickets:
+            assert ticket.account.flows == [None, None, None]

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.admission import Admission, Arrival, Settings, TenantLimits, Ticket, TicketState, Used
+from gtm.core.balance.admission.slots import Slots
+from gtm.core.balance.admission.values import TIERS
 from gtm.core.model.services import Priority
 from tests.bench.admission_world import Outcome, Region, Stream, burst_of_batch
 from tests.core.strategies import quick
@@ -156,7 +158,8 @@ def test_without_tiers_the_same_burst_ruins_it() -> None:
 def test_a_tier_that_waits_gets_what_it_reserves(tier: Priority, slots: int, seed: int) -> None:
     """Whatever other tiers hold and send, when all that ran has ended once, a tier that waits runs at least its reserve."""
     random = Random(seed)
-    admission = Admission(Settings(queue_length=10**6), slots)
+    settings = Settings(queue_length=10**6)
+    admission = Admission(settings, slots)
     others = [other for other in Priority if other is not tier]
     running = []
     for _ in range(3 * slots):
@@ -167,8 +170,9 @@ def test_a_tier_that_waits_gets_what_it_reserves(tier: Priority, slots: int, see
         admission.release(ticket, 0.0)
         _offer(admission, Arrival(random.choice(others)))
     began = sum(ticket.state is TicketState.ADMITTED for ticket in mine)
-    reserved = dict(zip(Priority, admission._slots.reserved, strict=True))[tier]
-    assert began >= reserved
+    parts = Slots([settings.reserves.get(one, 0.0) for one in TIERS])
+    parts.resize(slots)
+    assert began >= dict(zip(Priority, parts.reserved, strict=True))[tier]
 
 
 def test_who_waits_no_more_owes_nothing() -> None:
