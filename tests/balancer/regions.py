@@ -243,8 +243,12 @@ async def regions(
     older: Mapping[str, Callable[[Mapping[str, int]], Policy]] | None = None,
     tokens: int = 10**9,
     settings: core.Settings | None = None,
+    service_s: Callable[[], float] | None = None,
 ) -> AsyncIterator[Regions]:
-    """Balancers of these regions with so many slots each, by a policy made for their ports; some may have an older one."""
+    """Balancers of these regions with so many slots each, by a policy made for their ports; some may have an older one.
+
+    `service_s` tells how long requests hold a slot; None: what they did.
+    """
     loop, found = asyncio.get_running_loop(), Regions()
     servers = []
     for name, count in slots.items():
@@ -275,7 +279,7 @@ async def regions(
             f"{name}-1",
             own,
             slots=beside,
-            service_s=picker.service_s,
+            service_s=service_s or picker.service_s,
             afford=bank.afford,
             now=loop.time,
             route=Route,

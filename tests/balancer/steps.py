@@ -191,8 +191,7 @@ class Play:
     def _only_unheard(self) -> bool:
         """Whether all are found gone, but for those whose end nothing tells: it stands behind what is not read, amid a silent answer."""
         self._w.proxy.look()
-        held = [(client.paused, client._current) for client in self._w.proxy._clients]
-        return all(paused and current is not None and current.answering for paused, current in held)
+        return all(client.paused and client.answering for client in self._w.proxy.clients)
 
     def leaks(self) -> list[str]:
         """Connections to backends that are open although nobody needs them."""

@@ -178,4 +178,4 @@ def test_one_key_shows_one_tenant(tmp_path: Path) -> None:
 def test_anything_is_read_or_refused(value: object) -> None:
     """Whatever is in a file: a document, or problems in words."""
     with suppress(PolicyError):
-        config._checked(value, "file", None)
+        config.checked(value, "file", None)

@@ -241,7 +241,7 @@ def test_bytes_are_read_in_order() -> None:
             client = await w.client()
             client.send(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n")
             await w.until(lambda: len(seen) == 1)
-            held = next(iter(w.proxy._clients))
+            held = next(iter(w.proxy.clients))
             body = bytes(range(256)) * 1000
             held.data_received(
                 b"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 256000\r\n\r\n" + body[:100_000]
@@ -284,9 +284,9 @@ def test_the_body_of_a_request_that_waited() -> None:
             body = os.urandom(200_000)
             client.send(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n" + _post(body)[:100])
             await w.until(lambda: len(seen) == 1)
-            held = next(iter(w.proxy._clients))
+            held = next(iter(w.proxy.clients))
             client.send(_post(body)[100:])
-            await w.until(lambda: len(held._unread) > 1000)
+            await w.until(lambda: held.kept > 1000)
             go.set()
             for _ in range(2):
                 assert (await client.response()).status == 200
@@ -363,7 +363,7 @@ def test_clients_that_are_late() -> None:
             client.send(_GET)
             await read_head(client.reader)
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            exchange = next(iter(w.proxy._clients))
+            exchange = next(iter(w.proxy.clients))
             await w.until(lambda: not exchange.writable)
             await asyncio.sleep(0.05)
             w.pass_time(1)
@@ -398,7 +398,7 @@ def test_draining() -> None:
             stream.send(_GET.replace(b"/", b"/stream", 1))
             await stream.reader.readuntil(b"data: 1\n\n\r\n")
             begun.send(_GET[:10])
-            await w.until(lambda: any(client._in_head for client in w.proxy._clients))
+            await w.until(lambda: any(client.in_head for client in w.proxy.clients))
             await w.until(lambda: w.proxy.connections == 5)
             w.proxy.drain()
             fresh.send(_GET)  # it could not know

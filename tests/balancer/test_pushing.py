@@ -150,15 +150,14 @@ def test_what_keeps_a_request_here(why: str, code: str) -> None:
     """Nobody could verify it; nothing is known of the peer; it would start here before it could there."""
 
     async def main() -> None:
-        async with regions(LAWS, {"fra": 3, "iad": 1}) as w:
+        service_s = (lambda: 0.001) if why == "quick" else None
+        async with regions(LAWS, {"fra": 3, "iad": 1}, service_s=service_s) as w:
             await w.fill("iad")
             iad = w.all["iad"]
             if why == "key":
                 w.publish("iad")
             elif why == "silent":
                 w.tell("fra")
-            else:
-                iad.pusher._service_s = lambda: 0.001
             await w.ask("iad", "US")
             await w.until(lambda: iad.admission.admission.waiting == 1)
             assert dict(iad.pusher.counts) == {("", code): 1}
@@ -410,9 +409,8 @@ async def _one(
     steps: list[tuple[Any, ...]], slots: dict[str, int], full: set[str], tokens: int, met: Counter[str]
 ) -> None:
     rule = SpilloverRule("out", "iad", ("fra", "dub"), max_requests_per_second=1.0)
-    async with regions(policy(GDPR, BRAZIL, JAPAN, spillover=(rule,)), slots, tokens=tokens) as w:
-        for here in w.all.values():
-            here.pusher._service_s = lambda: 9.0  # whatever is gained
+    law = policy(GDPR, BRAZIL, JAPAN, spillover=(rule,))
+    async with regions(law, slots, tokens=tokens, service_s=lambda: 9.0) as w:  # whatever is gained
         for region in full:
             await w.fill(region)
         asked = await _played(w, steps)

@@ -87,10 +87,14 @@ def test_totals_by_tenant_and_model_are_bounded() -> None:
     async def test() -> None:
         queue = QueueAdmission(core.Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
 
+        now = 10.0
+
         def ended(model: str, status: int, took: float) -> None:
-            arrival = core.Arrival(tenant="acme", model=model)
-            ticket: Any = SimpleNamespace(arrival=arrival, offered=10.0)
-            queue._count(ticket, status, 10.0 + took)
+            nonlocal now
+            ticket = queue.admission.offer(core.Arrival(tenant="acme", model=model), now)
+            exchange: Any = SimpleNamespace(admission=ticket, status=status, meter=None)
+            now += took
+            queue.ended(exchange, now)
 
         for status in (200, 404, 500, 0):
             ended("llama", status, 2.0)

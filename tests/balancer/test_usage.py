@@ -13,8 +13,9 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter
-from gtm.core.balance.admission import Settings, TenantLimits
+from gtm.core.balance.admission import Arrival, Settings, TenantLimits, Ticket
 from tests.balancer.world import Backend, Peer, answering, run, world
+from tests.memory import held
 
 _BODY = json.dumps(
     {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "x" * 400}]}
@@ -93,12 +94,23 @@ def test_the_last_count_is_all() -> None:
 
 @given(st.lists(st.binary(max_size=6000), max_size=6))
 def test_whatever_comes(pieces: list[bytes]) -> None:
-    """Bytes of no form are no tokens, and take no memory."""
+    """Bytes of no form are no tokens."""
     meter = Meter()
     for piece in pieces:
         meter.piece(piece)
-        assert len(meter._tail) <= 4096
     meter.used(events=True)
+
+
+def test_what_a_meter_keeps_is_bounded() -> None:
+    """However long an answer is."""
+    meter = Meter()
+
+    def work() -> None:
+        for number in range(1000):
+            meter.piece(bytes([number % 256]) * 6000)
+            meter.piece(b"short")
+
+    assert held(work) < 10_000
 
 
 @pytest.mark.parametrize(
@@ -120,8 +132,11 @@ def test_a_budget_is_charged_by_what_was_used(answer: bytes, used: int) -> None:
             settings = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
             admission = QueueAdmission(settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
             w.proxy.admission = admission
-            bucket = admission.admission._tenants.get(None, 0.0).outputs
+            first = admission.admission.offer(Arrival(), 0.0)
+            assert isinstance(first, Ticket)
+            bucket = first.account.outputs
             assert bucket is not None
+            admission.admission.withdraw(first, 0.0)
             bucket.rate = 0.0  # so that time brings nothing
             client = await w.client()
             client.send(_ASK)

@@ -142,9 +142,8 @@ def _bounded(raw: Callable[[], bytes], count: int) -> Callable[[], Coroutine[Any
             for _ in range(count):
                 client.send(raw())
                 await asyncio.sleep(0)
-                for held in w.proxy._clients:
-                    kept = sum(len(name) + len(value) for name, value in held._headers)
-                    most = max(most, len(held._unread) + kept + 200 * len(held._waiting))
+                for held in w.proxy.clients:
+                    most = max(most, held.kept + 200 * held.waiting)
                 if client.reader.at_eof() or client.writer.transport.get_write_buffer_size() > 2**20:
                     break
             assert most < 2**20

@@ -90,7 +90,7 @@ def of_urls(urls: Sequence[str], service: str | None = None) -> BalancerDocument
     Raises:
         PolicyError: one of them cannot be.
     """
-    return _checked({"service": service, "backends": [{"url": url} for url in urls]}, "--backend", None)
+    return checked({"service": service, "backends": [{"url": url} for url in urls]}, "--backend", None)
 
 
 def load(path: Path) -> BalancerDocument:
@@ -106,10 +106,21 @@ def load(path: Path) -> BalancerDocument:
         text = "must be one mapping, with `backends` at the least"
         raise PolicyError([Problem(str(path), "wrong_type", text)])
     document, marks = documents[0]
-    return _checked(document, str(path), Place(str(path), marks, ()))
+    return checked(document, str(path), Place(str(path), marks, ()))
 
 
-def _checked(document: object, name: str, place: Place | None) -> BalancerDocument:
+def checked(document: object, name: str, place: Place | None) -> BalancerDocument:
+    """A document as it stands in a file, if it is one.
+
+    Args:
+        document: whatever was read.
+        name: what problems are said to be in.
+        place: finds lines in the file; None: there is no file.
+
+    Raises:
+        PolicyError: with every problem in it.
+    """
+
     def where(loc: Sequence[str | int]) -> str:
         return name if place is None else place.at(loc)
 

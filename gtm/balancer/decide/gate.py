@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
-_REPEATED = 4096
+REPEATED = 4096
 """Choices of which is remembered what is left of their shares at home."""
 _LONG = 2048
 """Bytes of host name, handoff, key and priority together beyond which a verdict is not remembered."""
@@ -174,7 +174,7 @@ class LawGate:
         left = self._left.get(chosen)
         if left is None:
             if (
-                len(self._left) >= _REPEATED
+                len(self._left) >= REPEATED
             ):  # the router, which forgets choices and makes them anew, is not asked what it has
                 self._left = {}
             left = self._left[chosen] = left_at_home(view, chosen.at_home, chosen.shares)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.values import Load
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
 
@@ -61,7 +62,12 @@ class Region:
 
 
 @asynccontextmanager
-async def region(asks: bytes = b"", *, corrects: bool = False) -> AsyncGenerator[Region]:
+async def region(
+    asks: bytes = b"",
+    *,
+    corrects: bool = False,
+    read_load: Callable[[bytes], Load | None] = load_in_header,
+) -> AsyncGenerator[Region]:
     """It, up."""
     loop = asyncio.get_running_loop()
     here: Region
@@ -81,7 +87,7 @@ async def region(asks: bytes = b"", *, corrects: bool = False) -> AsyncGenerator
         HealthSettings(checks=CheckSettings(health=None).thresholds()), backends, loop.time()
     )
     picker = PoolPicker(
-        backends, Settings(), health, loop=loop, route=Route, read_load=load_in_header, corrects=corrects
+        backends, Settings(), health, loop=loop, route=Route, read_load=read_load, corrects=corrects
     )
     picker.conditions(health.tick(loop.time()))
     proxy = Proxy(Gate(), Admission(), picker, loop=loop, region="fra", asks=asks)
@@ -178,8 +184,7 @@ def test_what_cannot_be_read_is_not_tried_more_often() -> None:
         read.append(said)
 
     async def test() -> None:
-        async with region() as here:
-            here.picker._read_load = damaged
+        async with region(read_load=damaged) as here:
             sent: Any = Sent(here.picker.routes()[0], None)  # type: ignore[arg-type]
             for now in (0.0, 0.05, 0.099, 0.11, 0.15, 0.22):
                 here.picker.loaded(sent, b"nonsense", now)

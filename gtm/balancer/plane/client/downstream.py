@@ -114,7 +114,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             if not self._reads_on:
                 self._keep(data[start:])
                 return
-            if self._receiving is None and not self._in_head:
+            if self._receiving is None and not self.in_head:
                 # A client that sends many requests at once must not keep the event loop.
                 self._keep(data[start:])
                 self.proxy.loop.call_soon(self._read_on)
@@ -138,7 +138,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         except HttpParserError as error:
             self._unreadable(error)
             return 0
-        if self._in_head:
+        if self.in_head:
             self._fed += len(piece)
             if self._fed > MAX_HEAD + _PIECE:
                 self.refuse(_too_long(self._url))
@@ -165,7 +165,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         """The first byte of a request."""
         self._url = b""
         self._headers = []
-        self._in_head = True
+        self.in_head = True
         self._fed = self._frame = 0
         if self._current is None:
             self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
@@ -176,14 +176,14 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer: none may become a header behind the fence's back (RFC 9110 §6.5.1)."""
-        if self._in_head:
+        if self.in_head:
             self._headers.append((name, value))
         elif self._receiving is not None:
             self._receiving.trailer(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is there."""
-        self._in_head = False
+        self.in_head = False
         if self._ended:
             return
         parser, headers = self._parser, self._headers
@@ -250,12 +250,12 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             self.transport.write(refusal_response(self._refusal, closes=True))
             self._linger()
             return
-        elif self.proxy.draining and not self._in_head and not self._unread:
+        elif self.proxy.draining and not self.in_head and not self._unread:
             self.end()
             return
         else:
             limits = self.proxy.limits
-            self.deadline = self.proxy.now() + (limits.head_timeout if self._in_head else limits.keep_alive)
+            self.deadline = self.proxy.now() + (limits.head_timeout if self.in_head else limits.keep_alive)
         if self._unread:
             self.proxy.loop.call_soon(self._read_on)
         if self.paused:

@@ -135,7 +135,7 @@ class DownstreamEnd(DownstreamState):
 
         Whoever has just connected asked before it could know: its first request is on the way, and is waited for.
         """
-        if self._current is None and not self._in_head and not self._unread and not self._ended:
+        if self._current is None and not self.in_head and not self._unread and not self._ended:
             limits = self.proxy.limits
             if self.deadline == self.heard + limits.head_timeout:  # set when it came: it has sent nothing yet
                 self.deadline = min(self.deadline, self.heard + limits.first_request)
@@ -144,7 +144,7 @@ class DownstreamEnd(DownstreamState):
 
     def time_is_up(self) -> None:
         """What was awaited from the client did not come."""
-        if self._in_head:
+        if self.in_head:
             self.refuse(Refusal(408, "request_timeout", "the request's head did not arrive in time"))
         else:
             self.end()

@@ -31,7 +31,6 @@ class DownstreamState(Outflow):
         "_frame",
         "_full",
         "_headers",
-        "_in_head",
         "_parser",
         "_receiving",
         "_refusal",
@@ -40,6 +39,7 @@ class DownstreamState(Outflow):
         "_waiting",
         "deadline",
         "heard",
+        "in_head",
         "paused",
         "peer",
         "probe_at",
@@ -62,7 +62,8 @@ class DownstreamState(Outflow):
         self._parser: HttpRequestParser
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._in_head = False
+        self.in_head = False
+        """A request's head has begun, and is not whole."""
         self._fed = 0
         """Bytes fed since the present request began, as long as its head is not complete."""
         self._frame = 0
@@ -81,3 +82,18 @@ class DownstreamState(Outflow):
         """What follows could not be read: said when its turn comes."""
         self._ended = False
         """Nothing more is read from the client."""
+
+    @property
+    def answering(self) -> bool:
+        """Whether something of the present request's answer went to the client."""
+        return self._current is not None and self._current.answering
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose turn has not come."""
+        return len(self._waiting)
+
+    @property
+    def kept(self) -> int:
+        """Bytes that came and wait here: what is not read, and of the head that is being read."""
+        return len(self._unread) + sum(len(name) + len(value) for name, value in self._headers)
