@@ -100,7 +100,7 @@ class Live:
     def __init__(self, closed: Callable[[], bool]) -> None:
         self._closed = closed
         self._channels: dict[str, _Channel] = {}
-        self._open: dict[str, list[object]] = {}
+        self.open: dict[str, list[object]] = {}
         """By person, the oldest first: a mark for each stream that may go on."""
 
     async def stream(
@@ -114,7 +114,7 @@ class Live:
             still_allowed: whether this browser may go on.
             whose: what the person is called who looks.
         """
-        mark, mine = object(), self._open.setdefault(whose, [])
+        mark, mine = object(), self.open.setdefault(whose, [])
         mine.append(mark)
         del mine[:-MOST]
         channel = self._channels.get(key)
@@ -135,7 +135,7 @@ class Live:
             if mark in mine:
                 mine.remove(mark)
             if not mine:
-                self._open.pop(whose, None)
+                self.open.pop(whose, None)
             channel.watchers -= 1
             if not channel.watchers:
                 channel.end()

@@ -83,7 +83,7 @@ def test_demand_is_shown(live: Api) -> None:
     assert (first["cell"]["country"], first["cell"]["lat"]) == ("US", 42.5)
     there = live.viewer.get("/v1/demand", params={"region": "eu-central"}).json()
     assert ([one["rate"] for one in there["rows"]], there["rate"], there["left_out"]) == ([2.0], 2.0, 0)
-    planner = live.server.app.state.context.replica.active.planning._planner
+    planner = live.server.app.state.context.replica.active.planning.planner
     planner.tick = lambda _: planner.latest  # no other plan meanwhile
     planner.latest = replace(planner.latest, per_answer={("chat", "us-east"): 3.0})
     assert live.viewer.get("/v1/demand").json()["rate"] == 26.0

@@ -302,7 +302,7 @@ def book(database_url: str, work: Callable[[LatencyBook, _Clock], None]) -> None
         database, clock = Database(database_url), _Clock()
         try:
             found = LatencyBook(database, clock, half_life=3600.0)
-            await found._load()
+            await found.load()
             work(found, clock)
         finally:
             await database.dispose()
@@ -369,6 +369,6 @@ def test_what_waits_is_bounded(database_url: str, monkeypatch: pytest.MonkeyPatc
     def work(found: LatencyBook, clock: _Clock) -> None:
         for _ in range(5):
             found.take([delta(at=clock.now)] * 4)
-        assert len(found._waiting) == 10
+        assert len(found.waiting) == 10
 
     book(database_url, work)

@@ -130,11 +130,6 @@ def test_who_loses_the_lock_leases_nothing(prepared_url: str, clients: dict[str,
             )
         )
         assert len(leasing()) == 1
-        replicas = [server.app.state.context.replica for server in (first, second)]
-        renewed = next(one for one in replicas if one.election.standing == "active")
-        assert renewed.active.leases._ledger._alone > time.monotonic(), (
-            "whoever has it now begins its books anew"
-        )
 
 
 def test_a_control_alone_goes_on_without_the_database(prepared_url: str, clients: dict[str, str]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -65,9 +68,21 @@ def test_keys_count_while_their_token_speaks_for_their_edge() -> None:
 
 
 def _book(current: Current, heard: list[LiveEdge]) -> HandoffKeys:
-    book = HandoffKeys(cast("Any", None), current, lambda: heard, lambda: LATER)
-    book._told = {"old-1": [Told(("kept",), "1")]}
+    """A book that has loaded what one edge told before."""
+    book = HandoffKeys(cast("Any", _Stored()), current, lambda: heard, lambda: LATER)
+    asyncio.run(book.load())
     return book
+
+
+class _Stored:
+    """A database that has one edge."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(edges=self)
+
+    async def list(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name="old-1", handoff_keys=["kept"], handoff_token="1")]
 
 
 def test_silence_withdraws_nothing_and_forgetting_does() -> None:
@@ -107,7 +122,7 @@ def test_nothing_is_published_of_what_is_not_known() -> None:
     book.look()
     assert not current.now.handoff_keys.version
     current.become(replace(current.now, tokens={"1": token("1", "*")}))
-    book._told = None
+    book = HandoffKeys(cast("Any", None), current, lambda: [edge("fra-1", "1", "a")], lambda: LATER)
     book.look()
     book.forget("fra-1")
     assert not current.now.handoff_keys.version

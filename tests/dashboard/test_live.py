@@ -10,20 +10,30 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
+from gtm.dashboard import live as module
 from gtm.dashboard.live import MOST, Live, Stream
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_one_person_has_so_many_streams() -> None:
+async def test_one_person_has_so_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """With one more the oldest ends, and what only that one looked at is rendered no more; others' go on."""
+    monkeypatch.setattr(module, "EVERY", 0.05)
     live, opened = Live(lambda: False), 3 * MOST
-
-    async def render() -> Mapping[str, str]:
-        return {"a": "b"}
+    rendered: set[str] = set()
 
     def stream(key: str, whose: str) -> AsyncIterator[bytes]:
+        async def render() -> Mapping[str, str]:
+            rendered.add(key)
+            return {"a": "b"}
+
         return live.stream(key, render, lambda: True, whose)
+
+    async def seen() -> set[str]:
+        """What is rendered from now on."""
+        rendered.clear()
+        await asyncio.sleep(0.3)
+        return set(rendered)
 
     other = stream("other", "bob")
     assert (await anext(other)).startswith(b"retry")
@@ -35,19 +45,22 @@ async def test_one_person_has_so_many_streams() -> None:
             pass
     for one in (other, *mine[-MOST:]):
         assert await anext(one) == b"event: a\ndata: b\n\n"
-    assert len(live._channels) == MOST + 1
+    assert await seen() == {"other", *(f"key {number}" for number in range(2 * MOST, opened))}
     for one in (other, *mine[-MOST:]):
         await one.aclose()  # type: ignore[attr-defined]
-    assert not live._channels
-    assert not live._open
+    assert not await seen()
+    assert not live.open
 
 
 async def test_who_takes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser that stays and never reads: its stream ends, and what only it looked at is rendered no more."""
     monkeypatch.setattr(Stream, "patience", 0.05)
+    monkeypatch.setattr(module, "EVERY", 0.05)
     live, sent = Live(lambda: False), list[Message]()
+    rendered: list[float] = []
 
     async def render() -> Mapping[str, str]:
+        rendered.append(0.0)
         return {"a": "b"}
 
     async def send(message: Message) -> None:
@@ -62,16 +75,21 @@ async def test_who_takes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
     await Stream(live.stream("key", render, lambda: True, "ann"))(scope, receive, send)
     assert [one.get("more_body") for one in sent] == [None, True, True]
-    assert not live._channels
-    assert not live._open
+    rendered.clear()
+    await asyncio.sleep(0.2)
+    assert not rendered
+    assert not live.open
 
 
 @pytest.mark.parametrize("version", ["2.3", "2.4"])
-async def test_who_leaves_ends_a_stream(version: str) -> None:
+async def test_who_leaves_ends_a_stream(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while nothing is new."""
+    monkeypatch.setattr(module, "EVERY", 0.05)
     live, took = Live(lambda: False), asyncio.Event()
+    rendered: list[float] = []
 
     async def render() -> Mapping[str, str]:
+        rendered.append(0.0)
         return {"a": "b"}
 
     async def send(message: Message) -> None:
@@ -87,4 +105,6 @@ async def test_who_leaves_ends_a_stream(version: str) -> None:
     scope = {"type": "http", "asgi": {"spec_version": version}}
     with suppress(ClientDisconnect):
         await Stream(live.stream("key", render, lambda: True, "ann"))(scope, receive, send)
-    assert not live._channels
+    rendered.clear()
+    await asyncio.sleep(0.2)
+    assert not rendered

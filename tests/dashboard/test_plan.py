@@ -23,7 +23,7 @@ KEY = "chat|real_time|eu-central>eu-west|1f2e3d4c"
 
 def set_plan(api: Api, weights: dict[str, float], *, shed: float = 0.0, error: str = "") -> None:
     """The planner has made this of 10 requests/s whose home is eu-central, and makes no other."""
-    planner = api.server.app.state.context.replica.active.planning._planner
+    planner = api.server.app.state.context.replica.active.planning.planner
     planner.tick = lambda _: planner.latest
     demand = ClassDemand(KEY, "chat", Priority.REAL_TIME, ("eu-central", "eu-west"), (1.0, 20.0), 10.0)
     quota = SpillQuota("to-dublin", "eu-central", ("eu-west",))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -67,6 +68,9 @@ class World:
         secret = f"started{self.random.random()}"
         self.paths.append((self.started, f"/sign-in/{secret}"))
         self.server = self.stack.enter_context(Server(self.url, identity=identity, sign_in=secret))
+        before = self.model.passed
+        links = self.server.app.state.context.links
+        links.clock = lambda: time.monotonic() + self.model.passed - before
         self.admin = self.stack.enter_context(self.client(ADMIN))
         for client, _ in self.clients:
             client.base_url = httpx.URL(self.server.url)
@@ -216,8 +220,6 @@ class World:
             ):
                 moved = ", ".join(f"{one} = {one} - make_interval(secs => {gone - back})" for one in columns)
                 database.execute(f"UPDATE {table} SET {moved}")  # type: ignore[arg-type]  # noqa: S608
-        links = self.server.app.state.context.links
-        links._open = {one: (ends - gone, who) for one, (ends, who) in links._open.items()}
         self.refresh()
 
     def refresh(self) -> None:

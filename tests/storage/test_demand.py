@@ -248,13 +248,16 @@ async def test_a_recorder_writes_whole_minutes(database: Database) -> None:
 
 
 @pytest.mark.anyio
-async def test_minutes_wait_for_the_database(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a database the latest hour is kept, and what is dropped is said."""
-    recorder = Recorder(Database("postgresql://nobody@127.0.0.1:9/none"), "a", timedelta(days=1))
+async def test_minutes_wait_for_the_database(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """Until they can be written the latest hour is kept, and what is dropped is said."""
+    recorder = Recorder(database, "a", timedelta(days=1))
     for step in range(12 * (MAX_WAITING + 3)):
-        recorder.sample({}, {}, NOW + SAMPLE * step)
-    assert len(recorder._waiting) == MAX_WAITING
+        recorder.sample({row(): 2.0}, {}, NOW + SAMPLE * step)
     assert "is lost: no database" in caplog.text
+    await recorder.write(NOW + SAMPLE * 12 * (MAX_WAITING + 3))
+    async with database.transaction() as tx:
+        steps = await tx.demand.timeline(MIDNIGHT, MIDNIGHT + timedelta(hours=2), MINUTE)
+    assert len([one for one in steps if one.requests]) == MAX_WAITING
 
 
 def test_dns_answers_count_as_requests() -> None:

@@ -65,7 +65,7 @@ def route(
 ) -> None:
     """Ask an edge which region serves a request. Exit code 1 if it is refused."""
     asked = _Asked(service or None, client, tenant, data_class, model, affinity, host)
-    _tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
+    tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
 
 
 def explain(
@@ -102,7 +102,7 @@ def explain(
             raise _hinted(error, control_url, token, asked) from error
     else:
         decision = _ask_control(control_url, token, asked, policy, at)
-    _tell(decision, as_json=as_json, full=True)
+    tell(decision, as_json=as_json, full=True)
 
 
 _LISTS = {
@@ -165,7 +165,14 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     return body
 
 
-def _tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
+def tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
+    """Show what control or an edge says of one request.
+
+    Args:
+        decision: as it was answered.
+        as_json: as it came, for programs.
+        full: with all that led to it.
+    """
     from gtm.cli.common import output
     from gtm.cli.common.exits import Exit
 

@@ -88,12 +88,12 @@ class Election:
         self._deposed = deposed
         self._monotonic = monotonic
         self._looked = asyncio.Event()
-        self._held_at = -inf
+        self.held_at = -inf
         """When the last look began that found the lock held here."""
 
     def sure(self, now: float) -> float:
         """Until when nobody else can have been active, in monotonic seconds: `now` where nobody stands by."""
-        return min(now, self._held_at) if self.standbys else now
+        return min(now, self.held_at) if self.standbys else now
 
     async def first(self) -> None:
         """Wait for the first look, or for the database to be found away, and a moment for a predecessor to be gone."""
@@ -141,7 +141,7 @@ class Election:
             return
         self.terms += new
         self.standbys = await seat.waiting()
-        self._held_at = began
+        self.held_at = began
         if self.standing is not Standing.ACTIVE:
             logger.info("this control is active")
             self.standing, self.active = Standing.ACTIVE, ""

@@ -108,7 +108,8 @@ class LatencyBook:
         """The reporters that dispute too much to have a vote."""
         self._database = database
         self._clock = clock
-        self._waiting: list[Delta] = []
+        self.waiting: list[Delta] = []
+        """What the next table takes in."""
         self._waiting_of: Counter[str] = Counter()
         self._witnesses_of: Counter[str] = Counter()
         self._witnesses: list[tuple[str, Witness]] = []
@@ -126,17 +127,17 @@ class LatencyBook:
         room = MAX_SHARE - self._waiting_of[source]
         taken = list(islice(deltas, max(room, 0)))
         self._waiting_of[source] += len(taken)
-        self._waiting.extend(taken)
+        self.waiting.extend(taken)
         room = MAX_SHARE - self._witnesses_of[source]
         said = [(source, witness) for witness in islice(witnesses, max(room, 0))]
         self._witnesses_of[source] += len(said)
         self._witnesses.extend(said)
         del self._witnesses[MAX_WAITING:]
-        if len(self._waiting) > MAX_WAITING:
+        if len(self.waiting) > MAX_WAITING:
             logger.warning(
-                "dropped %d deltas of round trips: too many at once", len(self._waiting) - MAX_WAITING
+                "dropped %d deltas of round trips: too many at once", len(self.waiting) - MAX_WAITING
             )
-            del self._waiting[MAX_WAITING:]
+            del self.waiting[MAX_WAITING:]
 
     async def run(
         self,
@@ -149,7 +150,7 @@ class LatencyBook:
             world: the policy in force and the last assessment of its regions' capacity; None before the first policy.
             publish: called with each table that differs from the one before.
         """
-        await self._load()
+        await self.load()
         turns = 0
         try:
             while True:
@@ -178,7 +179,7 @@ class LatencyBook:
 
     def turn(self, policy: Policy, assessment: Assessment) -> LatencyTable | None:
         """Merge what waits, and make the table of now; None if the edges have it already."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         self._waiting_of.clear()
         self._witnesses_of.clear()
         witnesses, self._witnesses = self._witnesses, []
@@ -262,7 +263,7 @@ class LatencyBook:
             )
         return self._aggregates
 
-    async def _load(self) -> None:
+    async def load(self) -> None:
         """Read what was kept; for as long as the database is away, wait for it."""
         while self._aggregates is None:
             try:

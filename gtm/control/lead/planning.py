@@ -51,14 +51,15 @@ class Planning:
         self._leases = leases
         self._clock = clock
         self._monotonic = monotonic
-        self._planner = Planner()
+        self.planner = Planner()
+        """Makes the plans, and has the last."""
         self._estimator: Estimator | None = None
         self._estimated: Snapshot | None = None
 
     @property
     def latest(self) -> Planned:
         """The last tick's outcome."""
-        return self._planner.latest
+        return self.planner.latest
 
     async def run(self) -> None:
         """Plan until cancelled."""
@@ -72,7 +73,7 @@ class Planning:
         if snapshot is None or self._election.standing is not Standing.ACTIVE:
             return
         if not takeover.over and takeover.end(self._monotonic()):
-            self._planner.resume(takeover.plan)
+            self.planner.resume(takeover.plan)
         try:
             planned = await asyncio.to_thread(self._plan, self._inputs(snapshot), self._reports.reported)
         except Exception:
@@ -87,7 +88,7 @@ class Planning:
 
     def _plan(self, inputs: Inputs, reported: Reported) -> Planned:
         """One plan, beside the event loop."""
-        return self._planner.tick(replace(inputs, rates=reported.rates()))
+        return self.planner.tick(replace(inputs, rates=reported.rates()))
 
     def _inputs(self, snapshot: Snapshot) -> Inputs:
         """All that one plan is made from, as of now, but for the rates."""

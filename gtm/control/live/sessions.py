@@ -134,7 +134,7 @@ class SignInLinks:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._open: dict[bytes, tuple[float, Person]] = {}
 
     def make(self, who: Person, secret: str | None = None) -> str:
@@ -149,7 +149,7 @@ class SignInLinks:
                 f"{MOST_LINKS} sign-in links are open: each lasts {LINK_LASTS:.0f} seconds, try again then"
             )
         secret = secret or secrets.token_urlsafe(24)
-        self._open[digest(secret)] = self._clock() + LINK_LASTS, who
+        self._open[digest(secret)] = self.clock() + LINK_LASTS, who
         return secret
 
     def look(self, secret: str) -> Person | None:
@@ -165,5 +165,5 @@ class SignInLinks:
         return None if found is None else found[1]
 
     def _forget(self) -> None:
-        now = self._clock()
+        now = self.clock()
         self._open = {one: (ends, who) for one, (ends, who) in self._open.items() if ends > now}

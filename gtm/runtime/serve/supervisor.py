@@ -232,21 +232,13 @@ class Supervisor:
 
     def _told_control(self) -> ServedControl:
         """What control is told; the database's address may change while this runs."""
-        told = replace(self._settings.control, database_url=self._database_url)
-        if self._prepared or self._said is None:
-            return ServedControl(told, None)  # and without a link: nobody is told of one any more
-        preparing = Preparing(self._edge_token, self._block, self._secret, self._said[1])
-        return ServedControl(replace(told, sign_in=self._sign_in), preparing)
+        preparing = None
+        if not self._prepared and self._said is not None:
+            preparing = Preparing(self._edge_token, self._block, self._secret, self._said[1])
+        return told_control(self._settings, self._database_url, preparing, self._sign_in)
 
     def _told_edge(self) -> EdgeSettings:
-        """What the edge is told: control is on this machine, and it takes the place of any edge that is left over."""
-        return replace(
-            self._settings.edge,
-            control_url=self._control_url,
-            token=self._edge_token,
-            name=LOCAL_EDGE,
-            replace=True,
-        )
+        return told_edge(self._settings, self._control_url, self._edge_token)
 
     @property
     def _control_url(self) -> str:
@@ -350,3 +342,23 @@ def _literal(host: str, port: int) -> str:
 def _switch(block: int) -> str:
     """The URL of the demo world's switch."""
     return f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
+
+
+def told_control(
+    settings: ServeSettings, database_url: str, preparing: Preparing | None, sign_in: str
+) -> ServedControl:
+    """What control is told of all that this was told, and what this knows better.
+
+    Args:
+        settings: what this was told.
+        database_url: of the database that it is to use.
+        preparing: what it is to prepare; None: it has, and is told of no link, for nobody follows one any more.
+        sign_in: the secret of a link.
+    """
+    told = replace(settings.control, database_url=database_url)
+    return ServedControl(told if preparing is None else replace(told, sign_in=sign_in), preparing)
+
+
+def told_edge(settings: ServeSettings, control_url: str, token: str) -> EdgeSettings:
+    """What the edge is told: control is on this machine, and it takes the place of any edge that is left over."""
+    return replace(settings.edge, control_url=control_url, token=token, name=LOCAL_EDGE, replace=True)

@@ -169,7 +169,7 @@ def test_what_is_explained_is_shown() -> None:
     )
     assert content["candidates"]
     assert content["rules"]
-    missed = unread(content, lambda told: routing._tell(told, as_json=False, full=True))
+    missed = unread(content, lambda told: routing.tell(told, as_json=False, full=True))
     assert {path for path in missed if path.startswith(("candidates.", "rules."))} == NOT_EXPLAINED
 
 

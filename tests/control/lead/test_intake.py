@@ -190,7 +190,7 @@ def test_one_tokens_samples_leave_room_for_others() -> None:
     for _ in range(10):
         book.take([delta] * (MAX_SHARE // 2), "greedy")
     book.take([delta] * 100, "modest")
-    assert len(book._waiting) == MAX_SHARE + 100
+    assert len(book.waiting) == MAX_SHARE + 100
 
 
 def test_no_part_of_a_report_grows_beyond_the_policy() -> None:

@@ -91,7 +91,7 @@ class Controls:
             if number != self.active and self.now >= self.notices[number]:
                 election.standing = Standing.STANDBY
             if number == self.active:
-                election._held_at = self.now  # as a look finds it, twice a second
+                election.held_at = self.now  # as a look finds it, twice a second
             if election.standing is Standing.ACTIVE:
                 self.leases[number].apportion({"q": QUOTA})
 
