@@ -107,7 +107,7 @@ def _shares(item: pytest.Item) -> bool:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Have what a run starts end with it; before xdist starts its workers, so that these are watched too."""
     if not hasattr(session.config, "workerinput"):
-        factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
+        factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001 - pytest offers it to fixtures alone
         _warden.append(Warden(factory.getbasetemp()))
 
 

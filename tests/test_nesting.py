@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
 from gtm.nesting import DEEPER, MAX_DEPTH, loads, shallow
 from gtm.prober.checks import _judge_json
-from gtm.runtime.balancer.peers.datagrams import Sealer, opened
+from gtm.runtime.balancer.peers.datagrams import opened
 from tests.effort import examples
 
 THEIRS = jwt.made()
@@ -104,7 +105,8 @@ def _token(part: str) -> str:
 
 
 def _datagram(text: str) -> bytes:
-    return b"GTMW1" + THEIRS.public + Sealer(THEIRS)._key.sign(b"GTMW1\0" + text.encode()) + text.encode()
+    signature = Ed25519PrivateKey.from_private_bytes(THEIRS.private).sign(b"GTMW1\0" + text.encode())
+    return b"GTMW1" + THEIRS.public + signature + text.encode()
 
 
 def _answered(text: str) -> None:
@@ -124,7 +126,7 @@ def _overrides(text: str, path: Path) -> None:
 
 def _clock(text: str, path: Path) -> None:
     path.write_bytes(b"")
-    lastgood.write(path, clockfile._MAGIC, text.encode())
+    lastgood.write(path, clockfile.MAGIC, text.encode())
     clockfile.load(path)
 
 

@@ -18,7 +18,8 @@ from gtm.nesting import shallow
 
 FILE = "edge-clock"
 """Its name in the data directory."""
-_MAGIC = b"gtm-clock 1 "
+MAGIC = b"gtm-clock 1 "
+"""What the file begins with."""
 
 
 def save(path: Path, kept: Kept) -> None:
@@ -27,7 +28,7 @@ def save(path: Path, kept: Kept) -> None:
     Raises:
         OSError: the disk refuses; the old file is untouched.
     """
-    lastgood.write(path, _MAGIC, msgspec.json.encode(kept) + b"\n")
+    lastgood.write(path, MAGIC, msgspec.json.encode(kept) + b"\n")
 
 
 def load(path: Path) -> Kept:
@@ -39,7 +40,7 @@ def load(path: Path) -> Kept:
         FeedError: the file is damaged or not such a file.
     """
     try:
-        kept = msgspec.json.decode(shallow(lastgood.read(path, _MAGIC, "clock")), type=Kept)
+        kept = msgspec.json.decode(shallow(lastgood.read(path, MAGIC, "clock")), type=Kept)
     except ValueError as error:
         raise FeedError(f"`{path}` is damaged: {error}") from error
     moments = (moment for moment in (kept.latest, kept.heard, kept.control) if moment is not None)

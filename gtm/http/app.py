@@ -179,7 +179,7 @@ class EdgeApp:
     def answer(self, incoming: Incoming) -> Response | None:
         """The response to a request, by its head; None where the body has to be read first. Whatever fails is answered."""
         try:
-            response = self._respond(incoming, self._current())
+            response = self._respond(incoming, self.routes())
         except Exception as error:  # noqa: BLE001  # logged there
             response = self._failed(incoming, error)
         if response is not None:
@@ -206,7 +206,8 @@ class EdgeApp:
             raise error  # the server cuts the connection, so that nobody takes half a batch for a whole one
         return ProblemError("internal_error", "this is a bug in gtm").response("/")
 
-    def _current(self) -> Routes:
+    def routes(self) -> Routes:
+        """What is remembered for the Router in force."""
         current = self._current_view
         if current.deadline < inf and current.boot() >= current.deadline:
             current.tick()  # this process slept across a boundary
@@ -321,7 +322,7 @@ class EdgeApp:
         headers = ((b"content-type", b"application/json"), NO_STORE)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         piece = b'{"results":['
-        routes = self._current()
+        routes = self.routes()
         for index, item in enumerate(items):
             document = self._batch_item(item, index, caller, grant, routes)
             piece += (b"," if index else b"") + msgspec.json.encode(document)
@@ -329,7 +330,7 @@ class EdgeApp:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
                 piece = b""
                 await asyncio.sleep(0)
-                routes = self._current()
+                routes = self.routes()
         await send({"type": "http.response.body", "body": piece + b"]}"})
 
     def _batch_item(

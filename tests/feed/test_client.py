@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from gtm.feed import client as feed_client
 from gtm.feed.client import BalancerFeedClient, ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.wire import HeartbeatMessage, KeysMessage, Message, SealedKeysMessage, encode
 from tests.core.strategies import quick
+from tests.feed.feeds import feeding, messages_of
 
 
 def test_nobody_listens() -> None:
@@ -118,18 +119,16 @@ def test_a_name_that_the_token_is_not_for() -> None:
     asyncio.run(ask())
 
 
-def served(chunks: Iterable[bytes]) -> tuple[list[object], list[str]]:
+def served(chunks: Iterable[bytes]) -> tuple[list[Message], list[str]]:
     """The messages that a feed of these bytes brings, and what was skipped of it."""
     skipped: list[str] = []
 
-    async def stream() -> AsyncIterator[bytes]:
-        for chunk in chunks:
-            yield chunk
-
-    async def read() -> list[object]:
-        async with FeedClient("http://127.0.0.1:1", "gtm_none", "edge", skipped=skipped.append) as client:
-            lines = [line async for line in feed_client._lines(stream(), skipped.append)]
-            return [found for line in lines if (found := client._read(line)) is not None]
+    async def read() -> list[Message]:
+        async with (
+            feeding(chunks) as url,
+            FeedClient(url, "gtm_none", "edge", skipped=skipped.append) as client,
+        ):
+            return await messages_of(client)
 
     return asyncio.run(read()), skipped
 

@@ -26,6 +26,7 @@ from gtm.feed.wire import (
     encode,
 )
 from tests.core.strategies import quick
+from tests.feed.feeds import feeding, messages_of
 
 TOKEN = "gtm_of_an_edge"
 HASH = sha256(TOKEN.encode()).hexdigest()
@@ -155,16 +156,17 @@ def test_a_feed_goes_on_after_keys_that_do_not_open() -> None:
         encode(HeartbeatMessage(1.0)),
     ]
 
-    async def read(key: SealingKey | None) -> tuple[list[Message | None], list[str]]:
+    async def read(key: SealingKey | None) -> tuple[list[Message], list[str]]:
         skipped: list[str] = []
-        async with FeedClient(
-            "http://127.0.0.1:1", TOKEN, "fra-1", key=key, skipped=skipped.append
-        ) as client:
-            return [client._read(line) for line in lines], skipped
+        async with (
+            feeding(lines) as url,
+            FeedClient(url, TOKEN, "fra-1", key=key, skipped=skipped.append) as client,
+        ):
+            return await messages_of(client), skipped
 
     keys, beat = decode(CONTENT), HeartbeatMessage(1.0)
     found, skipped = asyncio.run(read(OURS))
-    assert found == [None, None, keys, keys, beat]
+    assert found == [keys, keys, beat]
     assert len(skipped) == 2
     assert all("cannot be opened" in text for text in skipped)
     found, skipped = asyncio.run(read(None))

@@ -59,7 +59,7 @@ def write_mmdb(
     )
     for network, record in records.items():
         writer.insert_network(IPSet([network]), record)
-    tree = Tree(writer.tree, writer._build_meta(), float_type="f64")
+    tree = Tree(writer.tree, writer._build_meta(), float_type="f64")  # noqa: SLF001 - the library offers no other way to another tree
     tree.least = record_size
     tree.write(str(path))
     return path

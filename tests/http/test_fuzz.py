@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.http.answers.routes import LookupRoute, Routes
+from gtm.http.answers.routes import Locate, LookupRoute, Routes
 from gtm.http.app import EdgeOptions
 from gtm.http.requests import incoming
 from gtm.http.requests.lookup import Lookup
@@ -68,8 +68,9 @@ _BODIES = (
 _ENDPOINTS = tuple(endpoint.url.encode() for region in regions() for endpoint in region.endpoints)
 
 
-def _edge() -> Edge:
-    edge = Edge(EdgeOptions(open_lookups=True, trusted_proxies=(ip_network("127.0.0.0/8"),)))
+def _edge(find: Locate = locate) -> Edge:
+    options = EdgeOptions(open_lookups=True, trusted_proxies=(ip_network("127.0.0.0/8"),))
+    edge = Edge(options, find=find)
     edge.load()
     return edge
 
@@ -188,13 +189,11 @@ def test_a_body_that_does_not_arrive_is_408(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_bug_is_a_500_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     """If gtm itself fails the client is told so, without internals; half a batch is never passed off as a whole one."""
-    edge = _edge()
 
     def fail(_: object) -> Any:
         raise RuntimeError("secret")
 
-    edge.app._locate = fail
-    edge.load()
+    edge = _edge(fail)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -225,16 +224,16 @@ def test_memory_is_bounded() -> None:
         routes.remember(routes.lookups, number, route)
         assert routes.lookups[number] is route
         assert len(routes.lookups) <= 3
-        assert len(routes._services) <= 3
+        assert len(routes.services) <= 3
         assert routes.again(number) is False
         assert routes.again(number) is True
-        assert len(routes._marks) <= 4 * 3
+        assert len(routes.marks) <= 4 * 3
 
 
 def test_what_is_long_is_not_remembered() -> None:
     """A head may have 32 KiB: memory that is bounded by a number of answers takes in only what is short."""
     edge = _edge()
-    routes = edge.app._current()
+    routes = edge.app.routes()
     assert routes.service_of(b"x" * 32_000) is None
     assert routes.service_of(b"web.demo.test" + b" " * 32_000) == ("web", None)
 
@@ -263,7 +262,7 @@ def test_what_is_long_is_not_remembered() -> None:
     long = b", ".join([b"192.0.2.1"] * 3000)
     assert ask("/", b"", b"web.demo.test", long) in (307, 451)
     assert ask("/v1/route", b"service=web", b"edge", long) in (200, 451)
-    assert (routes._services, routes.redirects, routes.lookups) == (
+    assert (routes.services, routes.redirects, routes.lookups) == (
         {b"web.demo.test": ("web", None), b"edge": None},
         {},
         {},

@@ -25,6 +25,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.routes import Locate
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
 
@@ -139,6 +140,7 @@ class Edge:
         siblings: how many HTTP processes it has.
         afford: asked before a spillover quota is used.
         earn: keeps what requests earn of shares.
+        find: where an address is.
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class Edge:
         siblings: int = 1,
         afford: Afford | None = None,
         earn: Earn | None = None,
+        find: Locate = locate,
     ) -> None:
         self.current = CurrentView(lambda: NOW, edge=place, boot=boot)
         self.counts = Counts()
@@ -159,7 +162,7 @@ class Edge:
         )
         self.app = EdgeApp(
             self.current,
-            locate,
+            find,
             options,
             self.counts,
             lambda: "# HELP gtm_test A test.\n",

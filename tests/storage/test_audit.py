@@ -88,7 +88,7 @@ async def test_parts_of_names_are_found_whether_near_or_far(
 ) -> None:
     """Whatever is looked through and whatever the index finds: all that holds the part, in order, each once, page by page."""
     chance = random.Random(seed)
-    monkeypatch.setattr(storage, "_NEAR", chance.choice((1, 7, 1000)))
+    monkeypatch.setattr(storage, "NEAR", chance.choice((1, 7, 1000)))
     # In the C locale, as here, Postgres knows of no other letters that some are large.
     words = [word for word in WORDS if word.isascii() or word == word.lower()]
     async with database.transaction() as transaction:
@@ -125,13 +125,15 @@ async def test_a_rare_name_is_found_by_an_index(database: Database) -> None:
         await transaction.connection.execute(text(fill))
         await transaction.connection.execute(text("ANALYZE audit"))
         for wanted in (Wanted(who="rare"), Wanted(target="r19999")):
-            query = storage._wanted(wanted).where(*storage._pieces(wanted)).order_by(tables.audit.c.id.desc())
+            query = (
+                storage.selected(wanted).where(*storage.pieces_of(wanted)).order_by(tables.audit.c.id.desc())
+            )
             written = query.limit(50).compile(
                 dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True}
             )
             plan = await transaction.connection.exec_driver_sql(f"EXPLAIN {written}")
             assert "_pieces" in "".join(row[0] for row in plan)
-        assert storage._pieces(Wanted(who="ra")) == []
+        assert storage.pieces_of(Wanted(who="ra")) == []
 
 
 async def test_entries_are_whole_and_bounded(database: Database) -> None:

@@ -131,14 +131,15 @@ class Clients:
         server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_parts", "_server", "_subnets", "records", "sources")
+    __slots__ = ("_locate", "_parts", "_server", "records", "sources", "subnets")
 
     def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
         self._locate = locate
         self._server = server
         self.records: dict[bytes, Edns] = {}
         self.sources: dict[str, Client] = {}
-        self._subnets: dict[Subnet, Client] = {}
+        self.subnets: dict[Subnet, Client] = {}
+        """Those that queries named, as far as they are remembered."""
         self._parts = 0
 
     def edns(self, record: bytes) -> Edns | None:
@@ -164,15 +165,15 @@ class Clients:
 
     def subnet(self, subnet: Subnet) -> Client:
         """The clients in a subnet. Wide ones take up to a millisecond to look through, whatever else the query says."""
-        found = self._subnets.get(subnet)
+        found = self.subnets.get(subnet)
         if found is None:
             found = Client(locate_subnet(subnet, self._locate))
             parts = len(found.location.parts)
-            if len(self._subnets) >= LIMIT or self._parts + parts > MAX_PARTS:
-                self._subnets.clear()
+            if len(self.subnets) >= LIMIT or self._parts + parts > MAX_PARTS:
+                self.subnets.clear()
                 self.records.clear()  # they hold their subnets' clients
                 self._parts = 0
-            self._subnets[subnet] = found
+            self.subnets[subnet] = found
             self._parts += parts
         return found
 

@@ -121,11 +121,11 @@ class Questions:
         "_clients",
         "_has_wildcards",
         "_known",
-        "_limit",
         "_names",
         "_numbers",
         "_wild",
         "by_wire",
+        "limit",
         "ranker",
         "spellings",
     )
@@ -135,7 +135,8 @@ class Questions:
         self.spellings: dict[bytes, Spelling] = {}
         self._clients = clients
         self._known = 0
-        self._limit = limit
+        self.limit = limit
+        """See above."""
         self._names = names
         self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
         self._numbers: dict[object, int] = {}
@@ -197,7 +198,7 @@ class Questions:
         return self._audience(question, number, ranking.group, ranking.cell)
 
     def _audience(self, question: Question, number: int, group: RankingClass, cell: str) -> Audience:
-        if self._known >= self._limit:
+        if self._known >= self.limit:
             self._forget()
         self._known += 1
         asked = question.by_class.get(group)

@@ -160,8 +160,10 @@ class Routes:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
-        self._marks: set[int] = set()
-        self._services: dict[bytes, tuple[str, str | None] | None] = {}
+        self.marks: set[int] = set()
+        """Of look-ups that were made once."""
+        self.services: dict[bytes, tuple[str, str | None] | None] = {}
+        """By host: the service and the model that it stands for; None: it is nobody's."""
         self._locate = locate
         self._afford = afford
         self._earn = earn
@@ -208,7 +210,7 @@ class Routes:
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
         try:
-            return self._services[host]
+            return self.services[host]
         except KeyError:
             found = None
             if self.router is not None:
@@ -218,9 +220,9 @@ class Routes:
                     stating = named.name if named.name in snapshot.stated else None
                     found = snapshot.hostnames[named.name], stating
             if len(host) <= _LONGEST_HOST:  # a header may have 32 KiB
-                if len(self._services) >= self._limit:
-                    self._services = {}
-                self._services[host] = found
+                if len(self.services) >= self._limit:
+                    self.services = {}
+                self.services[host] = found
             return found
 
     def lookup(self, resolved: ResolvedRequest) -> Response:
@@ -236,11 +238,11 @@ class Routes:
         Most clients ask a worker once. What is remembered of them would be in the way of others, and of the collector.
         """
         mark = hash(key)
-        if mark in self._marks:
+        if mark in self.marks:
             return True
-        if len(self._marks) >= _MARKS * self._limit:
-            self._marks = set()
-        self._marks.add(mark)
+        if len(self.marks) >= _MARKS * self._limit:
+            self.marks = set()
+        self.marks.add(mark)
         return False
 
     def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:

@@ -24,7 +24,7 @@ _LONGEST = 4000
 """Characters of a text that are kept."""
 _PIECE = 3
 """Letters of a piece (migration 0019)."""
-_NEAR = 20_000
+NEAR = 20_000
 """Entries that are looked through before the index is asked."""
 
 
@@ -136,10 +136,10 @@ class AuditRepository:
     ) -> list[Entry]:
         """At most `limit` entries, the newest first unless told otherwise, starting behind the number `after`."""
         number = tables.audit.c.id
-        query = _wanted(wanted).order_by(number.asc() if oldest_first else number.desc())
+        query = selected(wanted).order_by(number.asc() if oldest_first else number.desc())
         if after is not None:
             query = query.where(number > after if oldest_first else number < after)
-        pieces = _pieces(wanted)
+        pieces = pieces_of(wanted)
         if not pieces:
             return await _read(self._connection, query.limit(limit))
         # What is frequent stands among the next entries, which are looked through; what is rare is found by the index, which would take long
@@ -147,7 +147,7 @@ class AuditRepository:
         if after is None:
             edge = select(func.min(number) if oldest_first else func.max(number))
             after = (await self._connection.execute(edge)).scalar_one() or 0
-        bound = after + _NEAR if oldest_first else after - _NEAR
+        bound = after + NEAR if oldest_first else after - NEAR
         found = await _read(
             self._connection, query.where(number <= bound if oldest_first else number >= bound).limit(limit)
         )
@@ -166,7 +166,7 @@ async def _read(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
     return [_entry(row) for row in (await connection.execute(query)).mappings()]
 
 
-def _wanted(wanted: Wanted) -> Select[Any]:
+def selected(wanted: Wanted) -> Select[Any]:
     """All of what is looked for."""
     table = tables.audit
     query = select(table)
@@ -188,7 +188,7 @@ def _wanted(wanted: Wanted) -> Select[Any]:
     return query
 
 
-def _pieces(wanted: Wanted) -> Sequence[ColumnElement[bool]]:
+def pieces_of(wanted: Wanted) -> Sequence[ColumnElement[bool]]:
     """What holds of every entry that is looked for by parts of names, and can be found by an index. Of a part of two letters, nothing."""
     parts = ((tables.audit.c.who, wanted.who), (tables.audit.c.target, wanted.target))
     return [

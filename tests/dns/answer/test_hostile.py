@@ -228,5 +228,5 @@ def test_wide_subnets_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPat
         assert edns.client is known.subnet(subnet)
         assert len(edns.client.location.parts) == 64
         kept = {id(one.client): one.client for one in known.records.values() if one.client is not None}
-        kept |= {id(one): one for one in known._subnets.values()}
+        kept |= {id(one): one for one in known.subnets.values()}
         assert sum(len(one.location.parts) for one in kept.values()) <= 1000

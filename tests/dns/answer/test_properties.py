@@ -281,7 +281,7 @@ def test_clients_who_hide_are_told_from_their_neighbours(order: str) -> None:
 def test_answers_outlive_what_is_remembered() -> None:
     """The short way's answers stay right past the limit of its memory, and those it met last stay remembered."""
     server = answerer()
-    server.questions._limit = 2
+    server.questions.limit = 2
     asked = [
         (query(f"{name}.demo.test"), client) for name in ("chat", "v4") for client in ("10.1.0.1", "10.2.0.1")
     ]

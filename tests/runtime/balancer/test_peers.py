@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,11 @@ words = st.builds(
     st.dictionaries(names, st.builds(Told, counts, counts), max_size=5),
     st.floats(0, 3600),
 )
+
+
+def _signed(text: bytes) -> bytes:
+    """A peer's signature over any bytes."""
+    return Ed25519PrivateKey.from_private_bytes(THEIRS.private).sign(text)
 
 
 def _peer(key: OwnKey, name: str = "t/b", region: str = "fra", more: tuple[str, ...] = ()) -> Peer:
@@ -102,8 +108,7 @@ def test_other_bytes_are_refused(noise: bytes, begin: int, length: int) -> None:
 )
 def test_even_a_peer_cannot_say_what_means_nothing(body: bytes) -> None:
     """Signed rightly: numbers that no balancer has, too many of something, nothing of it."""
-    sealer = Sealer(THEIRS)
-    signature = sealer._key.sign(b"GTMW1\0" + body)
+    signature = _signed(b"GTMW1\0" + body)
     with pytest.raises(BadDatagram):
         opened(b"GTMW1" + THEIRS.public + signature + body, lambda _: True)
 
@@ -116,8 +121,8 @@ def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
     long = body + b" " * MOST
     for bad in (
         b"GTMW2" + good[5:],
-        b"GTMW1" + THEIRS.public + sealer._key.sign(body) + body,
-        b"GTMW1" + THEIRS.public + sealer._key.sign(b"GTMW1\0" + long) + long,
+        b"GTMW1" + THEIRS.public + _signed(body) + body,
+        b"GTMW1" + THEIRS.public + _signed(b"GTMW1\0" + long) + long,
     ):
         with pytest.raises(BadDatagram):
             opened(bad, lambda _: True)

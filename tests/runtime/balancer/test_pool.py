@@ -89,8 +89,8 @@ class _World:
                 == {life.process.pid for life in self.lives if life.process.returncode is None}
             )
         )
-        workers = self.pool._settings.workers
-        return [*sorted(self.lives[:workers], key=lambda life: life.number), *self.lives[workers:]]
+        first = sorted(self.lives[: self.leases.workers], key=lambda life: life.number)
+        return [*first, *self.lives[self.leases.workers :]]
 
     async def serve(self, count: int) -> list[_Life]:
         """The same, and all of them ready."""
@@ -170,10 +170,10 @@ def test_one_that_hangs_is_neither_waited_for_nor_uncounted(monkeypatch: pytest.
         one.line.put([_word(one, room=room)])
         two.line.put([_word(two, room=room)])
         await world.until(lambda: world.pool.free_slots() == Slots(4.0, 8.0, 2.0))
-        hanging = world.pool._running[one.number]
-        hanging.said_at -= 1000.0
-        assert world.pool.free_slots() == Slots(2.0, 8.0, 1.0)
-        monkeypatch.setattr(pools, "_ASKED", 3600.0)
+        while world.pool.free_slots() != Slots(2.0, 8.0, 1.0):
+            two.line.put([_word(two, room=room)])  # the other says nothing for a second
+            await asyncio.sleep(0.05)
+        monkeypatch.setattr(pools, "ASKED", 3600.0)
         for _ in range(SILENT):
             world.pool.look()
         two.line.put([two.says(20)])
@@ -225,7 +225,7 @@ def test_one_that_dies_while_it_is_asked_is_not_waited_for_and_counts_once(
     """Neither when it had answered before nor when it had not."""
 
     async def test(world: _World) -> None:
-        monkeypatch.setattr(pools, "_ASKED", 3600.0)
+        monkeypatch.setattr(pools, "ASKED", 3600.0)
         one, two = await world.serve(2)
         asking = asyncio.ensure_future(world.pool.ask())
         one.line.put([ShownMessage(await one.asked(), True, TEXT.format(11), {})])
@@ -243,7 +243,7 @@ def test_one_that_hangs_up_and_does_not_end_is_ended(monkeypatch: pytest.MonkeyP
     """A thread that waits for a disk holds up a process that carries nothing any more: another takes its place."""
 
     async def test(world: _World) -> None:
-        monkeypatch.setattr(pools, "_PATIENCE", 0.01)
+        monkeypatch.setattr(pools, "PATIENCE", 0.01)
         one, _ = await world.serve(2)
         await one.line.close()
         *_, three = await world.born(3)

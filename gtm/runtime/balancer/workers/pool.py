@@ -50,11 +50,11 @@ from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 5.0
+PATIENCE = 5.0
 """Seconds that a worker may take to end, beyond the drain time."""
 _GATHERED = 0.005
 """Seconds for which words are gathered before they are passed on."""
-_ASKED = 2.0
+ASKED = 2.0
 """Longest wait for what workers show of themselves."""
 LOOK_EVERY = 1.0
 """Seconds between looks at whether workers hang."""
@@ -122,7 +122,7 @@ class WorkerPool(Said):
             with suppress(ProcessLookupError):
                 one.process.terminate()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_time + _PATIENCE)
+            await asyncio.wait(self._tasks, timeout=self._settings.drain_time + PATIENCE)
 
     async def close(self) -> None:
         """See `Carriers`."""
@@ -154,7 +154,7 @@ class WorkerPool(Said):
         try:
             return await self._follow(RunningWorker(number, name, await PoolEnd.over(ours), process))
         finally:
-            await terminate(process, _PATIENCE)
+            await terminate(process, PATIENCE)
             self._leases.ended(number - 1)
 
     async def _follow(self, worker: RunningWorker) -> int:
@@ -182,7 +182,7 @@ class WorkerPool(Said):
     async def _end(worker: RunningWorker) -> int:
         """The exit code of one that has hung up, and so carries nothing more."""
         try:
-            return await asyncio.wait_for(worker.process.wait(), _PATIENCE)
+            return await asyncio.wait_for(worker.process.wait(), PATIENCE)
         except TimeoutError:
             logger.error("worker %d hung up, but does not end: it is killed", worker.number)
             worker.process.kill()
@@ -287,7 +287,7 @@ class WorkerPool(Said):
             if any(one.ready for one in self._running.values()):
                 self._look_for_answers()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_ASKED):
+                    async with asyncio.timeout(ASKED):
                         await self._answered.wait()
             return tuple(self._shown[number] for number in sorted(self._shown))
 
