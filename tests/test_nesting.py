@@ -21,7 +21,7 @@ import gtm
 from gtm.adapters.listing import read_list
 from gtm.adapters.orca import MAX_HEADER, read_orca
 from gtm.balancer.health.asking import Answer
-from gtm.balancer.health.checks import _tokenless
+from gtm.balancer.health.checks import tokenless
 from gtm.balancer.wire.facts import read_facts, with_model
 from gtm.client import reading
 from gtm.client.calls import Call
@@ -29,7 +29,7 @@ from gtm.control.policy.drafts import parsed as parsed_draft
 from gtm.control.policy.questions import ExplainRequest
 from gtm.demo.backend import requests as backend
 from gtm.demo.backend.faults import read_fault
-from gtm.demo.backend.server import _adapter, _model
+from gtm.demo.backend.server import adapter_of, model_of
 from gtm.documents import yamls
 from gtm.documents.imports import octodns, route53, vscf
 from gtm.feed import clockfile, lastgood, wire
@@ -38,7 +38,7 @@ from gtm.handoff import jwks, jwt
 from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
 from gtm.nesting import DEEPER, MAX_DEPTH, loads, shallow
-from gtm.prober.checks import _judge_json
+from gtm.prober.checks import judge_json
 from gtm.runtime.balancer.peers.datagrams import opened
 from tests.effort import examples
 
@@ -139,14 +139,14 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a beacon": ('{"samples": %s}', lambda text: parse_beacon(text.encode())),
     "samples": ("%s", lambda text: parse_samples(text.encode())),
     "a draft": ('{"policy": %s}', lambda text: parsed_draft(ExplainRequest, text.encode())),
-    "what a probe reads": ("%s", lambda text: _judge_json(text.encode(), "a", 1)),
+    "what a probe reads": ("%s", lambda text: judge_json(text.encode(), "a", 1)),
     "an answer of a server": ('{"a": %s}', _answered),
     "a line of one": ("%s", lambda text: reading.line("http://a", text)),
     "the feed": ('{"type": "state", "body": %s}', lambda text: wire.decode(text.encode())),
     "the feed of a newer gtm": ('{"type": "new", "body": %s}', lambda text: wire.decode(text.encode())),
     "keys": ('{"keys": [], "more": %s}', lambda text: jwks.read(text.encode())),
     "models": ('{"data": [], "more": %s}', lambda text: read_list(text.encode())),
-    "a completion": ('{"choices": [%s]}', lambda text: _raised(_tokenless(Answer(200, text.encode(), 0.1)))),
+    "a completion": ('{"choices": [%s]}', lambda text: _raised(tokenless(Answer(200, text.encode(), 0.1)))),
     "Route 53": ('{"ResourceRecordSets": [%s]}', route53.read),
     "YAML": ("%s", yamls.load),
     "octoDNS": ('{"a": %s}', octodns.read),
@@ -154,8 +154,8 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a chat": ('{"model": "m", "more": %s}', lambda text: backend.read_chat(text.encode())),
     "a prompt": ('{"model": "m", "prompt": %s}', lambda text: backend.read_completion(text.encode())),
     "a fault": ("%s", lambda text: read_fault(text.encode())),
-    "an adapter": ('{"more": %s}', lambda text: _adapter(_request(text))),
-    "a model": ('{"model": "m", "more": %s}', lambda text: _model(_request(text))),
+    "an adapter": ('{"more": %s}', lambda text: adapter_of(_request(text))),
+    "a model": ('{"model": "m", "more": %s}', lambda text: model_of(_request(text))),
     "json": ("%s", loads),
     "json in UTF-16": ("%s", lambda text: loads(text.encode("utf-16"))),
     "json in UTF-32": ("%s", lambda text: loads(text.encode("utf-32-be"))),

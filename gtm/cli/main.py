@@ -112,7 +112,7 @@ def version(*, as_json: options.AsJson = False) -> None:
     typer.echo(f'{{"version": "{gtm.__version__}"}}' if as_json else gtm.__version__)
 
 
-def _needed(arguments: Sequence[str]) -> typer.Typer:
+def needed(arguments: Sequence[str]) -> typer.Typer:
     """The application with nothing but the command or group that is run: Typer takes 40 ms to make all of them.
 
     All of it where the first argument names none: help, completion and mistakes are about all.
@@ -132,7 +132,7 @@ def _needed(arguments: Sequence[str]) -> typer.Typer:
 def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
     try:
-        _needed(sys.argv[1:])()
+        needed(sys.argv[1:])()
     except CommandError as error:
         from gtm.cli.common.output import end
 

@@ -138,7 +138,7 @@ def top_document(
             for edge in edges
         ],
         "requests_per_second": sum(one.rate for one in demand),
-        "latency_p99_ms": _quantile(_latencies(demand, flow)),
+        "latency_p99_ms": quantile(_latencies(demand, flow)),
         "decisions": _by_tier(moment.rates),
         "regions": [
             {**one, "managed_by": managed.get(("regions", one["region"]))} for one in _regions(moment, flow)
@@ -334,7 +334,7 @@ def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[di
             "planned": intended[region.name],
             "price_ms": planned.plan.prices.get(region.name, 0.0),
             "exhausted": region.name in binding,
-            "latency_p99_ms": _quantile(_latencies(demand, flow, region.name)),
+            "latency_p99_ms": quantile(_latencies(demand, flow, region.name)),
         }
         for region in moment.regions
     ]
@@ -389,7 +389,7 @@ def _latencies(
     ]
 
 
-def _quantile(weighted: Iterable[tuple[float, float]], share: float = P99) -> float | None:
+def quantile(weighted: Iterable[tuple[float, float]], share: float = P99) -> float | None:
     """The value that so large a share of the weight does not exceed; None without weight."""
     held = sorted((value, weight) for value, weight in weighted if weight > 0)
     wanted, seen = share * sum(weight for _, weight in held), 0.0

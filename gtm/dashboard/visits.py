@@ -33,7 +33,7 @@ from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Via
 from gtm.storage.sessions import Session
 
-_STRANGERS = 16
+STRANGERS = 16
 """Forms of those who are not signed in that are read at once: each takes as much memory as one may have, for as long as it comes."""
 
 
@@ -51,7 +51,7 @@ class Dashboard:
     url: str | None = None
     identity: Identity | None = None
     attempts: Attempts = field(default_factory=lambda: Attempts(time.monotonic))
-    strangers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STRANGERS))
+    strangers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STRANGERS))
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 

@@ -19,7 +19,7 @@ from gtm.nesting import shallow
 FILE = "edge-clock"
 """Its name in the data directory."""
 MAGIC = b"gtm-clock 1 "
-"""What the file begins with."""
+"""The bytes that a clock's file begins with."""
 
 
 def save(path: Path, kept: Kept) -> None:

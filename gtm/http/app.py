@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import time
 from collections.abc import Callable
@@ -104,6 +105,7 @@ class EdgeApp:
         clock: POSIX seconds, for the end of tokens.
         handoffs: signs for the services that ask for it; None: nothing is signed.
         corrections: by free slots; None: there are none.
+        draw: uniform in [0, 1), anew for each request.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class EdgeApp:
         clock: Callable[[], float] = time.time,
         handoffs: Handoffs | None = None,
         corrections: Corrections | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._current_view = current
         self._locate = locate
@@ -131,6 +134,7 @@ class EdgeApp:
         self._earn = earn
         self._handoffs = handoffs
         self._corrections = corrections
+        self._draw = draw
         self._alone = alone
         self._callers = Callers(
             current,
@@ -220,6 +224,7 @@ class EdgeApp:
                 handoffs=self._handoffs,
                 corrections=self._corrections,
                 earn=self._earn,
+                draw=self._draw,
             )
         return self._routes
 

@@ -266,10 +266,15 @@ def _judge(probe: Probe, status: int, body: bytes, *, whole: bool) -> None:
     if probe.json_field is not None:
         if not whole:
             raise CheckError("body is longer than 64 KiB, so its json cannot be read")
-        _judge_json(body, probe.json_field, probe.json_value)
+        judge_json(body, probe.json_field, probe.json_value)
 
 
-def _judge_json(body: bytes, path: str, expected: str | float | bool | None) -> None:
+def judge_json(body: bytes, path: str, expected: str | float | bool | None) -> None:
+    """Hold a body against the value that it is to have at a path of names with dots between.
+
+    Raises:
+        CheckError: it has another, or none.
+    """
     try:
         value: Any = msgspec.json.decode(shallow(body))
     except NestingError as error:

@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-_TIMEOUT = "10s"
+TIMEOUT = "10s"
 
 
 class Lock(IntEnum):
@@ -29,7 +29,7 @@ async def take(connection: AsyncConnection, lock: Lock) -> None:
     Raises:
         StorageUnavailable: another transaction held it for 10 s (raised where the transaction ends).
     """
-    await connection.execute(text(f"SET LOCAL lock_timeout = '{_TIMEOUT}'"))
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{TIMEOUT}'"))
     await connection.execute(select(func.pg_advisory_xact_lock(int(lock))))
     await connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
 

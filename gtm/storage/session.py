@@ -37,7 +37,7 @@ _SCHEMES = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 _SCHEME = "postgresql+psycopg"
 CONNECT_TIMEOUT = 5
 """Seconds until a server that doesn't answer counts as unreachable."""
-_POOL_TIMEOUT = 5.0
+POOL_TIMEOUT = 5.0
 _LIVENESS = {  # seconds; a peer that vanished without a word is noticed within half a minute
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -169,7 +169,7 @@ class Database:
             parsed,
             pool_size=pool_size,
             max_overflow=max_overflow,
-            pool_timeout=_POOL_TIMEOUT,
+            pool_timeout=POOL_TIMEOUT,
             pool_pre_ping=True,
             connect_args=_connect_args(parsed),
             json_serializer=documents.dumps,

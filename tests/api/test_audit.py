@@ -142,7 +142,7 @@ def test_pages_and_lines(world: Api) -> None:
 
 def test_the_export_reads_on(world: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read in pieces, whatever the last has."""
-    monkeypatch.setattr("gtm.api.routes.audit._AT_ONCE", 2)
+    monkeypatch.setattr("gtm.api.routes.audit.AT_ONCE", 2)
     for number in range(4):
         world.must_put(f"/v1/tenants/t{number}", {})
     answer = world.admin.get("/v1/audit:export", params={"action": "tenant"})

@@ -10,7 +10,7 @@ import pytest
 from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed, moved
 from gtm.control.lead.vantages import LiveEdge
-from gtm.control.overview import Moment, _quantile, plan_document, top_document
+from gtm.control.overview import Moment, plan_document, quantile, top_document
 from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
@@ -167,9 +167,9 @@ def test_documents_before_the_first_plan() -> None:
 
 def test_quantile_is_weighted() -> None:
     """The value that 99% of the weight does not exceed; without weight there is none."""
-    assert _quantile([(5.0, 98.9), (70.0, 1.0), (900.0, 0.1)]) == 70.0
-    assert _quantile([(5.0, 99.0), (70.0, 1.0)]) == 5.0
-    assert _quantile([(5.0, 0.0)]) is None
+    assert quantile([(5.0, 98.9), (70.0, 1.0), (900.0, 0.1)]) == 70.0
+    assert quantile([(5.0, 99.0), (70.0, 1.0)]) == 5.0
+    assert quantile([(5.0, 0.0)]) is None
 
 
 def test_what_moves_is_named() -> None:

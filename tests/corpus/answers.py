@@ -113,6 +113,7 @@ class World:
         self.current.apply(AccessMessage(Access(tuple(grants))))
         self._answerer = Answerer(self.router, self.locate, Counts(), draw=lambda: 0.5)
         self._affordable = True
+        self.draw: Callable[[], float] = random.random
         self._app = EdgeApp(
             self.current,
             self.locate,
@@ -121,6 +122,7 @@ class World:
             str,
             afford=lambda _quotas: self._affordable,
             clock=lambda: self._clock,
+            draw=lambda: self.draw(),  # noqa: PLW0108 - a test gives another later
         )
 
     @property

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.dashboard.visits import _STRANGERS
+from gtm.dashboard.visits import STRANGERS
 from tests.api.conftest import TOKENS, Api
 from tests.dashboard.conftest import HTML, People, Person, assert_inert
 
@@ -115,7 +115,7 @@ def test_strangers_have_little_kept(world: Api) -> None:
 
     assert status() == 401
     with ExitStack() as slow:
-        for _ in range(_STRANGERS):
+        for _ in range(STRANGERS):
             one = slow.enter_context(socket.create_connection((at.host, at.port or 80), timeout=30))
             one.sendall(head + body[:-1])
         assert 303 in (status() for _ in range(1000))

@@ -32,7 +32,6 @@ from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, 
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import AccessMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.handoff.jwt import made
-from gtm.http.answers import resolved
 from gtm.http.app import EdgeOptions
 from tests.core.balance.spill import model
 from tests.core.strategies import quick
@@ -451,14 +450,13 @@ def test_every_answer_is_one_that_the_page_allows(seed: int) -> None:
     tokens = {quota: random.choice([0, 1, 3]) for quota in quotas}
     checked = Checked(*some_world(random), tokens, random.choice([1, 1, 3]))
     checked.plan(some_plan(random))
-    with pytest.MonkeyPatch.context() as patched:
-        for _ in range(3):
-            checked.say(some_said(random), random.choice([1, 1, 2, 5]))
-            for _ in range(8):
-                service, client, how, draw, passes = some_asked(random)
-                checked.clock.now += passes
-                patched.setattr(resolved, "random", lambda draw=draw: draw)
-                checked.ask(service, client, how, draw)
+    for _ in range(3):
+        checked.say(some_said(random), random.choice([1, 1, 2, 5]))
+        for _ in range(8):
+            service, client, how, draw, passes = some_asked(random)
+            checked.clock.now += passes
+            checked.edge.draw = lambda draw=draw: draw  # type: ignore[misc]
+            checked.ask(service, client, how, draw)
 
 
 @quick(100)
@@ -473,17 +471,15 @@ def test_what_is_not_corrected_is_byte_for_byte_the_plan_s(seed: int) -> None:
     edges = [Checked(*world, {}, 1) for _ in range(3)]
     for checked in edges:
         checked.plan(plan)
+        checked.edge.draw = lambda: 0.3
     edges[1].say(free, 1)
     edges[2].say(old, 1)
     query = [f"/r/{service}/x".encode() for service, *_ in several]
     query += [f"/v1/route?service={service}&client_ip={client}".encode() for service, client, *_ in several]
     for path in query * 2:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(resolved, "random", lambda: 0.3)
-            found = [
-                one.edge.app.answer_head("GET", path, [(b"host", b"edge.test")], GERMAN, "1.1")
-                for one in edges
-            ]
+        found = [
+            one.edge.app.answer_head("GET", path, [(b"host", b"edge.test")], GERMAN, "1.1") for one in edges
+        ]
         shed = found[0] is not None and b'"shed"' in found[0].body
         told = [one and (one.head, one.body) for one in found]
         assert told[2] == told[0]
@@ -686,9 +682,8 @@ def test_a_quota_is_paid_once() -> None:
     checked = Checked(policy_of(regions_of(NAMES), rules), healthy(regions_of(NAMES)), {"share:abroad": 1}, 1)
     checked.plan(_TO_IRELAND)
     say(checked.edge, ie=report(0, 4), de=report(0, 4), fr=report(4, 4))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(resolved, "random", lambda: 0.1)
-        assert redirect(checked.edge, "web", GERMAN)[1:] == ("fr", "free_slots")
+    checked.edge.draw = lambda: 0.1
+    assert redirect(checked.edge, "web", GERMAN)[1:] == ("fr", "free_slots")
     assert checked.tokens.taken == [("share:abroad",)]
 
 
@@ -773,11 +768,11 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.reason} of {case.service}" for case in CASES])
-def test_which_choices_are_corrected(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_choices_are_corrected(case: Case) -> None:
     """Those that steering or plan made; not those by weights, an order, a session, a client's share, a ramp, or for want of facts."""
-    monkeypatch.setattr(resolved, "random", lambda: case.draw)
     health = healthy(case.policy.regions, case.down, case.recovered)
     checked = Checked(case.policy, health, case.tokens, 1)
+    checked.edge.draw = lambda: case.draw
     checked.plan(case.plan)
     assert redirect(checked.edge, case.service, case.client)[1:] == (case.drawn, case.reason)
     say(checked.edge, **{name: report(0, 4) for name in NAMES} | {case.free: report(4, 4)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -141,6 +142,8 @@ class Edge:
         afford: asked before a spillover quota is used.
         earn: keeps what requests earn of shares.
         find: where an address is.
+
+    `draw` is what requests are drawn by, uniform in [0, 1).
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Edge:
     ) -> None:
         self.current = CurrentView(lambda: NOW, edge=place, boot=boot)
         self.counts = Counts()
+        self.draw: Callable[[], float] = random.random
         self.silent: tuple[str, ...] = ()
         self.handoffs = Handoffs(
             lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
@@ -168,6 +172,7 @@ class Edge:
             lambda: "# HELP gtm_test A test.\n",
             silent=lambda: self.silent,
             clock=lambda: NOW,
+            draw=lambda: self.draw(),  # noqa: PLW0108 - a test gives another later
             handoffs=self.handoffs,
             afford=afford,
             earn=earn,

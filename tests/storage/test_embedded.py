@@ -390,7 +390,7 @@ def test_programs_that_the_server_cannot_read_are_copied(
     places = (Path("/proc/gtm"), shared_tmp / "untrusted", shared_tmp / "cache" / "gtm")
     places[1].mkdir()
     places[1].chmod(0o777)
-    monkeypatch.setattr(binaries, "_PLACES", places)
+    monkeypatch.setattr(binaries, "PLACES", places)
     monkeypatch.syspath_prepend(private)
     previous = os.umask(0o077)
     try:

@@ -118,7 +118,7 @@ async def test_busy_policy_lock(
     connect: Callable[[str], Database], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer that can't get the policy lock in time is told to come back, and nothing is written."""
-    monkeypatch.setattr("gtm.storage.locks._TIMEOUT", "50ms")
+    monkeypatch.setattr("gtm.storage.locks.TIMEOUT", "50ms")
     one, two = connect(database_url), connect(database_url)
     async with one.transaction() as tx:
         await tx.policy.lock()
@@ -131,7 +131,7 @@ async def test_full_pool(
     connect: Callable[[str], Database], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When all connections are busy for too long, that is said."""
-    monkeypatch.setattr("gtm.storage.session._POOL_TIMEOUT", 0.05)
+    monkeypatch.setattr("gtm.storage.session.POOL_TIMEOUT", 0.05)
     database = connect(database_url)
     async with database.transaction():
         with pytest.raises(StorageUnavailable, match="all connections to the database are busy"):

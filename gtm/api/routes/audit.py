@@ -25,7 +25,7 @@ router = strict_router(prefix="/v1", tags=["audit"])
 PRIVATE = ("token", "session", "sign-in")
 """Families of actions that only admins read of: they tell of people and of ways in, not of what is in force."""
 LINES = "application/jsonl"
-_AT_ONCE = 1000
+AT_ONCE = 1000
 
 
 class EntryView(Schema):
@@ -134,11 +134,11 @@ async def _lines(
 ) -> AsyncIterator[bytes]:
     while piece:
         yield b"".join(msgspec.json.encode(one) + b"\n" for one in piece)
-        if len(piece) < _AT_ONCE:
+        if len(piece) < AT_ONCE:
             return
         piece = await _piece(database, sought, piece[-1].id, oldest_first=oldest_first)
 
 
 async def _piece(database: Database, sought: Wanted, after: int | None, *, oldest_first: bool) -> list[Entry]:
     async with database.transaction() as transaction:
-        return await transaction.audit.list(sought, after, _AT_ONCE, oldest_first=oldest_first)
+        return await transaction.audit.list(sought, after, AT_ONCE, oldest_first=oldest_first)

@@ -57,7 +57,7 @@ async def ask(
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    protocol = _Asking(loop.create_future(), most)
+    protocol = Asking(loop.create_future(), most)
     try:
         async with asyncio.timeout(timeout):
             transport, _ = await loop.create_connection(
@@ -98,7 +98,7 @@ def _request(route: Route, target: str, content: bytes | None, port: int) -> byt
     )
 
 
-class _Asking(Question[tuple[int, bytes]]):
+class Asking(Question[tuple[int, bytes]]):
     """A connection for one request. `done` gets status and body, or an exception."""
 
     def __init__(self, done: asyncio.Future[tuple[int, bytes]], most: int) -> None:
@@ -111,7 +111,7 @@ class _Asking(Question[tuple[int, bytes]]):
         self._headed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
+        """The connection is open."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:

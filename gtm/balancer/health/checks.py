@@ -270,7 +270,7 @@ class Checks:
         try:
             model = await self._model(watched, check)
             answer = await _complete(watched.route, check, model)
-            wrong = _unexpected(answer, (200,)) or _tokenless(answer)
+            wrong = _unexpected(answer, (200,)) or tokenless(answer)
             if answer.status == 404:
                 wrong += f": it has no `{check.path}`, or no model `{model[:80]}`"
         except (AskingError, MetricsError) as error:
@@ -380,7 +380,7 @@ class _Completion(msgspec.Struct):
     choices: list[msgspec.Raw]
 
 
-def _tokenless(answer: Answer) -> str:
+def tokenless(answer: Answer) -> str:
     """What is wrong with the answer to a completion."""
     try:
         found = msgspec.json.decode(shallow(answer.body), type=_Completion)

@@ -79,7 +79,9 @@ async def check_grpc(
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    protocol = _Checking(loop.create_future(), _head(route, port or route.port, timeout), _framed(service))
+    protocol = Checking(
+        loop.create_future(), head_of(route, port or route.port, timeout), framed_name(service)
+    )
     try:
         async with asyncio.timeout(timeout):
             await loop.create_connection(
@@ -114,7 +116,7 @@ def _wrong(status: str, code: str | None, message: bytes, service: str) -> str:
     if status != "200" or code is None:
         return f"status {_number(status)} without gRPC's: what answers there is no gRPC server; {_ELSEWHERE}"
     if code == "0":
-        serving = _serving(message)
+        serving = serving_of(message)
         if serving is None:
             return "the answer is no HealthCheckResponse"
         said = "" if serving == _SERVING else _SAID.get(serving, "a status that is not known")
@@ -134,7 +136,8 @@ def _number(text: str) -> str:
     return text if text.isascii() and text.isdecimal() and len(text) <= 3 else "?"
 
 
-def _head(route: Route, port: int, timeout: float) -> list[tuple[str, str]]:
+def head_of(route: Route, port: int, timeout: float) -> list[tuple[str, str]]:
+    """The head of a check's request."""
     host = f"[{route.host}]" if ":" in route.host else route.host
     return [
         (":method", "POST"),
@@ -148,7 +151,7 @@ def _head(route: Route, port: int, timeout: float) -> list[tuple[str, str]]:
     ]
 
 
-def _framed(service: str) -> bytes:
+def framed_name(service: str) -> bytes:
     """A `HealthCheckRequest`, `string service = 1`, in a frame that says: not compressed."""
     name = service.encode()
     message = b"\x0a" + _varint(len(name)) + name if name else b""
@@ -164,7 +167,7 @@ def _varint(value: int) -> bytes:
     return bytes(found)
 
 
-def _serving(body: bytes) -> int | None:
+def serving_of(body: bytes) -> int | None:
     """`HealthCheckResponse.status` (an enum in field 1; absent: 0), of the one message in a body; None: it is none.
 
     Fields that are not known are passed over, and of one that is there twice the last counts, as in every protobuf reader.
@@ -208,7 +211,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
 _HEADS = (h2.events.InformationalResponseReceived, h2.events.ResponseReceived, h2.events.TrailersReceived)
 
 
-class _Checking(Question[tuple[str, str | None, bytes]]):
+class Checking(Question[tuple[str, str | None, bytes]]):
     """A connection for one call. `done` gets HTTP's status, gRPC's and the body, or an exception.
 
     Args:

@@ -21,7 +21,7 @@ import dns.rrset
 
 from gtm.cli.common.exits import CommandError, Exit
 
-_TIMEOUT = 5.0
+TIMEOUT = 5.0
 _PAYLOAD = 1232
 _PREFIXES = {4: 24, 6: 56}
 """What resolvers tell of a client's address (RFC 7871 §11.1)."""
@@ -104,11 +104,11 @@ def ask(
     began = time.perf_counter()
     try:
         if tcp:
-            reply, by_tcp = dns.query.tcp(message, server.address, _TIMEOUT, server.port), True
+            reply, by_tcp = dns.query.tcp(message, server.address, TIMEOUT, server.port), True
         else:
-            reply, by_tcp = dns.query.udp_with_fallback(message, server.address, _TIMEOUT, server.port)
+            reply, by_tcp = dns.query.udp_with_fallback(message, server.address, TIMEOUT, server.port)
     except dns.exception.Timeout as error:
-        raise CommandError(f"{server} does not answer within {_TIMEOUT:.0f} s", Exit.UNREACHABLE) from error
+        raise CommandError(f"{server} does not answer within {TIMEOUT:.0f} s", Exit.UNREACHABLE) from error
     except (OSError, EOFError, ValueError, dns.exception.DNSException) as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CommandError(

@@ -51,7 +51,7 @@ def query(
     from gtm.cli.common import output
     from gtm.cli.live import dns_asking
 
-    where = _server(server, data_dir)
+    where = server_of(server, data_dir)
     client = None if subnet is None else dns_asking.client_subnet(subnet)
     reply = dns_asking.ask(where, name, dns_asking.record_type(rdtype), client, tcp=tcp)
     explained = dns_asking.ask(where, name, dns_asking.record_type("TXT"), client, tcp=tcp)
@@ -72,7 +72,12 @@ def query(
         raise typer.Exit(Exit.NO)
 
 
-def _server(given: str | None, data_dir: Path) -> Server:
+def server_of(given: str | None, data_dir: Path) -> Server:
+    """The name server that is asked: a given one, or that of the `gtm serve` that runs on a data directory.
+
+    Raises:
+        CommandError: nothing can be asked by the name that was given.
+    """
     from gtm.cli.live.dns_asking import Server
     from gtm.runtime.serve.facts import Facts, host_and_port
 

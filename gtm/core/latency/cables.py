@@ -107,14 +107,14 @@ def _neighbours(vectors: dict[str, Vector]) -> tuple[tuple[tuple[int, float], ..
 
 _BY_NAME = _vectors()
 HUB_NAMES = tuple(_BY_NAME)
-_VECTORS = tuple(_BY_NAME.values())
+HUB_VECTORS = tuple(_BY_NAME.values())
 _JOINED = _neighbours(_BY_NAME)
 
 
-@lru_cache(maxsize=len(_VECTORS))
+@lru_cache(maxsize=len(HUB_VECTORS))
 def hub_distances(hub: int) -> tuple[float, ...]:
     """How far each hub is from one of them along the links, in km (Dijkstra's shortest paths)."""
-    distances = [inf] * len(_VECTORS)
+    distances = [inf] * len(HUB_VECTORS)
     distances[hub] = 0.0
     queue = [(0.0, hub)]
     while queue:
@@ -132,10 +132,10 @@ def hub_distances(hub: int) -> tuple[float, ...]:
 def _hubs_near(area: tuple[int, int]) -> tuple[tuple[Vector, int], ...]:
     """The hubs that may be among the nearest of some point of an area of 5° by 5°: all others are too far from it."""
     x, y, z = unit_vector((area[0] + 0.5) * _AREA_DEGREES, (area[1] + 0.5) * _AREA_DEGREES)
-    cosines = [x * u + y * v + z * w for u, v, w in _VECTORS]
+    cosines = [x * u + y * v + z * w for u, v, w in HUB_VECTORS]
     angle = acos(min(1.0, sorted(cosines)[-NEAREST])) + _AREA_KM / EARTH_RADIUS_KM
     reach = cos(min(pi, angle))
-    return tuple((_VECTORS[hub], hub) for hub, cosine in enumerate(cosines) if cosine >= reach)
+    return tuple((HUB_VECTORS[hub], hub) for hub, cosine in enumerate(cosines) if cosine >= reach)
 
 
 def nearest_hubs(square: Square, point: Vector) -> tuple[tuple[float, int], ...]:

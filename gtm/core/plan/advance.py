@@ -76,14 +76,14 @@ class _Move:
 
 def _move(demand: ClassDemand, before: ClassPlan | None, solution: Solution, knobs: Knobs) -> _Move:
     flow = solution.flow.get(demand.key, {})
-    target = _rounded(flow, {}, knobs.least_weight)
+    target = rounded(flow, {}, knobs.least_weight)
     kept = (
         {}
         if before is None
         else {name: share for name, share in before.weights.items() if name in demand.regions}
     )
     if not target:  # all is refused: whoever gets through goes where the class went so far
-        target = _rounded(kept, {}, 0.0) or {demand.regions[0]: 1.0}
+        target = rounded(kept, {}, 0.0) or {demand.regions[0]: 1.0}
     lost = 1.0 - sum(kept.values())
     names = dict.fromkeys((demand.regions[0], *kept, *target))
     base = {name: kept.get(name, 0.0) + lost * target.get(name, 0.0) for name in names}
@@ -132,7 +132,7 @@ def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, 
     return [
         move.weights
         if move.weights and unmoved
-        else _rounded(dict(zip(move.base, shares[begin:end], strict=True)), move.target, knobs.least_weight)
+        else rounded(dict(zip(move.base, shares[begin:end], strict=True)), move.target, knobs.least_weight)
         for move, unmoved, begin, end in zip(moves, still, ends, ends[1:], strict=False)
     ]
 
@@ -198,7 +198,7 @@ def _admitted(move: _Move) -> float:
     return move.demand.rate * (1 - refused / total)
 
 
-def _rounded(weights: Mapping[str, float], target: Mapping[str, float], least: float) -> dict[str, float]:
+def rounded(weights: Mapping[str, float], target: Mapping[str, float], least: float) -> dict[str, float]:
     """Weights that sum to 1, without those that are small and not on their way up. The largest always stays."""
     total = sum(weights.values())
     if total <= 0:
@@ -239,7 +239,7 @@ def _idle(
         if (one is not None and one.rate > 0 and one.regions) or now - since >= knobs.idle_s:
             continue
         regions = known if one is None else one.regions
-        weights = _rounded({name: share for name, share in plan.weights.items() if name in regions}, {}, 0.0)
+        weights = rounded({name: share for name, share in plan.weights.items() if name in regions}, {}, 0.0)
         if weights:
             idle[key] = since
             shed = max(plan.shed - knobs.release_step, 0.0)

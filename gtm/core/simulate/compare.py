@@ -125,7 +125,7 @@ def compare(old: Ranked, new: Ranked, sample: Sample, scenario: Scenario = NOTHI
     grown = scenario.grown(rates) if scenario.grows else rates
     before = project(old, rates)
     after = project(new, grown, before)
-    return Comparison(sample, before, after, *_difference(grown, before, after))
+    return Comparison(sample, before, after, *difference(grown, before, after))
 
 
 def _known(sample: Sample, unknown: Mapping[str, float]) -> Sample:
@@ -136,7 +136,7 @@ def _known(sample: Sample, unknown: Mapping[str, float]) -> Sample:
     )
 
 
-def _difference(
+def difference(
     rates: Mapping[str, float], before: Projection, after: Projection
 ) -> tuple[float, float, dict[tuple[str, str], float]]:
     """The share that moves, the share that is served instead of refused, and what goes from where to where."""

@@ -197,7 +197,7 @@ class Backend:
 
     def load_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/load_lora_adapter: answered when it is loaded."""
-        wanted = _adapter(request)
+        wanted = adapter_of(request)
         at = self.engine.models.load_adapter(
             wanted.lora_name, wanted.lora_path, self._loop.time(), wanted.base_model_name
         )
@@ -207,7 +207,7 @@ class Backend:
 
     def unload_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/unload_lora_adapter."""
-        name = _adapter(request).lora_name
+        name = adapter_of(request).lora_name
         self.engine.models.unload_adapter(name)
         body = f"Success: LoRA adapter '{name}' removed successfully.".encode()
         connection.respond(HTTPStatus.OK, body, "text/plain")
@@ -229,7 +229,7 @@ class Backend:
 
     def load(self, connection: Connection, request: Request) -> None:
         """POST /demo/load and /demo/unload: a model."""
-        name = _model(request)
+        name = model_of(request)
         if request.path == "/demo/load":
             self.engine.models.load(name, self._loop.time())
         else:
@@ -356,14 +356,24 @@ class _Model(msgspec.Struct):
     model: str
 
 
-def _adapter(request: Request) -> _Adapter:
+def adapter_of(request: Request) -> _Adapter:
+    """The adapter in a request's body.
+
+    Raises:
+        ApiError: 400, it is none.
+    """
     try:
         return msgspec.json.decode(shallow(request.body), type=_Adapter)
     except ValueError as error:
         raise bad_request(f"the body is not such a request: {error}", "invalid_json") from error
 
 
-def _model(request: Request) -> str:
+def model_of(request: Request) -> str:
+    """The name of a model in a request's body.
+
+    Raises:
+        ApiError: 400, it is none.
+    """
     try:
         return msgspec.json.decode(shallow(request.body), type=_Model).model
     except ValueError as error:

@@ -136,7 +136,6 @@ class Questions:
         self._clients = clients
         self._known = 0
         self.limit = limit
-        """See above."""
         self._names = names
         self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
         self._numbers: dict[object, int] = {}

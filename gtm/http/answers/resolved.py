@@ -5,7 +5,7 @@ Law: what is kept of it is the choice, never the pick. Each request is picked fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import random
 from typing import Any, NamedTuple
 
@@ -58,6 +58,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
 
     `client` is None where its address is unknown. `handoffs` signs what is answered, of a service that asks for it.
     `corrections` are those by free slots. `earn` keeps what requests earn of quotas that are shares, and returns what it cannot.
+    `draw` is uniform in [0, 1).
     """
 
     router: Router
@@ -69,6 +70,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     handoffs: Handoffs | None = None
     corrections: RouterCorrections | None = None
     earn: Earn | None = None
+    draw: Callable[[], float] = random
 
     def pick(self) -> Option:
         """How one such request ends."""
@@ -84,7 +86,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
         over = self.earn(routing.choice.earns) if routing.choice.earns and self.earn is not None else ()
         if self.handoffs is not None:
             self.handoffs.credit = over
-        return pick(routing.choice, routing.request, random(), self.afford)
+        return pick(routing.choice, routing.request, self.draw(), self.afford)
 
     def answered(self) -> tuple[Option, int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """How one such request ends, as `told`; where it is to be explained in full, with what is known of free slots."""

@@ -6,6 +6,7 @@ draw; only what a pick would say word for word the same is kept as finished byte
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +145,7 @@ class Routes:
         handoffs: signs for the services that ask for it; None: nothing is signed.
         corrections: by free slots; None: there are none.
         earn: keeps what requests earn of quotas that are shares; None: nothing is kept.
+        draw: uniform in [0, 1), anew for each request.
     """
 
     def __init__(
@@ -156,6 +158,7 @@ class Routes:
         handoffs: Handoffs | None = None,
         corrections: Corrections | None = None,
         earn: Earn | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self.router = router
         self.lookups: dict[Any, LookupRoute] = {}
@@ -167,6 +170,7 @@ class Routes:
         self._locate = locate
         self._afford = afford
         self._earn = earn
+        self._draw = draw
         self._handoffs = handoffs
         self._corrections = None if router is None or corrections is None else corrections.under(router)
         self._limit = limit if router is None else min(limit, router.ranker.limit)
@@ -203,7 +207,7 @@ class Routes:
         if handoffs is not None and not handoffs.signs(routing):
             handoffs = None
         known = router, routing, client, instance, lookup.explain
-        made = (*known, self._afford, handoffs, self._corrections, self._earn)
+        made = (*known, self._afford, handoffs, self._corrections, self._earn, self._draw)
         resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, made)
         return resolved
 

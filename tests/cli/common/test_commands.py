@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from gtm.cli.main import _needed, app
+from gtm.cli.main import app, needed
 from tests.cli.conftest import Gtm
 
 ALL: Any = get_command(app)
@@ -23,7 +23,7 @@ def _described(command: Any) -> Any:
 @pytest.mark.parametrize("name", sorted(ALL.commands))
 def test_it_is_what_it_is_among_all(name: str) -> None:
     """Alone, with the same options, help and further commands."""
-    made: Any = get_command(_needed([name, "--help"]))
+    made: Any = get_command(needed([name, "--help"]))
     assert list(made.commands) == [name]
     assert _described(made.commands[name]) == _described(ALL.commands[name])
     assert _described(made)[:3] == _described(ALL)[:3]
@@ -32,6 +32,6 @@ def test_it_is_what_it_is_among_all(name: str) -> None:
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["aply", "policy"]])
 def test_help_and_mistakes_are_about_all(arguments: list[str], bare: Gtm) -> None:
     """Nothing is left out of a list, nor is a command that was meant."""
-    assert _needed(arguments) is app
+    assert needed(arguments) is app
     said = bare(*arguments)
     assert "apply" in said.out + said.err

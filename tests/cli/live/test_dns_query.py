@@ -112,7 +112,7 @@ def test_wrong_arguments(bare: Gtm, arguments: list[str], code: int, said: str) 
 
 def test_nobody_answers(bare: Gtm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that refuses connections, and one that stays silent, are unreachable: 3."""
-    monkeypatch.setattr(dns_asking, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(dns_asking, "TIMEOUT", 0.1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         server = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -127,9 +127,9 @@ def test_nobody_answers(bare: Gtm, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_servers(given: str, asked: str) -> None:
     """A server is an address or name, with a port or without, of either family."""
-    from gtm.cli.live.dns_query import _server
+    from gtm.cli.live.dns_query import server_of
 
-    assert str(_server(given, Path("none"))) == asked
+    assert str(server_of(given, Path("none"))) == asked
 
 
 SAMPLES = [

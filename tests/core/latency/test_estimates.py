@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
 from gtm.core.latency import squares as rtt_squares
-from gtm.core.latency.cables import _VECTORS, HUB_NAMES, NEAREST, hub_distances
+from gtm.core.latency.cables import HUB_NAMES, HUB_VECTORS, NEAREST, hub_distances
 from gtm.core.latency.geographic import SHIPPED, model_ms, point_at, terminal_at
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
@@ -132,7 +132,7 @@ def test_all_hubs_are_joined() -> None:
 def test_no_hub_is_nearer_than_those_that_a_place_uses(lat: float, lon: float) -> None:
     """As by a look at all of them."""
     here = unit_vector(lat, lon)
-    every = sorted((arc_km(here, vector), hub) for hub, vector in enumerate(_VECTORS))
+    every = sorted((arc_km(here, vector), hub) for hub, vector in enumerate(HUB_VECTORS))
     assert point_at(lat, lon).hubs == tuple(every[:NEAREST])
 
 

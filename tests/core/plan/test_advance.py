@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
-from gtm.core.plan.advance import _rounded, advance
+from gtm.core.plan.advance import advance, rounded
 from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
@@ -130,8 +130,8 @@ def at_once(one: ClassDemand, before: ClassPlan | None, solution: Solution) -> d
     """A class's weights before its step: what it has in regions that it lost is where it goes already."""
     known = {} if before is None else before.weights
     kept = {name: share for name, share in known.items() if name in one.regions}
-    target = _rounded(solution.flow.get(one.key, {}), {}, KNOBS.least_weight)
-    target = target or _rounded(kept, {}, 0.0) or {one.regions[0]: 1.0}
+    target = rounded(solution.flow.get(one.key, {}), {}, KNOBS.least_weight)
+    target = target or rounded(kept, {}, 0.0) or {one.regions[0]: 1.0}
     lost = 1 - sum(kept.values())
     return {name: kept.get(name, 0.0) + lost * target.get(name, 0.0) for name in {*kept, *target}}
 

@@ -12,7 +12,7 @@ from gtm.core.capacity.supply import Supply
 from gtm.core.demand.traffic import Sample
 from gtm.core.model.regions import AdminState
 from gtm.core.model.state import EndpointHealth, HealthStatus
-from gtm.core.simulate.compare import Comparison, _difference, simulate
+from gtm.core.simulate.compare import Comparison, difference, simulate
 from gtm.core.simulate.project import Projection
 from gtm.core.simulate.scenario import NOTHING, Scenario
 from gtm.core.simulate.world import all_up
@@ -152,7 +152,7 @@ def test_moves_add_up(worlds: list[tuple[float, dict[str, float], dict[str, floa
     rates = {f"c{n}": rate for n, (rate, _, _) in enumerate(worlds)}
     before = {f"c{n}": old for n, (_, old, _) in enumerate(worlds)}
     after = {f"c{n}": new for n, (_, _, new) in enumerate(worlds)}
-    moved, newly, moves = _difference(rates, _projection(before), _projection(after))
+    moved, newly, moves = difference(rates, _projection(before), _projection(after))
     assert moves == pytest.approx(_model(rates, before, after), rel=1e-6, abs=1e-6)
     total = sum(rates.values())
     assert sum(moves.values()) == pytest.approx(moved * total, abs=1e-6)

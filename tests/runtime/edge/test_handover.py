@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predecessor, _listen, short
+from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predecessor, listen_at, short
 from gtm.runtime.process.listeners import Listener, Listeners, Use
 from gtm.runtime.process.sockets import bind_tcp
 from tests.effort import examples
@@ -139,7 +139,7 @@ def test_the_lock_passes_without_a_gap(tmp_path: Path, listeners: Listeners) -> 
 def test_nobody_there_is_no_error(tmp_path: Path) -> None:
     """Where no edge runs, or one left its socket behind, there is no predecessor."""
     assert Predecessor.find(tmp_path) is None
-    _listen(tmp_path).close()
+    listen_at(tmp_path).close()
     assert (tmp_path / FILE).exists()
     assert Predecessor.find(tmp_path) is None
 
@@ -163,7 +163,7 @@ def test_long_directories_serve_too(tmp_path: Path, listeners: Listeners) -> Non
 @contextmanager
 def speaking(data_dir: Path, messages: list[bytes]) -> Iterator[None]:
     """Something at an edge's socket that says what it likes, with a descriptor each."""
-    with _listen(data_dir) as server:
+    with listen_at(data_dir) as server:
         server.setblocking(True)
 
         def speak() -> None:

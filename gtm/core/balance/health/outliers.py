@@ -60,12 +60,12 @@ def _slow(windows: Mapping[str, Window], settings: Settings) -> Iterator[tuple[s
         return
     ordered = sorted(counted.values())
     for name in sorted(counted, key=lambda name: (-counted[name], name)):
-        others = _median_without(ordered, counted[name])
+        others = median_without(ordered, counted[name])
         if counted[name] > max(factor * others, others + settings.latency_margin):
             yield name, f"its median latency is {counted[name]:.3g} s, that of others {others:.3g} s"
 
 
-def _median_without(ordered: list[float], value: float) -> float:
+def median_without(ordered: list[float], value: float) -> float:
     """The median of ordered numbers, at least two, without one of them."""
     place, middle = bisect_left(ordered, value), (len(ordered) - 1) // 2
 

@@ -23,7 +23,7 @@ from gtm.core.balance.health import (
     State,
     Thresholds,
 )
-from gtm.core.balance.health.outliers import _median_without
+from gtm.core.balance.health.outliers import median_without
 from gtm.core.balance.health.warmth import warmth
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
@@ -282,4 +282,4 @@ def test_the_median_of_the_others(values: list[float], data: st.DataObject) -> N
     """As if the one had not been there."""
     index = data.draw(st.integers(0, len(values) - 1))
     others = values[:index] + values[index + 1 :]
-    assert _median_without(sorted(values), values[index]) == median(others)
+    assert median_without(sorted(values), values[index]) == median(others)
