@@ -297,7 +297,7 @@ def test_what_gtm_adds_is_of_each_request() -> None:
                     w.admission.waiting.pop().admitted()
                 waits.append((await client.response()).get("server-timing") is not None)
                 if number in {1, 4}:
-                    w.picker._routes = w.picker._routes[::-1]
+                    w.picker.configure(w.picker.routes()[::-1])
             assert waits == [False, False, False, True, False, False]
             assert [one.get("x-number") for one in seen] == [b"0", b"1", b"1", b"2", b"2", b"3"]
             assert [one.start.split(b" ")[1] for one in seen] == [b"/", b"/", b"/v2/", b"/v2/", b"/v2/", b"/"]
