@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from math import inf, pi
 
@@ -21,39 +22,24 @@ from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
 from gtm.core.model.access import Access, Role, TokenGrant, matches, permits
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
-from gtm.core.model.policy import Match, OnDoubtfulLocation, Places, Policy, ResidencyRule
+from gtm.core.model.policy import OnDoubtfulLocation, ResidencyRule
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.policy.compile import compile_policy
-from tests.core.strategies import SHIPPED
+from tests import worlds
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24", prefix_length=24)
-DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de-a.test"), Endpoint("https://de-b.test")))
-US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test"),))
-UP = State(
-    epoch=4,
-    health={
-        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
-        for region in (DE, US)
-    },
-)
+DE = worlds.region("de", Endpoint("https://de-a.test"), Endpoint("https://de-b.test"))
+US = worlds.region("us")
+UP = State(epoch=4, health=worlds.health((DE, US)))
+_service = partial(worlds.service, "chat", "us de")
 
 
 def _view(
-    service: Service,
-    *rules: ResidencyRule,
-    state: State = UP,
-    now: float = 0.0,
-    regions: tuple[Region, ...] = (DE, US),
+    service: Service, *rules: ResidencyRule, state: State = UP, regions: tuple[Region, ...] = (DE, US)
 ) -> View:
-    policy = Policy(regions=regions, services=(service,), residency_rules=rules)
-    return view_of(compile_policy(policy, SHIPPED), state, Window(now, now))
-
-
-def _service(**changes: object) -> Service:
-    return replace(Service("chat", (Member("us"), Member("de"))), **changes)  # type: ignore[arg-type]
+    return worlds.view(worlds.policy(*regions, service, *rules), state)
 
 
 def test_roles_include_one_another() -> None:
@@ -187,8 +173,8 @@ def test_a_region_outside_the_fence_cannot_be_named() -> None:
 
 def test_a_country_code_that_is_none_counts_as_unknown() -> None:
     """`EU` and `A1`, as some databases have them, meet every location-scoped rule, and the answer says why."""
-    rule = ResidencyRule("eu", allow=Places(("EU",)))
-    scoped = replace(rule, match=replace(rule.match, client_jurisdictions=("EEA",)))
+    rule = worlds.rule("eu", "EU")
+    scoped = worlds.rule("eu", "EU", client_jurisdictions="EEA")
     view = _view(_service(), scoped)
     for country in ("EU", "A1", "de", None):
         decision = decide(view, Request("chat", Location(country)), 0.0)
@@ -212,24 +198,14 @@ def test_a_router_forgets_when_full() -> None:
 
 def test_a_memory_of_rankings_tells_doubtful_subnets_apart() -> None:
     """Two subnets at one place, of which one has a part that measurements contradict: each gets its own fence."""
-    rule = ResidencyRule(
-        "gdpr",
-        Match(client_countries=("DE",)),
-        Places(jurisdictions=("DE",)),
-        on_doubtful_location=OnDoubtfulLocation.MATCH,
-    )
+    rule = worlds.rule("gdpr", "DE", client_countries="DE", on_doubtful_location=OnDoubtfulLocation.MATCH)
     claim = "US|40,-75"
     believed = Location(
         "US", lat=40.0, lon=-75.0, network="198.51.96.0/21", subnet="198.51.96.0/20", source="geoip"
     )
     doubted = believed._replace(parts=((believed.network or "", claim), ("198.51.104.0/24", claim)))
     table = LatencyTable(1, doubts={"198.51.104.0/24": Doubt(claim, doubtful=True, fastest={})})
-    basis = view_of(
-        compile_policy(Policy(regions=(DE, US), services=(_service(),), residency_rules=(rule,)), SHIPPED),
-        UP,
-        Window(0.0, 0.0),
-        table,
-    ).basis
+    basis = view_of(_view(_service(), rule).snapshot, UP, Window(0.0, 0.0), table).basis
     for order in ((believed, doubted), (doubted, believed)):
         ranker = Ranker(basis)
         for location in order:
@@ -251,12 +227,8 @@ def test_a_router_remembers_less_where_services_are_large() -> None:
 
 def test_windows_bound_rules_on_both_sides() -> None:
     """A rule binds from the second it starts to, and without, the second it ends."""
-    rule = ResidencyRule(
-        "eu",
-        allow=Places(("EU",)),
-        effective_from=datetime.fromtimestamp(100, UTC),
-        effective_until=datetime.fromtimestamp(200, UTC),
-    )
+    begin, end = (datetime.fromtimestamp(at, UTC) for at in (100, 200))
+    rule = worlds.rule("eu", "EU", effective_from=begin, effective_until=end)
 
     def binding(now: float, latest: float | None = None) -> bool:
         view = _view(_service(), rule)
@@ -278,7 +250,7 @@ def test_windows_bound_rules_on_both_sides() -> None:
 
 def test_only_endpoints_that_are_up_are_handed_out() -> None:
     """One of the up endpoints by key; every endpoint where health is ignored; none for a refusal."""
-    service = Service("chat", (Member("de"),), on_unusable=OnUnusable.IGNORE_HEALTH)
+    service = worlds.service("chat", "de", on_unusable=OnUnusable.IGNORE_HEALTH)
     view = _view(service)
     decision = decide(view, Request("chat"), 0.0)
     assert endpoints.serving(view, decision) == DE.endpoints
@@ -296,18 +268,7 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
 
 def test_an_unknown_model_is_an_error() -> None:
     """A model that no region serves is a mistake of the caller's, not a want of capacity."""
-    from gtm.core.decision.decide import decide
-    from gtm.core.decision.view import Window, view_of
-    from gtm.core.model.policy import Policy
-    from gtm.core.model.regions import Endpoint, Region
-    from gtm.core.model.requests import Request
-    from gtm.core.model.services import Member, Service
-    from gtm.core.model.state import State
-
-    region = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),), models=("small",))
-    snapshot = compile_policy(
-        Policy(regions=(region,), services=(Service("chat", (Member("de"),)),)), SHIPPED
-    )
-    view = view_of(snapshot, State(), Window(0, 0))
+    region = worlds.region("de", models=("small",))
+    view = _view(worlds.service("chat", "de"), state=State(), regions=(region,))
     with pytest.raises(UnknownNameError, match="there is no model `large`"):
         decide(view, Request("chat", model="large"), 0.5)

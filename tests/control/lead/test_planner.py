@@ -10,32 +10,27 @@ from gtm.control.lead.planner import Inputs, Planner, over_http, same_plan
 from gtm.core.capacity.load import Load
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Estimator
 from gtm.core.model.outcomes import Reason
-from gtm.core.model.policy import Policy, SpilloverRule
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Steering
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.compile import compile_policy
-from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _choice, _ranking, _up
+from tests import worlds
+from tests.core.decision.test_choice import BERLIN, NOW, SERVICE, _choice, _ranking, _up
 from tests.core.strategies import SHIPPED
 
-REGIONS_OF_10 = tuple(replace(region, capacity=Capacity(requests_per_second=10.0)) for region in REGIONS)
+REGIONS_OF_10 = worlds.regions("de ie us", capacity=Capacity(requests_per_second=10.0))
 
 
 def _inputs(rate: float, via: str = "lookup", **changes: object) -> Inputs:
-    policy = Policy(
-        regions=REGIONS_OF_10,
-        services=(SERVICE,),
-        spillover_rules=(SpilloverRule("r", "de", ("ie",), max_requests_per_second=4.0),),
-    )
-    snapshot = compile_policy(policy, SHIPPED)
-    state = State(1, health=_up())
-    ranking = _ranking(view_of(snapshot, state, Window(NOW, NOW)), Request("chat", BERLIN))
+    spill = SpilloverRule("r", "de", ("ie",), max_requests_per_second=4.0)
+    view = worlds.view(worlds.policy(*REGIONS_OF_10, SERVICE, spill), State(1, health=_up()), NOW)
+    ranking = _ranking(view, Request("chat", BERLIN))
     row = Row("chat", "de", "served", via, ranking.group.key, ranking.cell)
-    inputs = Inputs(snapshot, Estimator(snapshot.regions), state, NOW, {row: rate}, {})
+    inputs = Inputs(view.snapshot, view.basis.estimator, view.state, NOW, {row: rate}, {})
     return replace(inputs, **changes)  # type: ignore[arg-type]
 
 

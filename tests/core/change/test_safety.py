@@ -13,16 +13,15 @@ from gtm.core.change import safety
 from gtm.core.change.safety import SafetyRule, Verdict
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import rank
-from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import Match, Places, Policy, Tenant
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
-from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.world import World
+from tests import worlds
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
-from tests.core.strategies import SHIPPED, policies, quick, requests, states
+from tests.core.strategies import policies, quick, requests, states
 
 DEMAND = {BERLIN: 2.0, CORK: 2.0, BOSTON: 6.0}
 
@@ -39,13 +38,9 @@ def broken(verdict: Verdict) -> list[SafetyRule]:
 
 def disabled(policy: Policy, *names: str) -> Policy:
     """The policy with regions out of service."""
-    return replace(
-        policy,
-        regions=tuple(
-            replace(one, admin_state=AdminState.DISABLED) if one.name in names else one
-            for one in policy.regions
-        ),
-    )
+    for name in names:
+        policy = worlds.changed(policy, "regions", name, admin_state=AdminState.DISABLED)
+    return policy
 
 
 def test_what_changes_nothing_is_safe() -> None:
@@ -75,9 +70,7 @@ def test_everybody_losing_a_service_is_told_shortly() -> None:
 
 def test_kinds_of_requests_are_told_apart() -> None:
     """A new rule about a tenant is refused for those who state that tenant or nothing, and for nobody else."""
-    pinned = ResidencyRule(
-        "clinic", Match(("chat",), tenants=("clinic",)), Places(("GB",)), acknowledge_empty_fence=True
-    )
+    pinned = worlds.rule("clinic", "GB", services="chat", tenants="clinic", acknowledge_empty_fence=True)
     before = replace(POLICY, residency_rules=(), tenants=(Tenant("acme"), Tenant("clinic")))
     (breach,) = judge(world(before), world(replace(before, residency_rules=(pinned,))), {}).breaches
     assert "every country;" in breach.message
@@ -182,10 +175,7 @@ def changes(draw: st.DrawFn) -> tuple[World, World, list[Request]]:
     )
     state = draw(states(first))
     made = [
-        World(
-            view_of(compile_policy(one, SHIPPED), state, Window(300, 300)),
-            assess(one, state.health, {}, 300).supply,
-        )
+        World(worlds.view(one, state, 300), assess(one, state.health, {}, 300).supply)
         for one in (first, second)
     ]
     return made[0], made[1], draw(st.lists(requests(first), min_size=4, max_size=4))

@@ -6,44 +6,24 @@ from dataclasses import replace
 
 from gtm.core.decision.ranking import rank
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.model.policy import (
-    Match,
-    OnDoubtfulLocation,
-    OnUnknownLocation,
-    Places,
-    Policy,
-    ResidencyRule,
-    Tenant,
-)
-from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.policy import OnDoubtfulLocation, OnUnknownLocation, ResidencyRule, Tenant
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, RefusalAddress, Service, Zone
+from gtm.core.model.services import Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.world import World
+from tests import worlds
 
-DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test", ("192.0.2.1",)),))
-US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test", ("192.0.2.2",)),))
-POLICY = Policy(
-    regions=(DE, US),
-    services=(
-        Service(
-            "chat",
-            (Member("de"), Member("us")),
-            hostnames=("chat.test",),
-            zone="test",
-            refusal=RefusalAddress(("192.0.2.9",)),
-        ),
-    ),
-    tenants=(Tenant("bank"), Tenant("shop")),
-    zones=(Zone("test", "ns.test", "hostmaster.test"),),
+POLICY = worlds.policy(
+    *worlds.regions("de us"),
+    worlds.service("chat", "de us", hostnames=("chat.test",)),
+    *(Tenant("bank"), Tenant("shop")),
+    Zone("test", "ns.test", "hostmaster.test"),
 )
-GERMANS = ResidencyRule("germans", Match(client_countries=("DE",)), allow=Places(regions=("de",)))
+GERMANS = worlds.rule("germans", "de", client_countries="DE")
 TRUSTING = replace(GERMANS, on_doubtful_location=OnDoubtfulLocation.TRUST)
-BANK = ResidencyRule(
-    "bank", Match(tenants=("bank",), client_countries=("FR",)), allow=Places(regions=("de",))
-)
+BANK = worlds.rule("bank", "de", tenants="bank", client_countries="FR")
 UNSURE = (
     Request("chat", Location(None), tenant="shop"),
     Request("chat", Location("FR", source="override")),
@@ -65,8 +45,8 @@ RULED = _ruled(GERMANS, BANK)
 CONTRADICTORY = _ruled(
     GERMANS,
     BANK,
-    replace(GERMANS, name="not-de", allow=Places(), deny=Places(regions=("de",))),
-    replace(BANK, name="bank-not-de", allow=Places(), deny=Places(regions=("de",))),
+    worlds.rule("not-de", deny="de", client_countries="DE"),
+    worlds.rule("bank-not-de", deny="de", tenants="bank", client_countries="FR"),
 )
 ALIKE = _ruled(
     replace(TRUSTING, name="located", on_unknown_location=OnUnknownLocation.IGNORE),

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.choice import choice, pick
-from gtm.core.decision.view import View, Window, view_of
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Reason
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import ResidencyRule
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Affinity, Member, Service, Steering
 from gtm.core.model.state import ClassPlan, Plan, State
-from gtm.core.policy.compile import compile_policy
+from tests import worlds
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, _ranking, _up
-from tests.core.strategies import SHIPPED, quick
+from tests.core.strategies import quick
 
 SHARE = 0.05
 CANARY = Service("chat", (Member("de"), Member("us"), Member("ie", share=SHARE)))
@@ -32,9 +32,8 @@ CLIENTS = [
 def _view(
     service: Service = CANARY, *rules: ResidencyRule, down: tuple[str, ...] = (), plan: Plan | None = None
 ) -> View:
-    policy = Policy(regions=REGIONS, services=(service,), residency_rules=rules)
     state = State(1, health=_up(down=down), plan=plan or Plan())
-    return view_of(compile_policy(policy, SHIPPED), state, Window(NOW, NOW))
+    return worlds.view(worlds.policy(*REGIONS, service, *rules), state, NOW)
 
 
 def _served(view: View) -> dict[str, str | None]:
@@ -94,7 +93,7 @@ def test_a_canary_that_fails_gives_its_clients_back_and_stands_in_for_all_others
 
 def test_the_fence_is_a_canarys_too() -> None:
     """Clients that may not be served there are not, share or no share."""
-    rule = ResidencyRule("home", Match(client_countries=("DE",)), allow=Places(regions=("de", "us")))
+    rule = worlds.rule("home", "de us", client_countries="DE")
     assert "ie" not in set(_served(_view(CANARY, rule)).values())
 
 
@@ -124,5 +123,5 @@ def test_draws_of_unknown_clients_follow_the_odds(shares: list[float], draw: flo
 def test_shares_that_cannot_be_meant(members: tuple[Member, ...], code: str) -> None:
     """Nobody left for all others, more than all clients, a weight that decides nothing."""
     with pytest.raises(PolicyError) as refused:
-        compile_policy(Policy(regions=REGIONS, services=(replace(CANARY, members=members),)), SHIPPED)
+        _view(replace(CANARY, members=members))
     assert [problem.code for problem in refused.value.problems] == [code]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import assume, given
@@ -13,46 +14,25 @@ from hypothesis import strategies as st
 from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.ranking import ORDER_DEPTH, Ranking, rank
 from gtm.core.decision.router import Ranker, Router
-from gtm.core.decision.view import View, Window, build_basis, build_view, view_of
+from gtm.core.decision.view import View, Window, build_basis, build_view
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule, Tenant
-from gtm.core.model.regions import AdminState, Endpoint, Region, SpillIn
+from gtm.core.model.policy import ResidencyRule, SpilloverRule, Tenant
+from gtm.core.model.regions import AdminState, Region, SpillIn
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Member, OnOverload, Priority, Service, Steering
-from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatus, Plan, State
-from gtm.core.policy.compile import compile_policy
-from tests.core.strategies import SHIPPED, World, draws, questions, quick, requests
+from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, Plan, State
+from tests import worlds
+from tests.core.strategies import World, draws, questions, quick, requests
 
 BERLIN = Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24")
 NOW = 1_000.0
 DRAWS = [draw / 100 for draw in range(100)]
 
 
-def _region(name: str, lat: float, lon: float, country: str, **changes: object) -> Region:
-    region = Region(name, lat, lon, country, (Endpoint(f"https://{name}.test", (f"192.0.2.{len(name)}",)),))
-    return replace(region, **changes)  # type: ignore[arg-type]
-
-
-REGIONS = (
-    _region("de", 50.1, 8.7, "DE"),
-    _region("ie", 53.3, -6.3, "IE"),
-    _region("us", 39.0, -77.5, "US"),
-)
-SERVICE = Service("chat", tuple(Member(region.name) for region in REGIONS))
-
-
-def _up(recovered: tuple[str, ...] = (), down: tuple[str, ...] = ()) -> dict[str, dict[str, EndpointHealth]]:
-    return {
-        region.name: {
-            region.endpoints[0].url: EndpointHealth(
-                HealthStatus.DOWN if region.name in down else HealthStatus.UP,
-                since=NOW,
-                recovered=region.name in recovered,
-            )
-        }
-        for region in REGIONS
-    }
+REGIONS = worlds.regions("de ie us")
+SERVICE = worlds.service("chat", "de ie us")
+_up = partial(worlds.health, REGIONS, since=NOW)
 
 
 def _view(
@@ -64,15 +44,8 @@ def _view(
     now: float = NOW,
     residency: tuple[ResidencyRule, ...] = (),
 ) -> View:
-    policy = Policy(
-        regions=regions,
-        services=(service,),
-        spillover_rules=rules,
-        residency_rules=residency,
-        tenants=(Tenant("small"), Tenant("greedy")),
-    )
-    state = State(1, health=_up() if health is None else health, plan=plan)
-    return view_of(compile_policy(policy, SHIPPED), state, Window(now, now))
+    policy = worlds.policy(*regions, service, *rules, *residency, Tenant("small"), Tenant("greedy"))
+    return worlds.view(policy, State(1, health=_up() if health is None else health, plan=plan), now)
 
 
 def _ranking(view: View, request: Request | None = None) -> Ranking:
@@ -193,7 +166,7 @@ def test_draining_moves_clients_with_affinity_last() -> None:
 def test_few_requests_explore() -> None:
     """The share set explores the other regions, of which none is full, in slow start or outside the fence."""
     service = replace(SERVICE, exploration=0.1)
-    rule = ResidencyRule("eu", Match(client_countries=("DE",)), Places(("EU",)))
+    rule = worlds.rule("eu", "EU", client_countries="DE")
     made = _choice(_view(service, residency=(rule,)))
     assert _odds(made) == {"de": pytest.approx(0.9), "ie": pytest.approx(0.1)}
     assert [option.reason for option in made.options] == [Reason.LOWEST_LATENCY, Reason.EXPLORATION]
@@ -270,18 +243,18 @@ def test_a_class_is_named_alike_in_every_revision() -> None:
     """The order in which regions are written, and regions that a class cannot use, do not change its name."""
     name = _ranking(_view()).group.key
     assert _ranking(_view(regions=REGIONS[::-1])).group.key == name
-    more = (_region("jp", 35.7, 139.7, "JP"), *REGIONS)
+    more = (worlds.region("jp"), *REGIONS)
     assert _ranking(_view(regions=more)).group.key == name
     assert name.startswith("chat|real_time|de>ie>us|")
     assert _ranking(_view(), Request("chat", BERLIN, priority=Priority.BATCH)).group.key != name
-    many = tuple(_region(f"r{number}", 50.0, float(number), "DE") for number in range(9))
+    many = tuple(worlds.region(f"r{number}", at="de", lon=float(number)) for number in range(9))
     service = replace(SERVICE, members=tuple(Member(region.name) for region in many))
     assert _ranking(_view(service, regions=many)).group.key.count(">") == ORDER_DEPTH - 1
 
 
 def test_rankings_outlive_states() -> None:
     """A new state, and time that changes no rule, keep the basis; a rule that comes into force makes a new one."""
-    rule = ResidencyRule("eu", Match(), Places(("EU",)), effective_from=datetime.fromtimestamp(NOW + 10, UTC))
+    rule = worlds.rule("eu", "EU", effective_from=datetime.fromtimestamp(NOW + 10, UTC))
     view = _view(residency=(rule,))
     basis, snapshot = view.basis, view.snapshot
     assert build_basis(snapshot, basis.estimator, Window(NOW + 5, NOW + 5), basis) is basis
@@ -335,7 +308,7 @@ def test_no_plan_leads_out_of_the_fence(
 def test_reserves_inside_the_fence_tell_classes_apart() -> None:
     """Two kinds of request that only differ in a member of weight 0 are planned apart: it counts once the others fail."""
     service = replace(SERVICE, members=(Member("de"), Member("ie", 0), Member("us", 0)))
-    rule = ResidencyRule("eu", Match(client_countries=("DE",)), Places(("EU",)))
+    rule = worlds.rule("eu", "EU", client_countries="DE")
     free, fenced = (_ranking(_view(service, residency=rules)).group for rules in ((), (rule,)))
     assert free.key != fenced.key
     assert free.key.rpartition("|")[0] == fenced.key.rpartition("|")[0]

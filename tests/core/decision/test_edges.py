@@ -17,13 +17,13 @@ from gtm.core.decision.view import View, Window, build_basis, view_of
 from gtm.core.findings.report import findings
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.policy import EdgeScope, Match, Places, Policy, ResidencyRule, RuleMode
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.services import NameServer, Zone
+from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace, place_of, rules_against, servers_inside, zones_elsewhere
 from gtm.core.policy.snapshot import Snapshot
+from tests import worlds
 from tests.core.reference import Reference, edge_rules
 from tests.core.strategies import COUNTRIES, SHIPPED, World, draws, questions, quick
 
@@ -63,19 +63,10 @@ def test_an_edge_answers_what_the_model_lets_it(
         assert router.decide(request, draw) == decision
 
 
-DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test", ("192.0.2.1",)),), operator_country="US")
-US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test", ("192.0.2.2",)),), operator_country="US")
-CHAT = Service(
-    "chat",
-    (Member("de"), Member("us")),
-    hostnames=("eu.api.test",),
-    zone="eu.api.test",
-    refusal=RefusalAddress(("192.0.2.9",)),
-)
-EU = Places(jurisdictions=("EU",))
-BOUND = ResidencyRule(
-    "gdpr", Match(services=("chat",), client_jurisdictions=("EU",)), EU, edges=EdgeScope.IN_FENCE
-)
+DE, US = worlds.regions("de us", operator_country="US")
+CHAT = worlds.service("chat", "de us", hostnames=("eu.api.test",), zone="eu.api.test")
+EU = worlds.places("EU")
+BOUND = worlds.rule("gdpr", "EU", services="chat", client_jurisdictions="EU", edges=EdgeScope.IN_FENCE)
 OUTER = Zone(
     "api.test", "ns1.api.test", "hostmaster.api.test", (NameServer("ns1.api.test", ("192.0.2.53",)),)
 )
@@ -169,11 +160,7 @@ def test_the_answer_says_where_to_go() -> None:
 
 def test_regions_are_told_as_they_are_where_the_edge_refuses() -> None:
     """What is up is not said to be down: the refusal is because of the edge."""
-    health = {
-        region.name: {one.url: EndpointHealth(HealthStatus.UP, 0.0) for one in region.endpoints}
-        for region in (DE,)
-    }
-    view = view_of(_snapshot(), State(health=health), Window(0.0, 0.0), edge=EdgePlace("US"))
+    view = view_of(_snapshot(), State(health=worlds.health((DE,))), Window(0.0, 0.0), edge=EdgePlace("US"))
     told = {item.region: item.excluded for item in decide(view, GERMAN, 0.0).candidates}
     assert told == {"de": None, "us": Exclusion.RESIDENCY}
 
@@ -192,7 +179,7 @@ def test_which_zones_others_answer_for() -> None:
         policy = replace(POLICY, zones=zones)
         assert _elsewhere(_snapshot(policy=policy), EdgePlace("US")) == frozenset()
     other = replace(BOUND, match=Match(services=("other",)))
-    policy = replace(POLICY, services=(CHAT, Service("other", (Member("de"),))))
+    policy = replace(POLICY, services=(CHAT, worlds.service("other", "de")))
     assert _elsewhere(_snapshot(other, policy), EdgePlace("US")) == frozenset()
     assert len(servers_inside((OUTER, INNER), _snapshot().services["chat"].rules)) == 2
     assert place_of(INNER.name_servers[0]) == EdgePlace("DE")

@@ -11,25 +11,25 @@ from hypothesis import given
 from gtm.core.decision.decide import decide
 from gtm.core.decision.endpoints import endpoint_for, serving
 from gtm.core.decision.explain import MAX_REASONS, answer, lines, reasons
-from gtm.core.decision.view import View, Window, view_of
+from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, UnknownNameError
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode, Tenant
+from gtm.core.model.policy import Places, ResidencyRule, RuleMode, Tenant
 from gtm.core.model.regions import AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Affinity, Member, OnUnusable, Service, Steering
+from gtm.core.model.services import Affinity, OnUnusable, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.policy.compile import compile_policy
+from tests import worlds
 from tests.core.strategies import World, draws, questions, quick
 
 BERLIN = Location("DE", None, "EU", 52.5, 13.4, None, "81.2.69.0/24", 24, "geoip")
 REQUEST = Request("chat", BERLIN)
 REGIONS = (
-    Region("eu-central", 50.1, 8.7, "DE", (Endpoint("http://a"), Endpoint("http://b"))),
-    Region("eu-west", 53.3, -6.2, "IE", (Endpoint("http://c"),)),
-    Region("us-east", 39.0, -77.5, "US", (Endpoint("http://d"),), models=("llama",)),
+    worlds.region("eu-central", Endpoint("http://a"), Endpoint("http://b")),
+    worlds.region("eu-west", Endpoint("http://c")),
+    worlds.region("us-east", Endpoint("http://d"), models=("llama",)),
 )
-GDPR = ResidencyRule("gdpr", Match(client_countries=("DE",)), Places(jurisdictions=("DE", "IE")))
-CLINIC = ResidencyRule("clinic", Match(tenants=("clinic",)), Places(jurisdictions=("DE",)))
+GDPR = worlds.rule("gdpr", "DE IE", client_countries="DE")
+CLINIC = worlds.rule("clinic", "DE", tenants="clinic")
 
 
 def view(
@@ -39,9 +39,8 @@ def view(
     **service: object,
 ) -> View:
     """A View with one service over all regions, where the endpoints named are up, `x` unknown, the others down."""
-    members = tuple(Member(region.name) for region in regions)
-    chat = replace(Service("chat", members), **service)  # type: ignore[arg-type]
-    policy = Policy(regions=regions, services=(chat,), residency_rules=rules, tenants=(Tenant("clinic"),))
+    chat = worlds.service("chat", " ".join(region.name for region in regions), **service)
+    policy = worlds.policy(*regions, chat, *rules, Tenant("clinic"))
     table = {
         region.name: {
             endpoint.url: EndpointHealth(
@@ -52,7 +51,7 @@ def view(
         }
         for region in regions
     }
-    return view_of(compile_policy(policy, ()), State(health=table), Window(0, 0))
+    return worlds.view(policy, State(health=table), shipped=())
 
 
 def told(seen: View, request: Request = REQUEST) -> list[str]:

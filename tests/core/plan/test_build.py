@@ -10,14 +10,15 @@ import pytest
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
-from gtm.core.model.policy import Match, Places, ResidencyRule, SpilloverRule
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import OnOverload, Priority, Service, Steering
+from gtm.core.model.services import OnOverload, Priority, Steering
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.check import Breach, violations
 from gtm.core.plan.problem import Problem, SpillQuota
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
+from tests import worlds
 from tests.core.decision.test_choice import BERLIN, SERVICE, _choice, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}
@@ -60,7 +61,7 @@ def test_the_name_of_a_class_orders_its_regions() -> None:
 
 def test_only_usable_regions_inside_the_fence_are_asked_for() -> None:
     """A region that is down or outside the fence is in no list; a class without any is left to refusals."""
-    rule = ResidencyRule("eu", Match(client_countries=("DE",)), Places(("EU",)))
+    rule = worlds.rule("eu", "EU", client_countries="DE")
     request = Request("chat", BERLIN)
     view = _view(residency=(rule,), health=_up(down=("de",)))
     (one,) = _ask(view, {_counted(view, request): 1.0}).classes
@@ -107,7 +108,7 @@ def test_what_the_policy_does_not_know_is_left_out() -> None:
 
 def test_demand_that_cannot_be_planned_takes_up_capacity() -> None:
     """What a service with weights serves stays in its region, is never shed, and counts there."""
-    service = Service("chat", SERVICE.members, steering=Steering.WEIGHTED)
+    service = replace(SERVICE, steering=Steering.WEIGHTED)
     view = _view(service)
     counted = _counted(view, Request("chat", BERLIN))
     problem = _ask(view, {counted: 5.0}, {("chat", "ie"): 2.0, ("gone", "ie"): 1.0, ("chat", "gone"): 1.0})

@@ -19,40 +19,26 @@ from gtm.core.model.policy import (
     Match,
     Places,
     Policy,
-    ResidencyRule,
     RuleMode,
     SpilloverRule,
     Tenant,
 )
 from gtm.core.model.problems import PolicyError, Problem
-from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
+from gtm.core.model.regions import AdminState, Endpoint, Probe
 from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at
-from gtm.core.policy.snapshot import Snapshot
+from tests import worlds
 from tests.core.strategies import SHIPPED, policies, quick
 
-DE = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test", ipv4=("192.0.2.1",)),), models=("small",))
-US = Region("us", 39.0, -77.5, "US", (Endpoint("https://us.test", ipv4=("192.0.2.2",)),))
-CHAT = Service(
-    "chat",
-    (Member("de"), Member("us")),
-    hostnames=("chat.demo.test",),
-    zone="demo.test",
-    refusal=RefusalAddress(ipv4=("192.0.2.9",)),
-)
-RULE = ResidencyRule(
-    "gdpr", Match(services=("chat",), client_jurisdictions=("EU",)), allow=Places(jurisdictions=("EU",))
-)
-GOOD = Policy(
-    regions=(DE, US),
-    zones=(Zone("demo.test", "ns.example.net", "hostmaster.demo.test"),),
-    services=(CHAT,),
-    residency_rules=(RULE,),
-    spillover_rules=(SpilloverRule("spill", "de", ("us",), max_share=0.5),),
-    jurisdictions=(Jurisdiction("ATLANTIC", members=("EU", "US")),),
-    tenants=(Tenant("clinic"),),
-    data_classes=(DataClass("health"),),
+DE, US = worlds.region("de", models=("small",)), worlds.region("us")
+CHAT = worlds.service("chat", "de us", hostnames=("chat.demo.test",))
+RULE = worlds.rule("gdpr", "EU", services="chat", client_jurisdictions="EU")
+GOOD = worlds.policy(
+    *(DE, US, CHAT, RULE, Tenant("clinic"), DataClass("health")),
+    Zone("demo.test", "ns.example.net", "hostmaster.demo.test"),
+    SpilloverRule("spill", "de", ("us",), max_share=0.5),
+    Jurisdiction("ATLANTIC", members=("EU", "US")),
 )
 
 
@@ -206,13 +192,7 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
         "overlap",
     ),
     "rules that leave nothing together": (
-        replace(
-            GOOD,
-            residency_rules=(
-                ResidencyRule("east", allow=Places(regions=("de",))),
-                ResidencyRule("west", allow=Places(regions=("us",))),
-            ),
-        ),
+        replace(GOOD, residency_rules=(worlds.rule("east", "de"), worlds.rule("west", "us"))),
         "services.chat",
         "empty_fence",
     ),
@@ -460,12 +440,12 @@ def test_a_name_is_used_once_in_its_kind(kind: str) -> None:
 
 def test_all_problems_are_listed_at_once() -> None:
     """A policy that is wrong in many places names every one of them."""
-    policy = Policy(
-        regions=(replace(DE, country="ZZ"), replace(US, probe=Probe(interval=1, timeout=2))),
-        services=(replace(CHAT, model="large"),),
-        residency_rules=(replace(RULE, match=Match(tenants=("bank",)), allow=Places()),),
-        spillover_rules=(SpilloverRule("spill", "de", ()),),
-        jurisdictions=(Jurisdiction("ATLANTIC", members=("ZZ",)),),
+    policy = worlds.policy(
+        *(replace(DE, country="ZZ"), replace(US, probe=Probe(interval=1, timeout=2))),
+        replace(CHAT, model="large"),
+        worlds.rule("gdpr", tenants="bank"),
+        SpilloverRule("spill", "de", ()),
+        Jurisdiction("ATLANTIC", members=("ZZ",)),
     )
     assert {problem.path for problem in _problems(policy)} == {
         "regions.de.country",
@@ -488,7 +468,7 @@ def test_an_empty_fence_may_be_meant() -> None:
     assert not compile_policy(
         _with("residency_rules", allow=nowhere, mode=RuleMode.MONITOR), SHIPPED
     ).warnings
-    web = Service("web", (Member("us"),))
+    web = worlds.service("web", "us")
     assert not compile_policy(replace(GOOD, services=(CHAT, web)), SHIPPED).warnings
 
 
@@ -511,19 +491,17 @@ def test_more_addresses_than_resolvers_keep_are_warned_of() -> None:
 
 def test_allow_and_deny_combine() -> None:
     """What is denied inside an allowed place is out; a rule that only denies allows everywhere else."""
-    fr = Region("fr", 48.9, 2.4, "FR", (Endpoint("https://fr.test"),))
-    service = Service("chat", (Member("us"), Member("fr"), Member("de")))
 
-    def allowed(**places: Places) -> tuple[str, ...]:
-        rule = ResidencyRule("rule", **places)
-        policy = Policy(regions=(DE, US, fr), services=(service,), residency_rules=(rule,))
-        snapshot: Snapshot = compile_policy(policy, SHIPPED)
+    def allowed(allow: str = "", deny: str = "") -> tuple[str, ...]:
+        service = worlds.service("chat", "us fr de")
+        policy = worlds.policy(*worlds.regions("de us fr"), service, worlds.rule("rule", allow, deny=deny))
+        snapshot = compile_policy(policy, SHIPPED)
         return snapshot.names(snapshot.services["chat"].rules[0].allowed)
 
-    assert allowed(allow=Places(("EU",))) == ("de", "fr")
-    assert allowed(allow=Places(("EU",)), deny=Places(("FR",))) == ("de",)
-    assert allowed(allow=Places(("EU",), ("us",)), deny=Places((), ("de",))) == ("us", "fr")
-    assert allowed(deny=Places(("EEA",))) == ("us",)
+    assert allowed("EU") == ("de", "fr")
+    assert allowed("EU", deny="FR") == ("de",)
+    assert allowed("EU us", deny="de") == ("us", "fr")
+    assert allowed(deny="EEA") == ("us",)
 
 
 def _mutate(value: Any, rng: random.Random) -> Any:

@@ -13,44 +13,32 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import assess
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import rank
-from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
-from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
+from gtm.core.model.policy import Policy
+from gtm.core.model.regions import AdminState, Capacity
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, Priority, Service, Steering
+from gtm.core.model.services import Member, Priority, Steering
 from gtm.core.model.state import State
-from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up, presumed_up
-from tests.core.strategies import SHIPPED, policies, quick, requests, states
+from tests import worlds
+from tests.core.strategies import policies, quick, requests, states
 
 NOW = 1_000.0
 
 
-def _region(name: str, lat: float, lon: float, country: str, **changes: object) -> Region:
-    region = Region(name, lat, lon, country, (Endpoint(f"https://{name}.test"),), reserve=0.0)
-    return replace(region, **changes)  # type: ignore[arg-type]
-
-
-REGIONS = (
-    _region("de", 50.1, 8.7, "DE"),
-    _region("ie", 53.3, -6.3, "IE"),
-    _region("us", 39.0, -77.5, "US"),
-)
-CHAT = Service("chat", tuple(Member(one.name) for one in REGIONS), service_time_ms=1000.0)
-EEA = ResidencyRule("eea-stays", Match(("chat",), (), ("EEA",)), Places(("EEA",)))
-POLICY = Policy(regions=REGIONS, services=(CHAT,), residency_rules=(EEA,))
+CHAT = worlds.service("chat", "de ie us", service_time_ms=1000.0)
+EEA = worlds.rule("eea-stays", "EEA", services="chat", client_jurisdictions="EEA")
+POLICY = worlds.policy(*worlds.regions("de ie us", reserve=0.0), CHAT, EEA)
 
 
 def world(policy: Policy, down: tuple[str, ...] = ()) -> World:
     """A policy with all regions up but some."""
     health = {name: found for name, found in all_up(policy, NOW).items() if name not in down}
-    view = view_of(compile_policy(policy, SHIPPED), State(health=health), Window(NOW, NOW))
-    return World(view, assess(policy, health, {}, NOW).supply)
+    return World(worlds.view(policy, State(health=health), NOW), assess(policy, health, {}, NOW).supply)
 
 
 def cell(country: str, lat: float, lon: float, service: str = "chat") -> str:
@@ -70,24 +58,14 @@ def traffic(counts: dict[str, float], seconds: float = 100.0) -> Traffic:
 
 def drained(policy: Policy, name: str) -> Policy:
     """The policy with a region draining."""
-    return replace(
-        policy,
-        regions=tuple(
-            replace(one, admin_state=AdminState.DRAINING) if one.name == name else one
-            for one in policy.regions
-        ),
-    )
+    return worlds.changed(policy, "regions", name, admin_state=AdminState.DRAINING)
 
 
 def with_slots(policy: Policy, **slots: int) -> Policy:
     """The policy with capacities of some regions."""
-    return replace(
-        policy,
-        regions=tuple(
-            replace(one, capacity=Capacity(outstanding=slots[one.name])) if one.name in slots else one
-            for one in policy.regions
-        ),
-    )
+    for name, count in slots.items():
+        policy = worlds.changed(policy, "regions", name, capacity=Capacity(outstanding=count))
+    return policy
 
 
 def test_a_policy_against_itself_moves_nothing() -> None:
@@ -218,8 +196,7 @@ def cases(draw: st.DrawFn) -> tuple[World, World, dict[str, float]]:
     first = draw(policies())
     for policy in (first, draw(st.one_of(st.just(first), policies()))):
         state = draw(states(policy))
-        view = view_of(compile_policy(policy, SHIPPED), state, Window(300, 300))
-        found.append(World(view, assess(policy, state.health, {}, 300).supply))
+        found.append(World(worlds.view(policy, state, 300), assess(policy, state.health, {}, 300).supply))
     asked = draw(st.lists(requests(first), min_size=1, max_size=8))
     counts = {cell_of(one, Priority.REAL_TIME): draw(st.floats(0, 1e4)) for one in asked}
     return found[0], found[1], counts
