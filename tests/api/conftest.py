@@ -29,6 +29,7 @@ from gtm.runtime.control.answers import edge_answers
 from gtm.settings import DnssecSettings
 from gtm.storage.session import Database
 from tests.conftest import fresh_database
+from tests.worlds.control import CHAT, GDPR, POLICY, REGIONS, ZONE, region  # noqa: F401 - for tests in a control tier
 
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
@@ -203,47 +204,12 @@ def processes(api: Api) -> None:
     state.context = replace(state.context, apart=Apart())
 
 
-REGIONS: dict[str, dict[str, Any]] = {
-    "eu-central": {"lat": 50.1109, "lon": 8.6821, "country": "DE"},
-    "eu-west": {"lat": 53.3498, "lon": -6.2603, "country": "IE"},
-    "us-east": {"lat": 39.0438, "lon": -77.4874, "country": "US"},
-}
-
-
-def region(name: str, **changes: Any) -> dict[str, Any]:
-    """A region's document."""
-    number = list(REGIONS).index(name) + 1
-    endpoint = {"url": f"http://127.0.1.{number}:9000", "ipv4": [f"127.0.1.{number}"]}
-    return {**REGIONS[name], "endpoints": [endpoint], **changes}
-
-
-CHAT = {
-    "members": [{"region": name} for name in REGIONS],
-    "hostnames": ["chat.demo.test"],
-    "zone": "demo.test",
-    "refusal": {"ipv4": ["127.0.1.8"]},
-}
-ZONE = {"primary_ns": "ns1.demo.test", "hostmaster": "hostmaster.demo.test"}
-GDPR = {
-    "match": {"services": ["chat"], "client_jurisdictions": ["EEA"]},
-    "allow": {"jurisdictions": ["EEA"]},
-    "legal_basis": "Regulation (EU) 2016/679, Chapter V",
-}
-
-
 @pytest.fixture
 def world(api: Api) -> Api:
     """A control tier with three regions, a zone, a service and a rule."""
     if api.made:
         return api
-    policy = {
-        "regions": [{"name": name, **region(name)} for name in REGIONS],
-        "zones": [{"name": "demo.test", **ZONE}],
-        "services": [{"name": "chat", **CHAT}],
-        "residency_rules": [{"name": "gdpr", **GDPR}],
-        "tenants": [{"name": "clinic"}],
-    }
-    response = api.operator.post("/v1/policy:apply", json={"policy": policy})
+    response = api.operator.post("/v1/policy:apply", json={"policy": POLICY})
     assert response.status_code == 200, response.text
     api.made = True
     return api

@@ -16,10 +16,12 @@ from gtm.core.demand.cells import cell_of
 from gtm.core.demand.rows import Row
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import State
 from gtm.storage.session import Database
+from tests import worlds
 from tests.api.conftest import REGIONS, Api, region
 from tests.api.test_resources import problem
+from tests.worlds.control import WORLD
 
 
 def cell(country: str, lat: float, lon: float) -> str:
@@ -45,17 +47,7 @@ def set_health(api: Api, *up: str) -> None:
     """Let every endpoint of those regions be up, and of the others down."""
     replica = api.server.app.state.context.replica
     replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
-    state = State(
-        epoch=1,
-        health={
-            name: {
-                f"http://127.0.1.{number}:9000": EndpointHealth(
-                    HealthStatus.UP if name in up else HealthStatus.DOWN, since=1.0
-                )
-            }
-            for number, name in enumerate(REGIONS, 1)
-        },
-    )
+    state = State(epoch=1, health=worlds.health(WORLD.regions, {*REGIONS} - {*up}, since=1.0))
     replica.current.become(replace(replica.now, state=state))
     replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 
 from gtm.control.live.tokens import speaks_for
-from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.reports import EdgeReport
+from tests import worlds
 from tests.api.conftest import Api, region
+from tests.worlds.control import WORLD
 
 URL = "http://127.0.1.{}:9000"
 REGIONS = ("eu-central", "eu-west", "us-east")
@@ -33,11 +34,9 @@ def _client(api: Api, name: str, **more: str) -> httpx.Client:
 
 def _report(client: httpx.Client, edge: str, instance: str = "", **up: bool) -> httpx.Response:
     """Report regions (underscores for hyphens) up or down."""
-    health = {
-        name: {URL.format(number): EndpointHealth(HealthStatus.UP if up[key] else HealthStatus.DOWN, 1.0)}
-        for number, name in enumerate(REGIONS, 1)
-        if (key := name.replace("-", "_")) in up
-    }
+    said = {name.replace("_", "-"): well for name, well in up.items()}
+    seen = [one for one in WORLD.regions if one.name in said]
+    health = worlds.health(seen, (name for name, well in said.items() if not well), since=1.0)
     use = LeaseUse(instance, 1) if instance else None
     body = msgspec.json.encode(EdgeReport("1.0", 2, 1, health, leases=use))
     return client.post(f"/v1/edges/{edge}/report", content=body, headers={"Content-Type": "application/json"})

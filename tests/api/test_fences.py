@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gtm.api.paging import encode_cursor
-from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Api, Server, region
+from tests.api.conftest import CHAT, GDPR, POLICY, TOKENS, ZONE, Api, Server, region
 from tests.api.test_resources import problem
 
 REASON = {"force": True, "force_reason": "counsel agreed"}
@@ -141,13 +141,7 @@ def careful(prepared_url: str) -> Iterator[Api]:
         }
         anonymous = httpx.Client(base_url=server.url, trust_env=False)
         found = Api(server=server, anonymous=anonymous, database_url=prepared_url, **clients)
-        document = {
-            "regions": [{"name": name, **region(name)} for name in REGIONS],
-            "zones": [{"name": "demo.test", **ZONE}],
-            "services": [{"name": "chat", **CHAT}],
-            "residency_rules": [{"name": "gdpr", **GDPR}],
-        }
-        assert apply(found.operator, document).status_code == 200, "the first policy opens nothing"
+        assert apply(found.operator, POLICY).status_code == 200, "the first policy opens nothing"
         yield found
         for client in (anonymous, *clients.values()):
             client.close()

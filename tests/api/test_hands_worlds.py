@@ -18,7 +18,7 @@ from hypothesis.strategies import DataObject
 from gtm.core.model.access import Role
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import CALLBACK, Attempt
-from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, region
+from tests.api.conftest import GDPR, POLICY, TOKENS, Server
 from tests.api.hands_model import Credential, Model
 from tests.api.test_fences import REASON, RULE
 from tests.dashboard.conftest import follow
@@ -50,14 +50,8 @@ def identity(_: str) -> Identity:
 def server(prepared_url: str) -> Iterator[Server]:
     """Control where somebody else has to approve of what opens a fence, with a rule."""
     with Server(prepared_url, identity=identity, fence_approvals=1) as running:
-        document = {
-            "regions": [{"name": name, **region(name)} for name in REGIONS],
-            "zones": [{"name": "demo.test", **ZONE}],
-            "services": [{"name": "chat", **CHAT}],
-            "residency_rules": [{"name": "gdpr", **GDPR}],
-        }
         with httpx.Client(base_url=running.url, headers=_bearer(TOKENS[Role.OPERATOR])) as client:
-            done = client.post("/v1/policy:apply", json={"policy": document})
+            done = client.post("/v1/policy:apply", json={"policy": POLICY})
             assert done.status_code == 200, done.text
         yield running
 

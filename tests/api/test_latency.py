@@ -22,21 +22,19 @@ from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
 from gtm.core.model.access import Role
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Region
-from gtm.core.model.services import Member, Service
 from gtm.feed.reports import BalancerReport, EdgeReport
 from gtm.feed.wire import LatencyMessage
 from gtm.storage.session import Database
+from tests import worlds
 from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_feed import follow, until
 from tests.api.test_resources import problem
 
 LONDON = "81.2.69.142"
 THREE = 0b111
-REGIONS = (Region("eu-central", 50.11, 8.68, "DE", ()), Region("us-east", 39.04, -77.49, "US", ()))
+REGIONS = worlds.regions("eu-central us-east")
 ENDPOINTS = [{"url": "http://127.0.1.1:9000", "ipv4": ["127.0.1.1"]}]
-POLICY = Policy(regions=REGIONS, services=(Service("chat", (Member("eu-central"), Member("us-east"))),))
+POLICY = worlds.policy(*REGIONS, worlds.service("chat", "eu-central us-east"))
 
 
 def delta(region: str = "us-east", centre: float = -15.0, **changes: Any) -> Delta:

@@ -8,10 +8,11 @@ import pytest
 
 from gtm.api.routes.load import MAX_BODY
 from gtm.core.model.access import Role, permits
-from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.feed.reports import EdgeReport
+from tests import worlds
 from tests.api.conftest import Api, region
 from tests.api.test_resources import problem
+from tests.worlds.control import WORLD
 
 PATH = "/v1/load-reports"
 REPORT = {"region": "eu-west", "source": "balancer-1", "outstanding": 12, "queue": 3, "limit": 40}
@@ -21,9 +22,7 @@ REPORT = {"region": "eu-west", "source": "balancer-1", "outstanding": 12, "queue
 def loaded(world: Api) -> Api:
     """A world where eu-west holds 100 requests, and every region is up."""
     world.must_put("/v1/regions/eu-west", region("eu-west", capacity={"outstanding": 100}, reserve=0.1))
-    health = {f"http://127.0.1.{number}:9000": EndpointHealth(HealthStatus.UP, 1.0) for number in (1, 2, 3)}
-    names = ("eu-central", "eu-west", "us-east")
-    seen = {name: {url: item} for name, (url, item) in zip(names, health.items(), strict=True)}
+    seen = worlds.health(WORLD.regions, since=1.0)
     active = world.server.app.state.context.replica.active
     active.reports.take("edge-1", "127.0.0.1", EdgeReport("1", 2, 1, seen))
     active.verdicts.judge()

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import CHAT, GDPR, REGIONS, ZONE, Api, region
+from tests.api.conftest import GDPR, POLICY, Api, region
 from tests.api.test_resources import problem
 
 PROD, LAB, CI = "terraform/prod", "terraform/lab", "gtm-apply/ci"
@@ -214,7 +214,7 @@ def test_draining_is_never_harder(world: Api) -> None:
     assert (
         put(world, "/v1/regions/eu-west", {**document, "admin_state": "active"}, **forced).status_code == 200
     )
-    regions = [{"name": name, **region(name)} for name in REGIONS]
+    regions = POLICY["regions"]
     regions[1]["admin_state"] = "draining"
     tried = apply(world, {**whole(world), "regions": regions}, query=forced)
     assert (tried.status_code, tried.json()["managed"]) == (200, [])
@@ -283,13 +283,7 @@ def test_letting_go(world: Api) -> None:
 
 def test_an_approval_is_no_permission(api: Api) -> None:
     """What a second person approves of is the change, not that a tool's resource is taken from it."""
-    policy = {
-        "regions": [{"name": name, **region(name)} for name in REGIONS],
-        "zones": [{"name": "demo.test", **ZONE}],
-        "services": [{"name": "chat", **CHAT}],
-        "residency_rules": [{"name": "gdpr", **GDPR}],
-    }
-    assert apply(api, policy, PROD).status_code == 200
+    assert apply(api, POLICY, PROD).status_code == 200
     forced = {"force": "true", "force_reason": "case 1"}
     wider = {**GDPR, "allow": {"jurisdictions": ["EEA", "US"]}}
     refused = api.fence_admin.put("/v1/residency-rules/gdpr", json=wider, params=forced)

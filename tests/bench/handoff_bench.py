@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from tests import worlds
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -28,7 +30,7 @@ from gtm.geoip.address import parse_address
 from gtm.handoff.jwt import Signer, made, parsed
 from gtm.handoff.verifier import Verifier
 from gtm.http.app import EdgeOptions
-from tests.http.world import Edge, locate, replace_service
+from tests.http.world import Edge, locate
 
 HOST = [(b"host", b"web.demo.test")]
 CLIENT = "192.0.2.77"
@@ -48,7 +50,7 @@ def least(work: Callable[[], object], rounds: int, count: int = 3000) -> float:
 def edge(handoff: Handoff) -> Edge:
     """An edge whose services ask for handoffs or not."""
     found = Edge(EdgeOptions(open_lookups=True))
-    found.load(change=replace_service("web", handoff=handoff))
+    found.load(change=lambda law: worlds.changed(law, "services", "web", handoff=handoff))
     found.handoffs.use("fra-1", KEY, (key_text(KEY.public),))
     return found
 

@@ -15,26 +15,20 @@ from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Capacity, Endpoint, Region
-from gtm.core.model.services import Member, Priority, Service
-from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
+from gtm.core.model.regions import Capacity
+from gtm.core.model.services import Priority
+from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
 from gtm.feed.reports import EdgeReport
+from tests import worlds
 
 NOW = 1_800_000_000.0
 KEY = "chat|real_time|home>away|00"
 
 
-def region(name: str) -> Region:
-    """A region with ten slots."""
-    endpoint = Endpoint(f"http://{name}.example", ("192.0.2.1",))
-    return Region(name, 50.0, 8.0, "DE", (endpoint,), capacity=Capacity(outstanding=10), reserve=0.0)
-
-
-REGIONS = (region("home"), region("away"))
-POLICY = Policy(regions=REGIONS, services=(Service("chat", tuple(Member(one.name) for one in REGIONS)),))
-HEALTH = {one.name: {one.endpoints[0].url: EndpointHealth(HealthStatus.UP, since=0.0)} for one in REGIONS}
+REGIONS = worlds.regions("home away", at="de", capacity=Capacity(outstanding=10), reserve=0.0)
+POLICY = worlds.policy(*REGIONS, worlds.service("chat", "home away"))
+HEALTH = worlds.health(REGIONS)
 LOADS = {
     ("home", ""): Load(
         "home", "", NOW - 1, 1, outstanding=8.0, queue=3.0, limit=8.0, requests_per_second=18.0

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, ZONE, Server, region
+from tests.api.conftest import POLICY, TOKENS, Server
 from tests.api.test_fences import REASON
 from tests.conftest import fresh_database
 from tests.dashboard.conftest import HTML, assert_inert
@@ -161,13 +161,7 @@ def test_a_person_approves_as_a_second(prepared_url: str) -> None:
         admin = httpx.Client(
             base_url=server.url, trust_env=False, headers={"Authorization": f"Bearer {TOKENS[Role.ADMIN]}"}
         )
-        policy = {
-            "regions": [{"name": name, **region(name)} for name in REGIONS],
-            "zones": [{"name": "demo.test", **ZONE}],
-            "services": [{"name": "chat", **CHAT}],
-            "residency_rules": [{"name": "gdpr", **GDPR}],
-        }
-        assert admin.post("/v1/policy:apply", json={"policy": policy}).status_code == 200
+        assert admin.post("/v1/policy:apply", json={"policy": POLICY}).status_code == 200
 
         def change() -> httpx.Response:
             return admin.delete("/v1/residency-rules/gdpr", params=REASON)

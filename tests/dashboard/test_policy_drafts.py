@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from tests.api.conftest import CHAT, GDPR, REGIONS, TOKENS, Api, Server, region
+from tests.api.conftest import CHAT, GDPR, POLICY, TOKENS, Api, Server
 from tests.dashboard.conftest import People, Person, assert_inert, sign_in
 
 HOSTILE = "<script>alert('1')</script>\"'&</textarea><b>"
@@ -355,12 +355,7 @@ def test_a_second_person_approves(prepared_url: str) -> None:
         with httpx.Client(
             base_url=server.url, headers={"Authorization": f"Bearer {TOKENS[Role.ADMIN]}"}, trust_env=False
         ) as api:
-            policy = {
-                "regions": [{"name": name, **region(name)} for name in REGIONS],
-                "services": [{"name": "chat", "members": CHAT["members"]}],
-                "residency_rules": [{"name": "gdpr", **GDPR}],
-            }
-            assert api.post("/v1/policy:apply", json={"policy": policy}).status_code == 200
+            assert api.post("/v1/policy:apply", json={"policy": POLICY}).status_code == 200
         draft = begun(admin, "/policy/residency-rules/gdpr/delete")
         forced = {"reason": "it ended", "force_reason": "the contract ended"}
         refused = go(admin, draft, "apply", **forced)

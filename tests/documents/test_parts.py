@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from gtm.core.model.policy import Tenant
 from gtm.documents.folders import check_references, read_text
 from gtm.documents.merging import WHOLE, FieldVersions, merge, versions
 from gtm.documents.parts import DraftDocument
 from gtm.documents.referrers import Reference, referrers
 from gtm.documents.schema import PolicyDocument
-from tests.api.conftest import CHAT, GDPR, REGIONS, ZONE, region
+from tests.worlds.control import WORLD
 
-POLICY = PolicyDocument.model_validate(
-    {
-        "regions": [{"name": name, **region(name)} for name in REGIONS],
-        "zones": [{"name": "demo.test", **ZONE}],
-        "services": [{"name": "chat", **CHAT}],
-        "residency_rules": [{"name": "gdpr", **GDPR}],
-        "tenants": [{"name": "clinic"}, {"name": "bank"}],
-    }
-).to_core()
+POLICY = replace(WORLD, tenants=(Tenant("clinic"), Tenant("bank")))
 
 
 def referring(kind: str, name: str) -> tuple[Reference, ...]:

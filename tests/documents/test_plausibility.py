@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Endpoint, Probe, Region
+from gtm.core.model.regions import Probe, Region
 from gtm.documents.plausibility import plausibility
+from tests import worlds
 
-FRANKFURT = Region("r", 50.11, 8.68, "DE", (Endpoint("https://r.test"),))
+FRANKFURT = worlds.region("r", at="de")
 
 
 def _found(region: Region) -> list[tuple[str, str, str]]:
-    return [(item.path, item.code, item.message) for item in plausibility(Policy(regions=(region,)))]
+    return [(item.path, item.code, item.message) for item in plausibility(worlds.policy(region))]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ import pytest
 
 from gtm.core.decision.router import Router
 from gtm.core.model.access import Access, Role, TokenGrant
-from gtm.core.model.policy import Places, Policy, ResidencyRule
+from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import Member, Service
-from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
+from gtm.core.model.state import ClassPlan, Plan, State
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
@@ -25,18 +23,14 @@ from gtm.feed.wire import (
     SnapshotMessage,
     StateMessage,
 )
+from tests import worlds
 from tests.core.strategies import SHIPPED
 
-REGION = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test"),))
-RULE = ResidencyRule(
-    "eu",
-    allow=Places(("EU",)),
-    effective_from=datetime.fromtimestamp(100, UTC),
-    effective_until=datetime.fromtimestamp(200, UTC),
-)
-POLICY = Policy(regions=(REGION,), services=(Service("chat", (Member("de"),)),), residency_rules=(RULE,))
+BEGIN, END = (datetime.fromtimestamp(at, UTC) for at in (100, 200))
+RULE = worlds.rule("eu", "EU", effective_from=BEGIN, effective_until=END)
+POLICY = worlds.policy(worlds.region("de"), worlds.service("chat", "de"), RULE)
 SNAPSHOT = SnapshotMessage.of(7, 1.5, POLICY, SHIPPED)
-STATE = StateMessage(State(3, health={"de": {"https://de.test": EndpointHealth(HealthStatus.UP)}}))
+STATE = StateMessage(State(3, health=worlds.health(POLICY.regions)))
 
 
 class Clock:

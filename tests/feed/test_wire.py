@@ -19,7 +19,6 @@ from gtm.core.health.history import Probed
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.policy import Jurisdiction, Match, OnUnknownLocation, Places, Policy, ResidencyRule, Term
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.signing.keys import Keys, SignedSet, ZoneKeys, dnskey_rdata
 from gtm.feed import wire
@@ -38,6 +37,7 @@ from gtm.feed.wire import (
     decode,
     encode,
 )
+from tests import worlds as usual
 from tests.core.strategies import SHIPPED, World, policies, quick, worlds
 
 KEYS = Keys(
@@ -160,10 +160,10 @@ def test_unknown_types_are_skipped() -> None:
 
 def test_whole_numbers_do_not_change_the_checksum() -> None:
     """A policy written with an integer where a float belongs arrives as it was checksummed."""
-    region = Region("r", 50, 8, "DE", (Endpoint("https://r.test"),))
-    received = decode(encode(SnapshotMessage.of(7, 1.5, Policy(regions=(region,)), SHIPPED)))
+    whole = usual.region("de", lat=50, lon=8)
+    received = decode(encode(SnapshotMessage.of(7, 1.5, usual.policy(whole), SHIPPED)))
     assert isinstance(received, SnapshotMessage)
-    assert received.compiled().regions == (region,)
+    assert received.compiled().regions == (whole,)
 
 
 @quick(300)
@@ -218,10 +218,10 @@ def test_an_edge_that_does_not_know_the_restrictions_refuses_them() -> None:
         "r", Match(client_countries=("DE",)), Places(operator_jurisdictions=("FR",)), max_accuracy_km=50.0
     )
     terms = (Term("FR", effective_until=datetime(2030, 1, 1, tzinfo=UTC)),)
-    policy = Policy(
-        regions=(Region("r", 50.0, 8.0, "DE", (Endpoint("https://r.test"),), operator_country="FR"),),
-        residency_rules=(replace(rule, on_unknown_location=OnUnknownLocation.IGNORE),),
-        jurisdictions=(Jurisdiction("MINE", members=("FR",), terms=terms),),
+    policy = usual.policy(
+        usual.region("de", operator_country="FR"),
+        replace(rule, on_unknown_location=OnUnknownLocation.IGNORE),
+        Jurisdiction("MINE", members=("FR",), terms=terms),
     )
     message = SnapshotMessage.of(3, 0.0, policy, SHIPPED)
     assert message.needs == FORMAT >= 2

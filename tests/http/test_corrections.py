@@ -8,6 +8,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 from random import Random
 from typing import Any
@@ -24,23 +25,22 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.view import View
 from gtm.core.model.access import Access
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule
+from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.regions import AdminState, Endpoint, Region, SpillIn
 from gtm.core.model.requests import Request
-from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Service, Steering
-from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
+from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Steering
+from gtm.core.model.state import ClassPlan, HealthStatus, Plan, State
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import AccessMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.handoff.jwt import made
 from gtm.http.app import EdgeOptions
+from tests import worlds
 from tests.core.balance.spill import model
 from tests.core.strategies import quick
 from tests.docs.blocks import ROOT
 from tests.http.world import NOW, Edge, locate
 
 NAMES = ("de", "ie", "fr", "us")
-COUNTRIES = dict(zip(NAMES, ("DE", "IE", "FR", "US"), strict=True))
-PLACES = {"de": (50.1, 8.7), "ie": (53.3, -6.2), "fr": (48.9, 2.4), "us": (39.0, -77.5)}
 GERMAN, AMERICAN = "81.2.69.142", "198.51.100.7"
 FENCE = {"de", "ie"}
 """Where Germans' chats may go; the model's own copy of the rule below."""
@@ -82,11 +82,9 @@ def regions_of(
     """Four regions, in any order; `us` and `de` have the small model, `bounded` ones limit what they take in."""
     bounds = set(bounded)
     return tuple(
-        Region(
+        worlds.region(
             name,
-            *PLACES[name],
-            COUNTRIES[name],
-            (Endpoint(f"http://{name}.test", ("192.0.2.1",)),),
+            Endpoint(f"http://{name}.test", ("192.0.2.1",)),
             models=("llama",) if name in ("us", "de") else (),
             admin_state=states.get(name, AdminState.ACTIVE),
             spill_in=SpillIn(max_requests_per_second=5.0) if name in bounds else SpillIn(),
@@ -97,41 +95,21 @@ def regions_of(
 
 def policy_of(regions: tuple[Region, ...], rules: tuple[SpilloverRule, ...] = ()) -> Policy:
     """Services of each steering; Germans' chats stay in Germany and Ireland."""
-    everywhere = tuple(Member(name, 1.0) for name in NAMES)
-    return Policy(
-        regions=regions,
-        services=(
-            Service("chat", everywhere),
-            Service("web", everywhere, steering=Steering.GEO, exploration=0.2),
-            Service("small", everywhere, model="llama"),
-            Service("split", everywhere, steering=Steering.WEIGHTED),
-            Service("order", everywhere, steering=Steering.FAILOVER),
-            Service("sticky", everywhere, affinity=Affinity.CLIENT_NETWORK),
-        ),
-        residency_rules=(
-            ResidencyRule(
-                "gdpr",
-                Match(services=("chat",), client_countries=("DE",)),
-                Places(jurisdictions=("DE", "IE")),
-            ),
-        ),
-        spillover_rules=rules,
+    everywhere = " ".join(NAMES)
+    return worlds.policy(
+        *regions,
+        worlds.service("chat", everywhere),
+        worlds.service("web", everywhere, steering=Steering.GEO, exploration=0.2),
+        worlds.service("small", everywhere, model="llama"),
+        worlds.service("split", everywhere, steering=Steering.WEIGHTED),
+        worlds.service("order", everywhere, steering=Steering.FAILOVER),
+        worlds.service("sticky", everywhere, affinity=Affinity.CLIENT_NETWORK),
+        worlds.rule("gdpr", "DE IE", services="chat", client_countries="DE"),
+        *rules,
     )
 
 
-def healthy(regions: Iterable[Region], down: Iterable[str] = (), recovered: Iterable[str] = ()) -> Any:
-    """Health by region: up, down, or up again a moment ago."""
-    gone, back = set(down), set(recovered)
-    return {
-        region.name: {
-            region.endpoints[0].url: EndpointHealth(
-                HealthStatus.DOWN if region.name in gone else HealthStatus.UP,
-                since=NOW - 1,
-                recovered=region.name in back,
-            )
-        }
-        for region in regions
-    }
+healthy = partial(worlds.health, since=NOW - 1)
 
 
 def edge_of(
@@ -493,10 +471,8 @@ def test_what_is_not_corrected_is_byte_for_byte_the_plan_s(seed: int) -> None:
 def simple(clock: Clock, **changes: Any) -> Edge:
     """Everything up, no plan, no rules."""
     regions = regions_of(NAMES)
-    policy = policy_of(regions)
-    changes = {"exploration": 0.0, **changes}
-    services = tuple(replace(one, **changes) if one.name == "web" else one for one in policy.services)
-    return edge_of(replace(policy, services=services), State(1, health=healthy(regions)), clock)
+    policy = worlds.changed(policy_of(regions), "services", "web", **{"exploration": 0.0, **changes})
+    return edge_of(policy, State(1, health=healthy(regions)), clock)
 
 
 def test_a_full_region_s_requests_go_to_the_next_best() -> None:
@@ -702,11 +678,7 @@ UNKNOWN = "203.0.113.9"
 
 
 def _changed(name: str, **changes: Any) -> Policy:
-    policy = policy_of(regions_of(NAMES))
-    return replace(
-        policy,
-        services=tuple(replace(one, **changes) if one.name == name else one for one in policy.services),
-    )
+    return worlds.changed(policy_of(regions_of(NAMES)), "services", name, **changes)
 
 
 _RULES = (

@@ -23,8 +23,9 @@ from gtm.handoff.carried import split
 from gtm.handoff.jwt import made
 from gtm.handoff.verifier import Nonces, Verifier
 from gtm.http.app import EdgeOptions
+from tests import worlds
 from tests.http.test_redirect import ask
-from tests.http.world import NOW, Edge, locate, replace_service
+from tests.http.world import NOW, Edge, locate
 
 KEY = made()
 X = key_text(KEY.public)
@@ -37,7 +38,7 @@ def signing(*names: str) -> Callable[[Policy], Policy]:
 
     def change(policy: Policy) -> Policy:
         for name in names:
-            policy = replace_service(name, handoff=Handoff.SIGN)(policy)
+            policy = worlds.changed(policy, "services", name, handoff=Handoff.SIGN)
         return policy
 
     return change

@@ -14,7 +14,8 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import Member, OnUnusable
 from gtm.telemetry import metric_key
-from tests.http.world import ALL_UP, TOKENS, Edge, replace_service
+from tests import worlds
+from tests.http.world import ALL_UP, TOKENS, Edge
 
 GERMAN = "81.2.69.142"
 AMERICAN = "198.51.100.7"
@@ -145,7 +146,10 @@ def test_nothing_usable_is_503(edge: Edge) -> None:
 
 def test_a_service_may_ignore_health(edge: Edge) -> None:
     """Where the service says so, a region that is down is handed out, endpoint and all, inside the fence."""
-    edge.load(up=(), change=replace_service("chat", on_unusable=OnUnusable.IGNORE_HEALTH))
+    edge.load(
+        up=(),
+        change=lambda law: worlds.changed(law, "services", "chat", on_unusable=OnUnusable.IGNORE_HEALTH),
+    )
     answer = edge.route(service="chat", client_ip=GERMAN).json()
     assert (answer["region"], answer["reason"]) == ("eu-central", "health_ignored")
     assert answer["endpoint"]["url"].startswith("http://eu-central-")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Policy
 from gtm.core.model.services import HostName
+from tests import worlds
 from tests.http.world import Edge
 
 HOSTS = (
@@ -21,13 +22,9 @@ HOSTS = (
 
 def _named(policy: Policy) -> Policy:
     """A tenant's rule on the service with the names above."""
-    services = tuple(
-        replace(service, hostnames=HOSTS) if service.name == "web" else service for service in policy.services
-    )
-    rule = ResidencyRule(
-        "pin", Match(("web",), tenants=("clinic",), data_classes=("health",)), Places(jurisdictions=("DE",))
-    )
-    return replace(policy, services=services, residency_rules=(*policy.residency_rules, rule))
+    rule = worlds.rule("pin", "DE", services="web", tenants="clinic", data_classes="health")
+    named = worlds.changed(policy, "services", "web", hostnames=HOSTS)
+    return replace(named, residency_rules=(*policy.residency_rules, rule))
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Policy
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HeartbeatMessage
 from gtm.http.app import EdgeApp, EdgeOptions
+from tests import worlds
 from tests.http.world import NOW, TOKENS, Edge, locate
 
 AGE = 900.0
@@ -69,12 +70,7 @@ class Cut(Edge):
 
 def bounded(before: Policy) -> Policy:
     """The world with one rule that accepts no policy older than AGE."""
-    rule = ResidencyRule(
-        "fresh",
-        Match(services=("chat",)),
-        allow=Places(regions=(before.regions[0].name,)),
-        max_policy_age=AGE,
-    )
+    rule = worlds.rule("fresh", before.regions[0].name, services="chat", max_policy_age=AGE)
     services = tuple(replace(one, ttl=600, min_ttl=600) for one in before.services)
     return replace(before, residency_rules=(rule,), services=services, zones=before.zones)
 

@@ -6,7 +6,6 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -15,11 +14,11 @@ import httpx
 
 from gtm.core.decision.options import Afford
 from gtm.core.model.access import Access, Role, TokenGrant
-from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, RuleMode, Tenant
+from gtm.core.model.policy import DataClass, Policy, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
-from gtm.core.model.services import Affinity, Member, RefusalAddress, Service, Steering, Zone
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.services import Affinity, Steering, Zone
+from gtm.core.model.state import State
 from gtm.core.policy.edges import EdgePlace
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
@@ -29,15 +28,12 @@ from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.routes import Locate
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
+from tests import worlds
 
 NOW = 1_800_000_000.0
 TOKENS = {role: f"gtm_{role.value}_secret" for role in Role}
 
-_PLACES = (
-    ("eu-central", 50.1, 8.7, "DE", 2),
-    ("eu-west", 53.3, -6.2, "IE", 1),
-    ("us-east", 39.0, -77.5, "US", 1),
-)
+ALL_UP = tuple(worlds.THREE.split())
 NETWORKS = {
     ip_network("81.2.69.0/24"): Location("DE", None, "EU", 52.5, 13.4, 3320, "81.2.69.0/24", 24, "geoip"),
     ip_network("127.0.0.0/8"): Location("US", None, "NA", 40.7, -74.0, None, "127.0.0.0/8", 8, "override"),
@@ -57,78 +53,39 @@ def locate(packed: bytes) -> Location:
 def regions() -> tuple[Region, ...]:
     """Three regions, of which the first has two endpoints."""
     return tuple(
-        Region(
+        worlds.region(
             name,
-            lat,
-            lon,
-            country,
-            tuple(
-                Endpoint(f"http://{name}-{n}.test:9000/base", (f"192.0.2.{n}",)) for n in range(1, count + 1)
-            ),
-            models=("llama",) if country == "US" else (),
+            *(Endpoint(f"http://{name}-{n}.test:9000/base", (f"192.0.2.{n}",)) for n in range(1, count + 1)),
+            models=("llama",) if name == "us-east" else (),
         )
-        for name, lat, lon, country, count in _PLACES
+        for name, count in zip(ALL_UP, (2, 1, 1), strict=True)
     )
 
 
 def policy() -> Policy:
     """Services that are fenced, free, weighted and sticky."""
-    everywhere = tuple(Member(name) for name, *_ in _PLACES)
-    split = (Member("eu-central", 1.0), Member("us-east", 1.0))
-    refusal = RefusalAddress(("192.0.2.99",))
-    return Policy(
-        regions=regions(),
-        zones=(Zone("demo.test", "ns.demo.test", "hostmaster.demo.test"),),
-        services=(
-            Service("chat", everywhere, hostnames=("chat.demo.test",), zone="demo.test", refusal=refusal),
-            Service("web", everywhere, hostnames=("web.demo.test",), zone="demo.test", refusal=refusal),
-            Service("split", split, steering=Steering.WEIGHTED),
-            Service("sticky", split, steering=Steering.WEIGHTED, affinity=Affinity.KEY),
-            Service("records", everywhere),
-            Service("nowhere", (Member("us-east"),)),
-        ),
-        residency_rules=(
-            ResidencyRule(
-                "gdpr",
-                Match(services=("chat",), client_countries=("DE", "FR")),
-                Places(jurisdictions=("DE", "IE")),
-                legal_basis="GDPR Art. 44",
-            ),
-            ResidencyRule(
-                "clinic", Match(services=("records",), tenants=("clinic",)), Places(jurisdictions=("DE",))
-            ),
-            ResidencyRule(
-                "watch",
-                Match(services=("web",)),
-                Places(jurisdictions=("DE",)),
-                mode=RuleMode.MONITOR,
-            ),
-            ResidencyRule(
-                "ban",
-                Match(services=("nowhere",)),
-                Places(jurisdictions=("DE",)),
-                acknowledge_empty_fence=True,
-            ),
-        ),
-        tenants=(Tenant("clinic"), Tenant("shop")),
-        data_classes=(DataClass("health"),),
+    split = "eu-central us-east"
+    gdpr = {"services": "chat", "client_countries": "DE FR", "legal_basis": "GDPR Art. 44"}
+    return worlds.policy(
+        *regions(),
+        Zone("demo.test", "ns.demo.test", "hostmaster.demo.test"),
+        worlds.service("chat", worlds.THREE, hostnames=("chat.demo.test",)),
+        worlds.service("web", worlds.THREE, hostnames=("web.demo.test",)),
+        worlds.service("split", split, steering=Steering.WEIGHTED),
+        worlds.service("sticky", split, steering=Steering.WEIGHTED, affinity=Affinity.KEY),
+        worlds.service("records", worlds.THREE),
+        worlds.service("nowhere", "us-east"),
+        worlds.rule("gdpr", "DE IE", **gdpr),
+        worlds.rule("clinic", "DE", services="records", tenants="clinic"),
+        worlds.rule("watch", "DE", services="web", mode=RuleMode.MONITOR),
+        worlds.rule("ban", "DE", services="nowhere", acknowledge_empty_fence=True),
+        *(Tenant("clinic"), Tenant("shop"), DataClass("health")),
     )
 
 
 def health(up: Iterable[str]) -> State:
     """A state in which the regions named are up and the others down."""
-    names = set(up)
-    table = {
-        region.name: {
-            endpoint.url: EndpointHealth(HealthStatus.UP if region.name in names else HealthStatus.DOWN, 1.0)
-            for endpoint in region.endpoints
-        }
-        for region in regions()
-    }
-    return State(epoch=1, health=table)
-
-
-ALL_UP = tuple(name for name, *_ in _PLACES)
+    return State(epoch=1, health=worlds.health(regions(), {*ALL_UP} - {*up}, since=1.0))
 
 
 class Edge:
@@ -218,15 +175,3 @@ class Edge:
             while chunk := connection.recv(65536):
                 received += chunk
             return received
-
-
-def replace_service(name: str, **changes: Any) -> Callable[[Policy], Policy]:
-    """A change of one service of a policy."""
-
-    def change(before: Policy) -> Policy:
-        return replace(
-            before,
-            services=tuple(replace(s, **changes) if s.name == name else s for s in before.services),
-        )
-
-    return change

@@ -17,6 +17,7 @@ from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, RefusalAddress, Service
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.edges import EdgePlace
 from gtm.documents.schema import concise_policy
 from tests.core.strategies import SHIPPED
 
@@ -62,8 +63,8 @@ def members(names: str) -> tuple[Member, ...]:
 def service(name: str, among: str, **changes: Any) -> Service:
     """A service of these regions. With `hostnames` it has a refusal address, and the zone above the first of them."""
     made = Service(name, members(among))
-    if "hostnames" in changes:
-        zone = str(changes["hostnames"][0]).partition(".")[2]
+    if hosts := changes.get("hostnames"):
+        zone = str(hosts[0]).partition(".")[2]
         made = replace(made, zone=zone, refusal=RefusalAddress(("192.0.2.9",)))
     return replace(made, **changes)
 
@@ -96,7 +97,7 @@ def changed(before: Policy, kind: str, name: str, **changes: Any) -> Policy:
 
 
 def health(
-    known: Iterable[Region], down: Iterable[str] = (), *, since: float = 0.0, recovered: Iterable[str] = ()
+    known: Iterable[Region], down: Iterable[str] = (), recovered: Iterable[str] = (), *, since: float = 0.0
 ) -> dict[str, dict[str, EndpointHealth]]:
     """All endpoints up, but for those that are named in `down`, or whose region is."""
     gone, back = set(down), set(recovered)
@@ -118,12 +119,15 @@ def view(
     state: State | None = None,
     now: float = 0.0,
     latest: float | None = None,
+    *,
     shipped: tuple[Jurisdiction, ...] = SHIPPED,
+    edge: EdgePlace | None = None,
 ) -> View:
     """The View of a policy between two moments, which are one unless `latest` is given; all is up unless a state is given."""
     snapshot = compile_policy(law, shipped, revision=7)
     window = Window(now, now if latest is None else latest)
-    return view_of(snapshot, State(1, health=health(law.regions)) if state is None else state, window)
+    state = State(1, health=health(law.regions)) if state is None else state
+    return view_of(snapshot, state, window, edge=edge)
 
 
 def document(value: Resource) -> dict[str, Any]:

@@ -16,13 +16,11 @@ from gtm.cli.live import routing
 from gtm.cli.policy import regions
 from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer
-from gtm.core.decision.view import Window, view_of
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.schema import to_document
+from tests import worlds
 
 NOT_EXPLAINED = {
     "candidates.country",
@@ -155,12 +153,7 @@ def unread(content: dict[str, Any], show: Callable[[Watched], None]) -> set[str]
 
 def test_what_is_explained_is_shown() -> None:
     """Every field of a candidate and of a rule, for a request that regions are excluded from by law."""
-    snapshot = compile_policy(demo_policy(), shipped_jurisdictions())
-    health = {
-        region.name: {endpoint.url: EndpointHealth(HealthStatus.UP) for endpoint in region.endpoints}
-        for region in snapshot.regions
-    }
-    view = view_of(snapshot, State(1, health=health), Window(time.time(), time.time()))
+    view = worlds.view(demo_policy(), now=time.time(), shipped=shipped_jurisdictions())
     request = Request("records", Location("DE", 52.5, 13.4), "clinic", "health")
     found = routed(view, request)
     option = found.pick(0.5)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Endpoint, Region
 from gtm.documents.cities import UnknownCityError, cities, city, folded
 from gtm.documents.plausibility import plausibility
+from tests import worlds
 from tests.cli.conftest import Gtm
 
 FRANKFURT = "Frankfurt=https://fra.example.com,192.0.2.10"
@@ -104,8 +103,8 @@ def test_cities_are_where_they_are() -> None:
     known = cities()
     for found in known.values():
         assert found.country in COUNTRIES
-        region = Region("r", found.lat, found.lon, found.country, (Endpoint("https://r.test"),))
-        assert list(plausibility(Policy(regions=(region,)))) == []
+        region = worlds.region("r", at="de", lat=found.lat, lon=found.lon, country=found.country)
+        assert list(plausibility(worlds.policy(region))) == []
     assert city("São  Paulo") == city("sao-paulo") == known["saopaulo"]
     with pytest.raises(UnknownCityError, match="did you mean Zurich"):
         city("Zurcih")

@@ -16,28 +16,19 @@ from gtm.control.lead.latency import MAX_SHARE, LatencyBook
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Delta, Level
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Capacity, Endpoint, Region
-from gtm.core.model.services import Member, Service
+from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import Lease, LeaseUse
 from gtm.feed.reports import EdgeReport
 from gtm.storage.session import Database
+from tests import worlds
 from tests.core.strategies import quick
 
 NOW = 1_700_000_000.0
 URL = "http://192.0.2.1/"
-SNAPSHOT = compile_policy(
-    Policy(
-        regions=tuple(
-            Region(name, 50.0, 8.0, "DE", (Endpoint(URL, ("192.0.2.1",)),), Capacity()) for name in ("a", "b")
-        ),
-        services=(Service("chat", (Member("a"), Member("b"))),),
-    ),
-    (),
-    revision=1,
-)
+REGIONS = (worlds.region(name, Endpoint(URL, ("192.0.2.1",)), at="de") for name in "ab")
+SNAPSHOT = compile_policy(worlds.policy(*REGIONS, worlds.service("chat", "a b")), (), revision=1)
 
 words = st.one_of(st.sampled_from(["a", "b", "chat", URL, "", "spill_in:a"]), st.text(max_size=8))
 numbers = st.one_of(st.floats(), st.integers(), st.none())

@@ -18,7 +18,7 @@ from gtm.control.policy.situation import Situation
 from gtm.control.replica import Replica
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.regions import Endpoint
 from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
@@ -28,13 +28,12 @@ from gtm.documents.schema import PolicyDocument, export_policy
 from gtm.feed.wire import SnapshotMessage
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
+from tests import worlds
 
 
 def _policy(price: float = 1.0) -> Policy:
-    return Policy(
-        regions=(Region("de", lat=50.0, lon=8.5, country="DE", endpoints=(Endpoint("http://127.0.0.1:1"),)),),
-        services=(Service("chat", members=(Member("de", weight=price),)),),
-    )
+    chat = Service("chat", members=(Member("de", weight=price),))
+    return worlds.policy(worlds.region("de", Endpoint("http://127.0.0.1:1")), chat)
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from gtm.core.capacity.load import Freshness, Key, Load
 from gtm.core.capacity.processing import Sent, TimeSource
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess, assess_region
 from gtm.core.model.policy import Policy
-from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region, SpillIn
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, SpillIn
 from gtm.core.model.services import Member, Service
 from gtm.core.model.state import EndpointHealth, HealthStatus
+from tests import worlds
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0
@@ -29,10 +30,10 @@ UNSTATED = Capacity()
 
 def _world(service_time_ms: float | None = None, member: Capacity = UNSTATED, **region: Any) -> Policy:
     """Regions `q` and `r` of one service, `chat`; `r` as stated, without a reserve unless one is."""
-    base = Region("q", 0.0, 0.0, "DE", (Endpoint(A), Endpoint(B)))
+    base = worlds.region("q", Endpoint(A), Endpoint(B), at="de")
     first = replace(base, **{"name": "r", "reserve": 0.0, "capacity": Capacity(100, 50.0), **region})
     chat = Service("chat", (Member("r", capacity=member), Member("q")), service_time_ms=service_time_ms)
-    return Policy(regions=(first, base), services=(chat,))
+    return worlds.policy(first, base, chat)
 
 
 def _loads(age: float = 0.0, service: str = "", region: str = "r", **signals: Any) -> dict[Key, Load]:
@@ -172,7 +173,7 @@ def test_service_times_come_from_the_nearest_source() -> None:
     assert time(_world(), _loads(60, service_time_ms=300.0)) == (None, TimeSource.UNKNOWN)
     assert _assess(_world(), own).supply.service_time_s == {"chat": 0.3}
     two = _world()
-    two = replace(two, services=(*two.services, Service("embed", (Member("r"),))))
+    two = replace(two, services=(*two.services, worlds.service("embed", "r")))
     assert time(two, own) == (None, TimeSource.UNKNOWN), "of which of its services it is, it does not say"
 
 

@@ -34,22 +34,15 @@ from gtm.core.model.policy import (
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, LocationFacts, Request
-from gtm.core.model.services import HostName, Member, Service
+from gtm.core.model.services import HostName, Member
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
+from tests import worlds
 from tests.core.policy import test_compile as plain
 from tests.core.policy.test_compile import CHAT, GOOD, RULE
 from tests.core.reference import Reference, edge_inside
-from tests.core.strategies import (
-    COUNTRIES,
-    DATA_CLASSES,
-    SHIPPED,
-    TENANTS,
-    policies,
-    quick,
-    rules,
-)
+from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, policies, quick, rules
 
 NOW = 150.0
 TOO_WIDE = Location(source="mixed")
@@ -570,16 +563,16 @@ def places_of(one: Opening) -> Iterator[str]:
 # --- one by one ---
 
 DE, US = (replace(region, operator_country="US") for region in (plain.DE, plain.US))
-RECORDS = Service("records", (Member("de"), Member("us")))
+RECORDS = worlds.service("records", "de us")
 BEFORE = replace(
     GOOD,
     regions=(DE, US),
     services=(CHAT, RECORDS),
     residency_rules=(
         RULE,
-        ResidencyRule("clinic", Match(("records",), tenants=("clinic",)), Places(("DE",))),
-        ResidencyRule(
-            "established", Match(("records",), ("IE",), tenant_jurisdictions=("DE",)), Places(("DE",))
+        worlds.rule("clinic", "DE", services="records", tenants="clinic"),
+        worlds.rule(
+            "established", "DE", services="records", client_countries="IE", tenant_jurisdictions="DE"
         ),
         ResidencyRule("all", Match(client_countries=("FR",)), deny=Places(operator_jurisdictions=("BR",))),
     ),
@@ -684,9 +677,7 @@ SHUT = {
     ),
     "another service": replace(BEFORE, services=(CHAT, RECORDS, replace(RECORDS, name="third"))),
     "a service gone": replace(BEFORE, services=(CHAT,), residency_rules=BEFORE.residency_rules[::3]),
-    "another rule": replace(
-        BEFORE, residency_rules=(*BEFORE.residency_rules, ResidencyRule("new", allow=Places(("DE", "US"))))
-    ),
+    "another rule": replace(BEFORE, residency_rules=(*BEFORE.residency_rules, worlds.rule("new", "DE US"))),
     "another name": with_rule(0, name="eu", legal_basis="GDPR"),
     "allows less": with_rule(0, allow=Places(("DE",))),
     "more clients": with_rule(0, client_jurisdictions=("EEA",)),
@@ -726,7 +717,7 @@ def hosted(**names: dict[str, str]) -> Policy:
         data_classes=(*BEFORE.data_classes, DataClass("payment")),
         residency_rules=(
             *BEFORE.residency_rules,
-            ResidencyRule("pay", Match(("records",), data_classes=("payment",)), Places(("DE",))),
+            worlds.rule("pay", "DE", services="records", data_classes="payment"),
         ),
     )
 
@@ -806,8 +797,8 @@ def test_edges_are_part_of_a_fence() -> None:
 
 def test_edges_in_regions_are_part_of_a_fence() -> None:
     """What a rule says of a region holds for the edges in it, even where another rule goes on keeping the region itself."""
-    denied = ResidencyRule("edges", deny=Places(regions=("us",)), edges=EdgeScope.IN_FENCE)
-    regions = ResidencyRule("regions", deny=Places(("US",), ("us",)))
+    denied = worlds.rule("edges", deny="us", edges=EdgeScope.IN_FENCE)
+    regions = worlds.rule("regions", deny="US us")
     before = replace(BEFORE, residency_rules=(denied, regions))
     elsewhere = replace(denied, deny=Places(("SG",)))
     (one,) = found(replace(before, residency_rules=(elsewhere, regions)), before).found

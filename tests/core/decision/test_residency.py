@@ -34,13 +34,13 @@ from gtm.core.model.policy import (
     Term,
 )
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import ANYWHERE, UNKNOWN_LOCATION, Location, Request, location_facts
-from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.services import Priority
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import MAX_PERIODS, countries_at, resolve
 from gtm.geoip.networks import locate_network
+from tests import worlds as usual
 from tests.core.reference import Reference
 from tests.core.strategies import (
     COUNTRIES,
@@ -86,7 +86,7 @@ def test_the_fence_is_that_of_the_reference(policy: Policy, window: Window, data
     Each of the 120 policies is asked for one of its services by every kind of client, of every tenant and class of
     data: 1,332 requests, more than 150,000 together.
     """
-    view = view_of(compile_policy(policy, SHIPPED), State(), window)
+    view = usual.view(policy, State(), window.now, window.latest)
     reference = Reference(policy, SHIPPED, State(), window)
     service = data.draw(st.sampled_from(policy.services)).name
     for location, tenant, data_class in product(LOCATIONS, (None, *TENANTS), (None, *DATA_CLASSES)):
@@ -220,7 +220,7 @@ def test_the_fence_of_a_subnet_is_that_of_all_its_parts(
     policy: Policy, window: Window, clients: list[tuple[Location, list[Location]]], data: st.DataObject
 ) -> None:
     """What a resolver keeps for a subnet holds for each address in it, and rules that concern some part are named."""
-    view = view_of(compile_policy(policy, SHIPPED), State(), window)
+    view = usual.view(policy, State(), window.now, window.latest)
     reference = Reference(policy, SHIPPED, State(), window)
     service = data.draw(st.sampled_from(policy.services)).name
     for location, parts in clients:
@@ -250,7 +250,7 @@ def test_a_subnet_of_too_many_networks_concerns_every_rule_about_places(
         SUBNET, 16, lambda address: here._replace(network=f"{ip_address(address)}/32", prefix_length=32)
     )
     assert location.spans == ANYWHERE
-    view = view_of(compile_policy(policy, SHIPPED), State(), window)
+    view = usual.view(policy, State(), window.now, window.latest)
     reference = Reference(policy, SHIPPED, State(), window)
     for service in policy.services:
         request = Request(service.name, location)
@@ -261,18 +261,13 @@ def test_a_subnet_of_too_many_networks_concerns_every_rule_about_places(
         assert _fence(view, cell.request) == found
 
 
-def _region(name: str, country: str, operator: str | None = None) -> Region:
-    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),), operator_country=operator)
-
-
-DE, GB, US = _region("de", "DE", "DE"), _region("gb", "GB", "US"), _region("us", "US")
-CHAT = Service("chat", (Member("de"), Member("gb"), Member("us")))
-POLICY = Policy(regions=(DE, GB, US), services=(CHAT,))
+DE, US = usual.region("de", operator_country="DE"), usual.region("us")
+GB = usual.region("gb", operator_country="US")
+POLICY = usual.policy(DE, GB, US, usual.service("chat", "de gb us"))
 
 
 def _view(*rules: ResidencyRule, now: float = 0.0, latest: float | None = None) -> View:
-    snapshot = compile_policy(replace(POLICY, residency_rules=rules), SHIPPED)
-    return view_of(snapshot, State(), Window(now, now if latest is None else latest))
+    return usual.view(replace(POLICY, residency_rules=rules), State(), now, latest)
 
 
 def _seen(view: View, location: Location = UNKNOWN_LOCATION) -> tuple[set[str], list[tuple[str, ...]]]:
@@ -406,7 +401,7 @@ def test_a_clock_that_steps_back_over_a_lapse_binds_by_both_periods() -> None:
 
 def test_a_fence_that_will_be_empty_is_a_warning_with_its_time() -> None:
     """A rule that leaves a service nothing only for a time is accepted, and the warning says for what time."""
-    only = replace(POLICY, services=(Service("chat", (Member("gb"),)),), residency_rules=(ADEQUATE,))
+    only = replace(POLICY, services=(usual.service("chat", "gb"),), residency_rules=(ADEQUATE,))
     (warning,) = compile_policy(only, SHIPPED).warnings
     assert "(gb) is allowed from 1970-01-01T00:05:00Z on: every matching request" in warning
     meant = replace(ADEQUATE, acknowledge_empty_fence=True)
@@ -483,7 +478,7 @@ def test_misspelt_jurisdictions_are_told_from_those_they_resemble(written: str, 
 
 def test_an_operators_country_is_one() -> None:
     """A region's operator is in a country that exists."""
-    wrong = replace(POLICY, regions=(DE, GB, _region("us", "US", "ZZ")))
+    wrong = replace(POLICY, regions=(DE, GB, replace(US, operator_country="ZZ")))
     with pytest.raises(PolicyError, match=r"regions.us.operator_country: `ZZ` is not a country code"):
         compile_policy(wrong, SHIPPED)
 

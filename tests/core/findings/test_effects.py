@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gtm.core.findings.effects import effect_findings
-from gtm.core.model.policy import Policy, SpilloverRule
-from gtm.core.model.regions import Capacity, Endpoint, Probe, ProbeType, Region, SpillIn
+from gtm.core.model.policy import SpilloverRule
+from gtm.core.model.regions import Capacity, Probe, ProbeType, Region, SpillIn
 from gtm.core.model.services import Affinity, Member, OnOverload, RefusalAddress, Service, Steering
+from tests import worlds
 
-REGION = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test"),))
-CHAT = Service("chat", (Member("de"), Member("ie")))
+REGION = worlds.region("de")
+CHAT = worlds.service("chat", "de ie")
+_chat = partial(replace, CHAT)
+_region = partial(replace, REGION)
 
 
 def _found(service: Service = CHAT, region: Region = REGION, *rules: SpilloverRule) -> list[str]:
-    regions = (region, replace(REGION, name="ie"))
-    policy = Policy(regions=regions, services=(service,), spillover_rules=rules)
-    found = list(effect_findings(policy))
+    found = list(effect_findings(worlds.policy(region, worlds.region("ie"), service, *rules)))
     assert {item.code for item in found} <= {"without_effect"}
     return [item.path for item in found]
-
-
-def _chat(**changes: Any) -> Service:
-    return replace(CHAT, **changes)
-
-
-def _region(**changes: Any) -> Region:
-    return replace(REGION, **changes)
 
 
 def _probe(**changes: Any) -> Region:

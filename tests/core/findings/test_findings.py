@@ -33,12 +33,13 @@ from gtm.core.model.policy import (
     Term,
 )
 from gtm.core.model.problems import Problem
-from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
+from gtm.core.model.regions import AdminState, Capacity, Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
 from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Steering, Zone
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
+from tests import worlds
 from tests.core.strategies import COUNTRIES as FEW
 from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick
 
@@ -53,20 +54,10 @@ LOCATIONS = [
 ]
 
 
-def _region(name: str, country: str, **changes: Any) -> Region:
-    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),), **changes)
-
-
-DE, FR, US = _region("de", "DE"), _region("fr", "FR"), _region("us", "US")
-CHAT = Service("chat", (Member("de"), Member("fr"), Member("us")))
-POLICY = Policy(
-    regions=(DE, FR, US),
-    services=(CHAT, Service("batch", (Member("us"),))),
-    tenants=(Tenant("clinic"), Tenant("bank")),
-    data_classes=(DataClass("health"),),
-)
-EU = Places(jurisdictions=("EU",))
-HOME = Places(regions=("de",))
+DE, FR, US = worlds.regions("de fr us")
+CHAT, BATCH = worlds.service("chat", "de fr us"), worlds.service("batch", "us")
+POLICY = worlds.policy(DE, FR, US, CHAT, BATCH, Tenant("clinic"), Tenant("bank"), DataClass("health"))
+EU, HOME = worlds.places("EU"), worlds.places("de")
 CHATS = Match(services=("chat",))
 
 
@@ -263,17 +254,8 @@ def test_of_rules_alike_that_pause_one_stays() -> None:
     term = Term("ADEQUATE", datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(400, UTC))
     allies = Jurisdiction("ALLIES", members=("ADEQUATE", "SG"), terms=(term,))
     adequate = Jurisdiction("ADEQUATE", members=("DE",))
-    region = Region("r0", 0.0, 0.0, "DE", (Endpoint("https://r0.test"),))
-    one, other = (
-        ResidencyRule(name, Match(), Places(jurisdictions=("ALLIES",)), acknowledge_empty_fence=True)
-        for name in ("one", "other")
-    )
-    policy = Policy(
-        regions=(region,),
-        services=(Service("s0", (Member("r0"),)),),
-        residency_rules=(one, other),
-        jurisdictions=(adequate, allies),
-    )
+    rules = (worlds.rule(name, "ALLIES", acknowledge_empty_fence=True) for name in ("one", "other"))
+    policy = worlds.policy(DE, worlds.service("s0", "de"), *rules, adequate, allies)
     found = find_shadows(compile_policy(policy, ()), 0.0).found
     assert [(shadow.rule, shadow.by) for shadow in found] == [("other", "one")]
 
@@ -342,7 +324,7 @@ def test_coverage_is_that_of_the_fence(policy: Policy, now: float, dns: bool) ->
 def test_countries_without_a_region_are_named() -> None:
     """A handful of countries is listed, more are counted, all are anybody; what a rule acknowledges is not told."""
     stranded = _rule("a", Match(services=("batch",), client_countries=("DE", "FR")), HOME)
-    policy = replace(POLICY, services=(Service("batch", (Member("us"), Member("fr"))),))
+    policy = replace(POLICY, services=(worlds.service("batch", "us fr"),))
     acknowledged = replace(stranded, acknowledge_empty_fence=True)
     assert _messages(policy, acknowledged) == []
     two = (
@@ -430,7 +412,7 @@ def test_regions_that_are_out_already() -> None:
 
 def test_no_finding_is_longer_than_its_reader_has_time_for() -> None:
     """Of thousands of services, countries or rules the first few are named."""
-    many = tuple(Service(f"s{n:03}", CHAT.members) for n in range(300))
+    many = tuple(replace(CHAT, name=f"s{n:03}") for n in range(300))
     (message,) = _messages(replace(POLICY, services=many), _rule("a", Match(), HOME))
     assert message.endswith("`s009` (any client) and 290 more services")
     assert len(message) < 400
@@ -439,11 +421,8 @@ def test_no_finding_is_longer_than_its_reader_has_time_for() -> None:
 def _zone(*records: tuple[str, str, str], hosts: tuple[str, ...] = ()) -> Policy:
     written = tuple(RecordSet(name, rdtype, (data,)) for name, rdtype, data in records)
     zone = Zone("x.test", "ns.example.net", "h.example.net", records=written)
-    end = Endpoint("https://de.test", ("192.0.2.1",))
-    chat = replace(
-        CHAT, members=(Member("de"),), hostnames=hosts, zone="x.test", refusal=RefusalAddress(end.ipv4)
-    )
-    return Policy((replace(DE, endpoints=(end,)),), (zone,), (chat,) if hosts else ())
+    chats = (worlds.service("chat", "de", hostnames=hosts, zone="x.test"),) if hosts else ()
+    return worlds.policy(DE, zone, *chats)
 
 
 @pytest.mark.parametrize(
@@ -484,8 +463,7 @@ def test_capacity_that_bounds_nothing() -> None:
     """Slots without a service time, and any capacity where steering moves nobody; a time or a rate makes it bound."""
 
     def found(service: Service, **region: Any) -> list[tuple[str, str]]:
-        regions = (_region("de", "DE", **region), FR, US)
-        return _found(replace(POLICY, regions=regions, services=(service,)))
+        return _found(replace(POLICY, regions=(replace(DE, **region), FR, US), services=(service,)))
 
     slots, rate = Capacity(outstanding=64), Capacity(requests_per_second=10.0)
     timed = replace(CHAT, service_time_ms=900.0)

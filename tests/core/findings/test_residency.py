@@ -15,19 +15,15 @@ from gtm.core.findings.coverage import CLIENTS, UNKNOWN
 from gtm.core.findings.matrix import Asked, Matrix, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import monitored
 from gtm.core.findings.report import findings
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
-from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.policy import Policy, RuleMode
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, Service
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import CompiledService, Snapshot
+from tests import worlds
 from tests.core.strategies import DATA_CLASSES, MOMENTS, SHIPPED, TENANTS, policies, quick, requests
 
-REGIONS = tuple(
-    Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),))
-    for name, country in (("de", "DE"), ("gb", "GB"), ("us", "US"))
-)
-CHAT = Service("chat", tuple(Member(one.name) for one in REGIONS))
+REGIONS = worlds.regions("de gb us")
+CHAT = worlds.service("chat", "de gb us")
 TENANT = st.sampled_from([None, *TENANTS])
 DATA_CLASS = st.sampled_from([None, *DATA_CLASSES])
 
@@ -141,16 +137,9 @@ def _allowed(snapshot: Snapshot, request: Request, now: float) -> int:
     return fence(rules, service.mask, request).allowed
 
 
-def _rule(name: str, *, allow: tuple[str, ...], **changes: object) -> ResidencyRule:
-    return replace(
-        ResidencyRule(name, Match(services=("chat",)), Places(allow)),
-        **changes,  # type: ignore[arg-type]
-    )
-
-
 def test_a_decision_that_lapses_is_told_with_what_follows() -> None:
     """From its end on, regions there serve nobody whom a rule concerns that rested on it."""
-    policy = Policy(REGIONS, services=(CHAT,), residency_rules=(_rule("gdpr", allow=("ADEQUATE",)),))
+    policy = worlds.policy(*REGIONS, CHAT, worlds.rule("gdpr", "ADEQUATE", services="chat"))
     snapshot = compile_policy(policy, SHIPPED)
     events, _ = coming(snapshot, causes(snapshot), Asked(0.0), most=100, services=10)
     lapse = next(one for one in events if one.at == 300.0)
@@ -167,28 +156,28 @@ def test_rules_that_watch_begin_and_change_nothing() -> None:
     begins = datetime.fromtimestamp(100, UTC)
     services = tuple(replace(CHAT, name=f"chat{number}") for number in range(3))
     rules = tuple(
-        ResidencyRule(name, allow=Places(("EU",)), mode=mode, effective_from=begins)
+        worlds.rule(name, "EU", mode=mode, effective_from=begins)
         for name, mode in (("one", RuleMode.ENFORCE), ("two", RuleMode.MONITOR))
     )
-    snapshot = compile_policy(Policy(REGIONS, services=services, residency_rules=rules), SHIPPED)
+    snapshot = compile_policy(worlds.policy(*REGIONS, *services, *rules), SHIPPED)
     events, left = coming(snapshot, causes(snapshot), Asked(0.0), most=1, services=2)
     assert left > 0
     (event,) = events
     assert [(one.name, one.monitor) for one in event.causes] == [("one", False), ("two", True)]
     assert [one.services for one in event.changes] == [("chat0", "chat1")]
     assert event.left_out == 1
-    only = compile_policy(Policy(REGIONS, services=services, residency_rules=rules[1:]), SHIPPED)
+    only = compile_policy(worlds.policy(*REGIONS, *services, *rules[1:]), SHIPPED)
     assert coming(only, causes(only), Asked(0.0), most=1, services=2)[0][0].changes == ()
 
 
 def test_columns_are_those_that_most_rules_name() -> None:
     """Then everybody else, and who is nowhere; one can be asked for by its name."""
     rules = (
-        ResidencyRule("one", Match(client_jurisdictions=("EU",)), Places(("EU",))),
-        ResidencyRule("two", Match(client_jurisdictions=("EU",), client_countries=("US",)), Places(("EU",))),
-        ResidencyRule("three", Match(client_countries=("BR",)), Places(("EU",))),
+        worlds.rule("one", "EU", client_jurisdictions="EU"),
+        worlds.rule("two", "EU", client_jurisdictions="EU", client_countries="US"),
+        worlds.rule("three", "EU", client_countries="BR"),
     )
-    snapshot = compile_policy(Policy(REGIONS, services=(CHAT,), residency_rules=rules), SHIPPED)
+    snapshot = compile_policy(worlds.policy(*REGIONS, CHAT, *rules), SHIPPED)
     found, left = columns(snapshot, clients_named(snapshot), 0.0, 2)
     assert [one.name for one in found] == ["EU", "BR", "", UNKNOWN]
     assert left == 1
@@ -198,10 +187,10 @@ def test_columns_are_those_that_most_rules_name() -> None:
 def test_services_that_no_rule_concerns() -> None:
     """As `gtm check` has them; and whether a rule watches them."""
     other = replace(CHAT, name="other")
-    rule = _rule("watch", allow=("EU",), mode=RuleMode.MONITOR)
-    snapshot = compile_policy(Policy(REGIONS, services=(CHAT, other), residency_rules=(rule,)), SHIPPED)
+    rule = worlds.rule("watch", "EU", services="chat", mode=RuleMode.MONITOR)
+    snapshot = compile_policy(worlds.policy(*REGIONS, CHAT, other, rule), SHIPPED)
     assert list(unruled(snapshot, 0.0)) == [("chat", True), ("other", False)]
     said = [one.message for one in findings(snapshot, 0.0) if one.code == "no_rule"]
     assert [("only watch" in one) for one in said] == [True, False]
-    nothing = compile_policy(Policy(REGIONS, services=(CHAT,)), SHIPPED)
+    nothing = compile_policy(worlds.policy(*REGIONS, CHAT), SHIPPED)
     assert list(unruled(nothing, 0.0)) == []

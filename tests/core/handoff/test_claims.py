@@ -10,45 +10,29 @@ import pytest
 from gtm.core.decision.decide import routed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
-from gtm.core.handoff.claims import (
-    LONGEST,
-    Claims,
-    client_network,
-    fence_hash,
-    handed,
-    is_client_network,
-)
+from gtm.core.handoff.claims import LONGEST, Claims, client_network, fence_hash, handed, is_client_network
 from gtm.core.handoff.judge import judge, onward
 from gtm.core.handoff.verdict import Code, Memory, Presented, Seen
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule, Tenant
-from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.policy import Places, ResidencyRule, SpilloverRule, Tenant
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, Service, Steering
-from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
+from gtm.core.model.services import Service, Steering
+from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.policy.compile import compile_policy
+from tests import worlds
 
 NOW = Window(1000.5, 1000.5)
 GERMAN = bytes((10, 1, 2, 3))
 IN_GERMANY = Location("DE", source="geoip", accuracy_km=5.0)
-NAMES = ("fra", "dub", "iad")
-SERVICE = Service(
-    "chat", tuple(Member(name) for name in NAMES), steering=Steering.FAILOVER, ttl=30, hostnames=()
-)
+SERVICE = worlds.service("chat", "fra dub iad", steering=Steering.FAILOVER, ttl=30)
 
 
 def world(*rules: ResidencyRule, service: Service = SERVICE) -> Router:
     """Frankfurt, Dublin and Ashburn, all up."""
-    regions = tuple(
-        Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test"),))
-        for name, country in zip(NAMES, ("DE", "IE", "US"), strict=True)
-    )
-    policy = Policy(regions=regions, services=(service,), residency_rules=rules, tenants=(Tenant("acme"),))
-    up = {name: {f"https://{name}.test": EndpointHealth(HealthStatus.UP)} for name in NAMES}
-    snapshot = compile_policy(policy, (), revision=7)
-    return Router(view_of(snapshot, State(epoch=1, health=up), NOW))
+    policy = worlds.policy(*worlds.regions("fra dub iad"), service, *rules, Tenant("acme"))
+    return Router(worlds.view(policy, now=NOW.now, shipped=()))
 
 
-AT_HOME = ResidencyRule("home", Match(client_countries=("DE",)), allow=Places(regions=("fra", "dub")))
+AT_HOME = worlds.rule("home", "fra dub", client_countries="DE")
 
 
 def given(router: Router, region: str = "fra", **changes: object) -> Claims:

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.health.ramps import drain_factor, endpoint_factor, next_change, slow_start_factor
-from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.state import EndpointHealth, HealthStatus
+from tests import worlds
 from tests.core.strategies import quick
 
 T0 = 1_790_000_000.0
 A, B = "https://a.test", "https://b.test"
-REGION = Region("r", 0.0, 0.0, "DE", (Endpoint(A), Endpoint(B)), slow_start=30.0, drain_deadline=300.0)
+REGION = worlds.region("r", Endpoint(A), Endpoint(B), at="de", slow_start=30.0, drain_deadline=300.0)
 DRAINING = replace(
     REGION, admin_state=AdminState.DRAINING, draining_since=datetime.fromtimestamp(T0, UTC), slow_start=0.0
 )

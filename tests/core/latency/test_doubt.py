@@ -32,14 +32,11 @@ from gtm.core.latency import (
 )
 from gtm.core.latency.doubt import check_witness, claim_of, tellable
 from gtm.core.model.geometry import great_circle_km
-from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
+from tests import worlds
 from tests.core.strategies import quick
 
-FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())
-DUBLIN = Region("eu-west", 53.35, -6.26, "IE", ())
-VIRGINIA = Region("us-east", 39.04, -77.49, "US", ())
-REGIONS = (FRANKFURT, DUBLIN, VIRGINIA)
+REGIONS = FRANKFURT, _, VIRGINIA = worlds.regions(worlds.THREE)
 NAMES = [region.name for region in REGIONS]
 NETWORK = "192.0.2.0/24"
 NEW_YORK = Location("US", None, "NA", 40.71, -74.0, 3320, NETWORK, 24, "geoip", accuracy_km=50.0)

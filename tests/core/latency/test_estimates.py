@@ -25,11 +25,11 @@ from gtm.core.model.geometry import (
 )
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
+from tests import worlds
 from tests.core.strategies import quick
 from tests.memory import held
 
-FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())
-VIRGINIA = Region("us-east", 39.04, -77.49, "US", ())
+FRANKFURT, VIRGINIA = worlds.regions("eu-central us-east")
 SINGAPORE = Region("ap-southeast", 1.35, 103.82, "SG", ())
 SYDNEY = Region("ap-south", -33.87, 151.21, "AU", ())
 REGIONS = (FRANKFURT, VIRGINIA, SINGAPORE, SYDNEY)

@@ -27,12 +27,11 @@ from gtm.core.latency import (
 )
 from gtm.core.latency.geographic import model_ms, point_at, terminal_at
 from gtm.core.latency.samples import source_bit
-from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
+from tests import worlds
 from tests.core.strategies import quick
 
-FRANKFURT = Region("eu-central", 50.11, 8.68, "DE", ())
-VIRGINIA = Region("us-east", 39.04, -77.49, "US", ())
+FRANKFURT, VIRGINIA = worlds.regions("eu-central us-east")
 REGIONS = (FRANKFURT, VIRGINIA)
 NAMES = {region.name for region in REGIONS}
 BERLIN = Location("DE", None, "EU", 52.52, 13.4, 3320, "192.0.2.0/24", 24, "geoip")

@@ -9,22 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.model.names import absolute, existing_names
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import Member, NameServer, RecordSet, RefusalAddress, Service, Zone
+from gtm.core.model.services import NameServer, RecordSet, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.zone.static import static_content
 from gtm.dns.zone.zones import Host, build_names, wire_name
+from tests import worlds
 from tests.core.strategies import quick
 
-REGION = Region("de", 50.0, 8.0, "DE", (Endpoint("https://de.test", ("192.0.2.1",)),))
+REGION = worlds.region("de")
 
 
 def _service(name: str, *hosts: str, zone: str = "x.test") -> Service:
-    refusal = RefusalAddress(("192.0.2.9",))
-    return Service(name, (Member("de"),), hostnames=hosts, zone=zone, refusal=refusal)
+    return worlds.service(name, "de", hostnames=hosts, zone=zone)
 
 
 def _zone(name: str, *records: RecordSet) -> Zone:
@@ -32,7 +30,7 @@ def _zone(name: str, *records: RecordSet) -> Zone:
 
 
 def _snapshot(zones: tuple[Zone, ...], *services: Service) -> Snapshot:
-    return compile_policy(Policy(regions=(REGION,), zones=zones, services=services), ())
+    return compile_policy(worlds.policy(REGION, *zones, *services), ())
 
 
 @pytest.mark.rfc("1035", "5.1", "names without a dot at the end are relative to the zone, and @ is the zone")
@@ -58,7 +56,7 @@ def test_what_exists() -> None:
         _zone("x.test", RecordSet("a.b", "A", ("192.0.2.1",)), RecordSet("*.w", "A", ("192.0.2.1",))),
         replace(_zone("deep.sub.x.test"), name_servers=(NameServer("ns.deep.sub.x.test", ("192.0.2.2",)),)),
     )
-    policy = Policy((REGION,), zones, (_service("chat", "h.o.x.test"),))
+    policy = worlds.policy(REGION, *zones, _service("chat", "h.o.x.test"))
     assert existing_names(policy) == {
         *("x.test", "a.b.x.test", "b.x.test", "*.w.x.test", "w.x.test", "h.o.x.test", "o.x.test"),
         *("deep.sub.x.test", "sub.x.test", "ns.deep.sub.x.test"),

@@ -12,13 +12,13 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.fence import fence
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.report import findings
-from gtm.core.model.policy import DataClass, Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import DataClass, ResidencyRule, Tenant
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import ContradictionError, Request, agreed
-from gtm.core.model.services import HostName, Member, RefusalAddress, Service, Zone
+from gtm.core.model.services import HostName, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
+from tests import worlds as usual
 from tests.core.reference import Reference
 from tests.core.strategies import DATA_CLASSES, SHIPPED, TENANTS, World, draws, quick, requests, worlds
 
@@ -56,33 +56,18 @@ def test_a_name_narrows_and_never_loosens(
         assert named == request
 
 
-def _region(name: str, country: str) -> Region:
-    return Region(name, 0.0, 0.0, country, (Endpoint(f"https://{name}.test", ("192.0.2.1",)),))
-
-
 BANK, PUBLIC = HostName("bank.test", "bank"), HostName("test", "public")
 PAYMENTS = HostName("*.pay.test", "bank", "payment")
-CHAT = Service(
-    "chat",
-    (Member("de"), Member("us")),
-    hostnames=("plain.test", BANK, PUBLIC, PAYMENTS),
-    zone="test",
-    refusal=RefusalAddress(("192.0.2.9",)),
-)
-RULE = ResidencyRule("bank", Match(tenants=("bank",)), Places(regions=("de",)))
-POLICY = Policy(
-    (_region("de", "DE"), _region("us", "US")),
-    (Zone("test", "ns.example.net", "hostmaster.test"),),
-    (CHAT,),
-    (RULE,),
-    tenants=(Tenant("bank"), Tenant("public")),
-    data_classes=(DataClass("payment"),),
-)
+RULE = usual.rule("bank", "de", tenants="bank")
 
 
-def _snapshot(*hosts: str | HostName, rule: ResidencyRule = RULE) -> Snapshot:
-    services = (replace(CHAT, hostnames=hosts or CHAT.hostnames),)
-    return compile_policy(replace(POLICY, services=services, residency_rules=(rule,)), SHIPPED)
+def _snapshot(*hosts: str | HostName, law: ResidencyRule = RULE) -> Snapshot:
+    chat = usual.service(
+        "chat", "de us", hostnames=hosts or ("plain.test", BANK, PUBLIC, PAYMENTS), zone="test"
+    )
+    zone = Zone("test", "ns.example.net", "hostmaster.test")
+    stated = (Tenant("bank"), Tenant("public"), DataClass("payment"))
+    return compile_policy(usual.policy(*usual.regions("de us"), zone, chat, law, *stated), SHIPPED)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +112,8 @@ def test_only_names_that_state_nothing_are_pinned() -> None:
         "DNS states no tenant: by residency rule `bank` it answers, for `plain.test`, any client with de"
     )
     assert not [item for item in findings(_snapshot(BANK, PUBLIC), 0.0) if item.code == "dns_pinned"]
-    payments = replace(RULE, match=Match(tenants=("bank",), data_classes=("payment",)))
-    (pin,) = [
-        item for item in findings(_snapshot(BANK, PUBLIC, rule=payments), 0.0) if item.code == "dns_pinned"
-    ]
+    snapshot = _snapshot(BANK, PUBLIC, law=usual.rule("bank", "de", tenants="bank", data_classes="payment"))
+    (pin,) = [item for item in findings(snapshot, 0.0) if item.code == "dns_pinned"]
     assert pin.message.startswith(
         "DNS states no data class: by residency rule `bank` it answers, for `bank.test`, any"
     )
@@ -138,12 +121,12 @@ def test_only_names_that_state_nothing_are_pinned() -> None:
 
 def test_coverage_looks_at_what_names_state() -> None:
     """A name whose tenant no region may serve is told; one of another tenant is not."""
-    shut = replace(RULE, allow=Places(jurisdictions=("NOWHERE",)), acknowledge_empty_fence=True)
-    snapshot = _snapshot(BANK, PUBLIC, rule=replace(shut, acknowledge_empty_fence=True))
+    shut = usual.rule("bank", "NOWHERE", tenants="bank", acknowledge_empty_fence=True)
+    snapshot = _snapshot(BANK, PUBLIC, law=shut)
     assert list(coverage(snapshot, 0.0)) == []  # acknowledged
     rules = tuple(
-        replace(rule, rule=replace(rule.rule, acknowledge_empty_fence=False))
-        for rule in snapshot.services["chat"].rules
+        replace(one, rule=replace(one.rule, acknowledge_empty_fence=False))
+        for one in snapshot.services["chat"].rules
     )
     open_ = replace(snapshot, services={"chat": replace(snapshot.services["chat"], rules=rules)})
     assert [str(item) for item in coverage(open_, 0.0)] == [

@@ -7,20 +7,16 @@ import logging
 import pytest
 
 from gtm.core.latency import Level
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.runtime.edge.agent import round_trips
 from gtm.runtime.edge.agent.round_trips import RoundTrips
-
-CENTRAL = Region("eu-central", 50.11, 8.68, "DE", (Endpoint("http://192.0.2.1", ("192.0.2.1",)),))
-EAST = Region("us-east", 39.04, -77.49, "US", (Endpoint("http://192.0.2.2", ("192.0.2.2",)),))
+from tests import worlds
 
 
 def snapshot() -> Snapshot:
     """Two regions, 6,500 km apart."""
-    return compile_policy(Policy(regions=(CENTRAL, EAST)), ())
+    return compile_policy(worlds.policy(*worlds.regions("eu-central us-east")), ())
 
 
 def test_probes_become_round_trips_between_regions() -> None:

@@ -20,34 +20,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
-from gtm.core.model.policy import Places, Policy, ResidencyRule
-from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import Member, Service
+from gtm.core.model.policy import Policy, ResidencyRule
 from gtm.core.model.state import State
 from gtm.feed import clockfile, lastgood
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import (
-    FeedError,
-    HeartbeatMessage,
-    Message,
-    SnapshotMessage,
-    StateMessage,
-    decode,
-    encode,
-)
+from gtm.feed.wire import FeedError, HeartbeatMessage, Message, SnapshotMessage, StateMessage, decode, encode
 from gtm.runtime.edge.line.messages import TO_WORKER
 from gtm.runtime.following.clock_keeper import ClockKeeper
 from gtm.runtime.following.told import TimesMessage
+from tests import worlds
 from tests.core.strategies import SHIPPED, quick
 
 START = 10_000.0
-REGION = Region("de", 50.1, 8.7, "DE", (Endpoint("https://de.test"),))
+REGION = worlds.region("de")
 
 
 def rule(number: int, starts: float | None, ends: float | None) -> ResidencyRule:
     """A rule in force between two POSIX times."""
     begin, end = (None if at is None else datetime.fromtimestamp(at, UTC) for at in (starts, ends))
-    return ResidencyRule(f"r{number}", allow=Places(("EU",)), effective_from=begin, effective_until=end)
+    return worlds.rule(f"r{number}", "EU", effective_from=begin, effective_until=end)
 
 
 @dataclass
@@ -219,8 +210,7 @@ def policies(draw: st.DrawFn) -> Policy:
             starts, ends = (ends, starts) if starts > ends else (starts, None)
         rules.append(rule(number, starts, ends))
     ttl = draw(st.sampled_from((1, 2, 30, 31, 86_400)))
-    service = Service("chat", (Member("de"),), ttl=ttl)
-    return Policy(regions=(REGION,), services=(service,), residency_rules=tuple(rules))
+    return worlds.policy(REGION, worlds.service("chat", "de", ttl=ttl), *rules)
 
 
 readings = st.sampled_from(
@@ -308,8 +298,7 @@ def check(edge: Edge, model: Model) -> None:
 
 def edge(*rules: ResidencyRule, disk: dict[str, Kept]) -> Edge:
     """An edge that starts with a right clock under a policy of these rules."""
-    service = Service("chat", (Member("de"),))
-    return Edge(Policy(regions=(REGION,), services=(service,), residency_rules=rules), Path(), disk=disk)
+    return Edge(worlds.policy(REGION, worlds.service("chat", "de"), *rules), Path(), disk=disk)
 
 
 def test_a_restart_under_a_clock_that_is_behind_lifts_nothing() -> None:
