@@ -31,13 +31,14 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import State
 from gtm.core.quota.names import QuotaText
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import made
+from tests import worlds
 from tests.balancer.world import Backend, Message, Peer, Script, read_body, read_head
 
 HOST = b"chat.test"
@@ -298,10 +299,8 @@ async def regions(
         ports = {name: here.port for name, here in found.all.items()}
         for name, here in found.all.items():
             policy = (older or {}).get(name, make)(ports)
-            up = EndpointHealth(HealthStatus.UP)
-            health = {one.name: {item.url: up for item in one.endpoints} for one in policy.regions}
             here.current.apply(SnapshotMessage.of(1, 1.0, policy, shipped_jurisdictions()))
-            here.current.apply(StateMessage(State(epoch=1, health=health)))
+            here.current.apply(StateMessage(State(epoch=1, health=worlds.health(policy.regions))))
         found.publish()
         found.tell()
         yield found

@@ -37,8 +37,9 @@ from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import Signer, made, parsed
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.app import EdgeOptions
+from tests import worlds
 from tests.core.strategies import quick
-from tests.http.world import NOW, Edge, health, locate, policy, replace_service
+from tests.http.world import NOW, Edge, health, locate, policy
 
 KEY, OTHER = made(), made()
 CLIENT, HOME = "198.51.100.7", "us-east"
@@ -52,7 +53,7 @@ NOTHING = Parts(0, 0.0, {})
 def _policy(handoff: Handoff) -> Policy:
     """Of what is at home in us-east, three in eight may go; of `web`."""
     rule = SpilloverRule("out", HOME, ("eu-west", "eu-central"), max_share=SHARE)
-    return replace(replace_service("web", handoff=handoff)(policy()), spillover_rules=(rule,))
+    return replace(worlds.changed(policy(), "services", "web", handoff=handoff), spillover_rules=(rule,))
 
 
 @dataclass

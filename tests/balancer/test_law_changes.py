@@ -16,12 +16,13 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network, fence_hash
 from gtm.core.handoff.verdict import Flaw, Presented, Verdict
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
+from tests import worlds
 from tests.balancer.test_gate import MOUNTAIN_VIEW, _Asked, _locate
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
 from tests.system.balancers import policy
@@ -154,8 +155,7 @@ class _Region:
         self.current = CurrentView(lambda: _NOW + self.ahead, boot=lambda: 100.0 + self.ahead)
         self.revision = 0
         self.use(policy({"fra": 1001, "iad": 1002}))
-        up = EndpointHealth(HealthStatus.UP, 1.0)
-        health = {"fra": {"http://127.0.0.1:1001": up}, "iad": {"http://127.0.0.1:1002": up}}
+        health = worlds.health(policy({"fra": 1001, "iad": 1002}).regions, since=1.0)
         self.current.apply(StateMessage(State(1, "", health)))
         self.handoffs = _Handoffs(self.current, _locate)
         self.gate = LawGate(self.current, "iad", _locate, ClientFinder(()), self.handoffs)
@@ -192,7 +192,7 @@ def _status(refusal: Refusal | None) -> int:
 def _forbidding(**more: Any) -> Policy:
     """What Americans ask stays in Germany, too."""
     law = policy({"fra": 1001, "iad": 1002})
-    rule = ResidencyRule("home", Match(client_jurisdictions=("US",)), Places(jurisdictions=("DE",)), **more)
+    rule = worlds.rule("home", "DE", client_jurisdictions="US", **more)
     return replace(law, residency_rules=(*law.residency_rules, rule))
 
 

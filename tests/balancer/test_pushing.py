@@ -20,17 +20,18 @@ from gtm.core.balance import admission as core
 from gtm.core.balance.work import Asked
 from gtm.core.handoff.claims import Claims, fence_hash
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, SpilloverRule
-from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import Member, NameServer, RefusalAddress, Service, Zone
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.policy import Policy, ResidencyRule, SpilloverRule
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.services import NameServer, Zone
+from gtm.core.model.state import State
 from gtm.feed.wire import HandoffKeysMessage, StateMessage
 from gtm.handoff.jwt import Signer, made
+from tests import worlds
 from tests.balancer.regions import COUNTRIES, HOST, NO_RESERVES, Regions, regions
 from tests.balancer.world import Peer, run
 from tests.effort import examples
 
-PLACES = {"fra": ("DE", 50.1, 8.7), "dub": ("IE", 53.3, -6.3), "iad": ("US", 39.0, -77.5)}
+PLACES = ("fra", "dub", "iad")
 LAW = {
     "DE": {"fra", "dub"},
     "IE": {"fra", "dub"},
@@ -38,19 +39,9 @@ LAW = {
     "BR": {"fra", "iad"},
 }
 """The model: where each country's requests may be served."""
-GDPR = ResidencyRule(
-    "gdpr", Match(client_jurisdictions=("EEA",)), Places(jurisdictions=("EEA",)), legal_basis="Art. 44 GDPR"
-)
-BRAZIL = ResidencyRule(
-    "lgpd", Match(client_countries=("BR",)), Places(regions=("fra", "iad")), legal_basis="Art. 33 LGPD"
-)
-JAPAN = ResidencyRule(
-    "appi",
-    Match(client_countries=("JP",)),
-    Places(jurisdictions=("JP",)),
-    legal_basis="Art. 28 APPI",
-    acknowledge_empty_fence=True,
-)
+GDPR = worlds.rule("gdpr", "EEA", client_jurisdictions="EEA", legal_basis="Art. 44 GDPR")
+BRAZIL = worlds.rule("lgpd", "fra iad", client_countries="BR", legal_basis="Art. 33 LGPD")
+JAPAN = worlds.rule("appi", "JP", client_countries="JP", acknowledge_empty_fence=True)
 """That is where the balancers' own addresses are: who judges a push by them serves nothing."""
 
 
@@ -60,16 +51,11 @@ def policy(
     """Three regions under these rules."""
 
     def written(ports: Mapping[str, int]) -> Policy:
-        places = tuple(
-            Region(name, lat, lon, country, (Endpoint(f"http://127.0.0.1:{ports[name]}", ("192.0.2.7",)),))
-            for name, (country, lat, lon) in PLACES.items()
-            if name in ports
-        )
-        members = tuple(Member(one.name) for one in places)
+        names = [name for name in PLACES if name in ports]
+        ends = (Endpoint(f"http://127.0.0.1:{ports[name]}", ("192.0.2.7",)) for name in names)
         zone = Zone("test", "ns1.test", "hostmaster.test", (NameServer("ns1.test", ("192.0.2.53",)),))
-        refusal = RefusalAddress(("192.0.2.250",))
-        service = Service("chat", members, hostnames=(HOST.decode(),), zone="test", refusal=refusal)
-        return Policy(places, (zone,), (service,), residency_rules=rules, spillover_rules=spillover)
+        service = worlds.service("chat", " ".join(names), hostnames=(HOST.decode(),))
+        return worlds.policy(*map(worlds.region, names, ends), zone, service, *rules, *spillover)
 
     return written
 
@@ -237,28 +223,15 @@ def test_a_push_goes_by_the_health_of_now(comes_up: bool) -> None:
             await w.fill("iad")
             iad = w.all["iad"]
             assert iad.current.router is not None
-            every = {
-                one.name: [item.url for item in one.endpoints]
-                for one in iad.current.router.view.snapshot.regions
-            }
-
-            def state(epoch: int, fra: HealthStatus) -> State:
-                how = {"fra": fra, "iad": HealthStatus.UP}
-                return State(
-                    epoch=epoch,
-                    health={
-                        name: {url: EndpointHealth(how[name]) for url in urls} for name, urls in every.items()
-                    },
-                )
-
-            before, after = HealthStatus.DOWN, HealthStatus.UP
+            every = iad.current.router.view.snapshot.regions
+            before, after = worlds.health(every, ["fra"]), worlds.health(every)
             if not comes_up:
                 before, after = after, before
-            iad.current.apply(StateMessage(state(2, before)))
+            iad.current.apply(StateMessage(State(2, health=before)))
             judged = iad.gate.judged
             asked = await w.ask("iad", "US", b"content-type: application/json", body=b"{", more=1)
             await w.until(lambda: iad.gate.judged > judged, "it is judged")
-            iad.current.apply(StateMessage(state(3, after)))
+            iad.current.apply(StateMessage(State(3, health=after)))
             asked.send(b"}")
             if comes_up:
                 await w.until(lambda: len(w.all["fra"].held) == 1, "it is pushed to where there is room now")
@@ -275,9 +248,7 @@ def test_what_a_peer_does_not_take_waits_here(why: str, body: int) -> None:
     """The peer has not heard of the key; has a newer law, by which it may not; is gone. Its client sees nothing of that."""
 
     async def main() -> None:
-        no_americans = ResidencyRule(
-            "new", Match(client_countries=("US",)), Places(regions=("iad",)), legal_basis="x"
-        )
+        no_americans = worlds.rule("new", "iad", client_countries="US")
         newer = {"fra": policy(GDPR, no_americans)} if why == "law" else {}
         async with regions(LAWS, {"fra": 3, "iad": 1}, older=newer) as w:
             await w.fill("iad")
@@ -308,9 +279,7 @@ def test_what_came_back_is_pushed_no_more() -> None:
     """Neither peer would take it: the second is not asked."""
 
     async def main() -> None:
-        at_home = ResidencyRule(
-            "new", Match(client_countries=("US",)), Places(regions=("iad",)), legal_basis="x"
-        )
+        at_home = worlds.rule("new", "iad", client_countries="US")
         newer = dict.fromkeys(("fra", "dub"), policy(GDPR, at_home))
         async with regions(LAWS, {"fra": 3, "dub": 3, "iad": 1}, older=newer) as w:
             await w.fill("iad")
@@ -376,9 +345,9 @@ def test_a_client_that_goes_away_is_gone_everywhere() -> None:
 
 
 _step = st.one_of(
-    st.tuples(st.just("ask"), st.sampled_from(list(PLACES)), st.sampled_from(COUNTRIES)),
-    st.tuples(st.just("ask"), st.sampled_from(list(PLACES)), st.sampled_from(COUNTRIES)),
-    st.tuples(st.just("let_go"), st.sampled_from(list(PLACES))),
+    st.tuples(st.just("ask"), st.sampled_from(PLACES), st.sampled_from(COUNTRIES)),
+    st.tuples(st.just("ask"), st.sampled_from(PLACES), st.sampled_from(COUNTRIES)),
+    st.tuples(st.just("let_go"), st.sampled_from(PLACES)),
     st.tuples(st.just("cancel"), st.integers(0, 30)),
     st.tuples(st.just("tell"), st.sampled_from([*PLACES, ""])),
     st.tuples(st.just("publish"), st.sampled_from([*PLACES, ""])),
@@ -395,7 +364,7 @@ def test_in_every_world() -> None:
     @given(
         st.lists(_step, min_size=5, max_size=40),
         st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(1, 2)),
-        st.sets(st.sampled_from(list(PLACES))),
+        st.sets(st.sampled_from(PLACES)),
         st.integers(0, 3),
     )
     def every(steps: list[tuple[Any, ...]], slots: tuple[int, ...], full: set[str], tokens: int) -> None:

@@ -31,23 +31,8 @@ from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from tests.effort import examples
+from tests.worlds import SHIPPED
 
-SHIPPED = (
-    Jurisdiction("EU", "European Union", ("DE", "FR", "IE")),
-    Jurisdiction("EEA", "European Economic Area", ("EU", "NO")),
-    Jurisdiction("UK", "United Kingdom", ("GB",)),
-    Jurisdiction("NOWHERE", "A treaty that nobody has signed"),
-    Jurisdiction(
-        "ADEQUATE",
-        "Decisions that begin and lapse",
-        ("EEA", "GB", "BR"),
-        terms=(
-            Term("GB", effective_until=datetime.fromtimestamp(300, UTC)),
-            Term("BR", datetime.fromtimestamp(200, UTC), datetime.fromtimestamp(400, UTC)),
-            Term("BR", datetime.fromtimestamp(500, UTC)),
-        ),
-    ),
-)
 COUNTRIES = ("DE", "FR", "NO", "GB", "US", "SG", "BR")
 PLACES = ("EU", "EEA", "UK", "ATLANTIC", "ADEQUATE", "ALLIES", "NOWHERE", *COUNTRIES)
 OPERATORS = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 import dns.edns
@@ -11,14 +10,12 @@ import dns.message
 import dns.rdatatype
 
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import Window, view_of
-from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, ResidencyRule
-from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.policy import Jurisdiction, Policy
+from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import (
     Affinity,
     HttpsRecord,
-    Member,
     NameServer,
     OnUnusable,
     RecordSet,
@@ -27,11 +24,11 @@ from gtm.core.model.services import (
     Steering,
     Zone,
 )
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.policy.compile import compile_policy
+from gtm.core.model.state import State
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
+from tests import worlds
 
 EEA = Jurisdiction("EEA", members=("DE", "FR", "IE"))
 REFUSAL = RefusalAddress(("192.0.2.250",), ("2001:db8::250",))
@@ -61,55 +58,33 @@ def locate(address: str | bytes) -> Location:
     return UNKNOWN_LOCATION
 
 
-def _region(name: str, country: str, lat: float, lon: float, *endpoints: Endpoint) -> Region:
-    return Region(name, lat, lon, country, endpoints)
-
-
-EU = _region(
+EU = worlds.region(
     "eu",
-    "DE",
-    50.1,
-    8.7,
     Endpoint("http://eu-1", ("192.0.2.1",), ("2001:db8::1",)),
     Endpoint("http://eu-2", ("192.0.2.2", "192.0.2.1")),
+    at="de",
 )
-IE = _region("ie", "IE", 53.3, -6.3, Endpoint("http://ie", ("192.0.2.3",), ("2001:db8::3",)))
-US = _region("us", "US", 39.0, -77.5, Endpoint("http://us", ("192.0.2.4",)))
-JP = _region("jp", "JP", 35.7, 139.7, Endpoint("http://jp", cname="LB.Example.net"))
-BIG = _region(
-    "big",
-    "US",
-    39.0,
-    -77.5,
-    Endpoint("http://big", tuple(f"198.51.{block}.{host}" for block in (100, 101) for host in range(1, 101))),
-)
-HALF = _region(
-    "half", "US", 39.0, -77.5, Endpoint("http://half", tuple(f"198.51.100.{host}" for host in range(1, 41)))
-)
+IE = worlds.region("ie", Endpoint("http://ie", ("192.0.2.3",), ("2001:db8::3",)))
+US = worlds.region("us", Endpoint("http://us", ("192.0.2.4",)))
+JP = worlds.region("jp", Endpoint("http://jp", cname="LB.Example.net"))
+MANY = tuple(f"198.51.{block}.{host}" for block in (100, 101) for host in range(1, 101))
+BIG = worlds.region("big", Endpoint("http://big", MANY), at="us")
+HALF = worlds.region("half", Endpoint("http://half", MANY[:40]), at="us")
 # Regions whose only addresses belong to endpoints that are down: what is up, DNS cannot name.
-URL_ONLY = _region(
-    "url-only",
-    "US",
-    39.0,
-    -77.5,
-    Endpoint("http://url-only"),
-    Endpoint("http://url-only-down", ("192.0.2.5",)),
+URL_ONLY = worlds.region(
+    "url-only", Endpoint("http://url-only"), Endpoint("http://url-only-down", ("192.0.2.5",)), at="us"
 )
-ALIAS_ONLY = _region(
+ALIAS_ONLY = worlds.region(
     "alias-only",
-    "JP",
-    35.7,
-    139.7,
     Endpoint("http://a", cname="LB.Example.net"),
     Endpoint("http://a-down", ("192.0.2.6",)),
+    at="jp",
 )
-TLS = _region(
+TLS = worlds.region(
     "tls",
-    "DE",
-    50.1,
-    8.7,
     Endpoint("https://tls-1:8443", ("192.0.2.7", "192.0.2.8"), ("2001:db8::7",)),
     Endpoint("https://tls-2:8443", ("192.0.2.9",)),
+    at="de",
 )
 ALWAYS_DOWN = {"http://url-only-down", "http://a-down"}
 REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY, TLS)
@@ -117,13 +92,8 @@ REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY, TLS)
 
 def service(name: str, members: str, **fields: object) -> Service:
     """A service with host name `<name>.demo.test` unless `fields` say otherwise."""
-    values: dict[str, object] = {
-        "hostnames": (f"{name}.demo.test",),
-        "zone": "demo.test",
-        "refusal": REFUSAL,
-        "members": tuple(Member(region) for region in members.split()),
-    }
-    return Service(name, **{**values, **fields})  # type: ignore[arg-type]
+    usual = {"hostnames": (f"{name}.demo.test",), "zone": "demo.test", "refusal": REFUSAL}
+    return worlds.service(name, members, **{**usual, **fields})
 
 
 SERVICES = (
@@ -207,12 +177,7 @@ ZONES = (
     Zone("alias.test", "ns.example.net", "hostmaster.example.net"),
 )
 RULES = (
-    ResidencyRule(
-        "gdpr",
-        Match(services=("chat",), client_jurisdictions=("EEA",)),
-        allow=Places(jurisdictions=("EEA",)),
-        legal_basis="GDPR chapter V",
-    ),
+    worlds.rule("gdpr", "EEA", services="chat", client_jurisdictions="EEA", legal_basis="GDPR chapter V"),
 )
 POLICY = Policy(regions=REGIONS, zones=ZONES, services=SERVICES, residency_rules=RULES, jurisdictions=(EEA,))
 
@@ -224,30 +189,10 @@ def router(
 
     `edge` is where the edge stands that answers.
     """
-    drained = frozenset(drained)
-    regions = tuple(
-        Region(
-            item.name,
-            item.lat,
-            item.lon,
-            item.country,
-            item.endpoints,
-            admin_state=AdminState.DRAINING if item.name in drained else AdminState.ACTIVE,
-        )
-        for item in policy.regions
-    )
-    changed = replace(policy, regions=regions)
-    health = {
-        region.name: {
-            endpoint.url: EndpointHealth(
-                HealthStatus.DOWN if {region.name, endpoint.url} & {*down, *ALWAYS_DOWN} else HealthStatus.UP
-            )
-            for endpoint in region.endpoints
-        }
-        for region in regions
-    }
-    snapshot = compile_policy(changed, (), revision=7)
-    return Router(view_of(snapshot, State(epoch=3, health=health), Window(0.0, 0.0), edge=edge))
+    for name in drained:
+        policy = worlds.changed(policy, "regions", name, admin_state=AdminState.DRAINING)
+    state = State(epoch=3, health=worlds.health(policy.regions, {*down, *ALWAYS_DOWN}))
+    return Router(worlds.view(policy, state, shipped=(), edge=edge))
 
 
 def answerer(*down: str, counts: Counts | None = None, **fields: object) -> Answerer:

@@ -8,19 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.kinds import KINDS, Resource
-from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, ResidencyRule
+from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, ResidencyRule, Term
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, RefusalAddress, Service
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
 from gtm.documents.schema import concise_policy
-from tests.core.strategies import SHIPPED
 
+SHIPPED = (
+    Jurisdiction("EU", "European Union", ("DE", "FR", "IE")),
+    Jurisdiction("EEA", "European Economic Area", ("EU", "NO")),
+    Jurisdiction("UK", "United Kingdom", ("GB",)),
+    Jurisdiction("NOWHERE", "A treaty that nobody has signed"),
+    Jurisdiction(
+        "ADEQUATE",
+        "Decisions that begin and lapse",
+        ("EEA", "GB", "BR"),
+        terms=(
+            Term("GB", effective_until=datetime.fromtimestamp(300, UTC)),
+            Term("BR", datetime.fromtimestamp(200, UTC), datetime.fromtimestamp(400, UTC)),
+            Term("BR", datetime.fromtimestamp(500, UTC)),
+        ),
+    ),
+)
+"""Jurisdictions to compile against, in place of those that come with gtm."""
 PLACES = {
     name: place
     for names, place in (

@@ -18,15 +18,12 @@ from gtm.control.lead.demand import DemandBook
 from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
-from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
-from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Request
 from gtm.core.model.state import State
-from gtm.core.policy.compile import compile_policy
+from tests import worlds
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
-from tests.core.strategies import SHIPPED
 
 SLOTS = 64
 SERVICE_TIME = 3.2
@@ -100,10 +97,9 @@ def play(
         seed: of arrivals and service times.
     """
     draw = random.Random(seed)
-    policy = Policy(regions=REGIONS, services=(replace(SERVICE, service_time_ms=declared),))
-    snapshot = compile_policy(policy, SHIPPED)
-    state = State(1, health=_up())
-    ranking = _ranking(view_of(snapshot, state, Window(NOW, NOW)), Request("chat", BERLIN))
+    policy = worlds.policy(*REGIONS, replace(SERVICE, service_time_ms=declared))
+    view = worlds.view(policy, State(1, health=_up()), NOW)
+    snapshot, state, ranking = view.snapshot, view.state, _ranking(view, Request("chat", BERLIN))
     home = snapshot.regions[ranking.group.order[0]].name
     world = {region.name: Region(draw, most_waiting) for region in REGIONS}
     planner, book, played = Planner(), DemandBook(), Played()
@@ -187,9 +183,8 @@ def test_a_short_queue_that_turns_requests_away_is_full(seed: int) -> None:
 
 def test_the_same_full_report_for_ever_moves_demand_away() -> None:
     """A region that says 64 of 64 and 500 waiting each second loses demand within ten seconds, and is never cut off."""
-    snapshot = compile_policy(Policy(regions=REGIONS, services=(SERVICE,)), SHIPPED)
-    state = State(1, health=_up())
-    ranking = _ranking(view_of(snapshot, state, Window(NOW, NOW)), Request("chat", BERLIN))
+    view = worlds.view(worlds.policy(*REGIONS, SERVICE), State(1, health=_up()), NOW)
+    snapshot, state, ranking = view.snapshot, view.state, _ranking(view, Request("chat", BERLIN))
     row = Row("chat", "de", "served", "lookup", ranking.group.key, ranking.cell)
     planner, estimator = Planner(), Estimator(snapshot.regions)
     for second in range(10):

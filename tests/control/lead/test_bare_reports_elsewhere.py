@@ -19,15 +19,12 @@ from gtm.control.lead.demand import DemandBook
 from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
-from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.latency import Estimator
-from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Request
 from gtm.core.model.state import State
-from gtm.core.policy.compile import compile_policy
+from tests import worlds
 from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up
-from tests.core.strategies import SHIPPED
 
 Draw = Callable[[random.Random], float]
 
@@ -176,10 +173,9 @@ class Reporting:
 def play(world: World, *, full: bool, seed: int, declared: float | None = None, seconds: int = 120) -> Played:
     """Clients of Berlin, for so many seconds. `full`: reports state service time and rate too."""
     draw, reporting = random.Random(seed), random.Random(seed + 1_000)
-    policy = Policy(regions=REGIONS, services=(replace(SERVICE, service_time_ms=declared),))
-    snapshot = compile_policy(policy, SHIPPED)
-    state = State(1, health=_up())
-    ranking = _ranking(view_of(snapshot, state, Window(NOW, NOW)), Request("chat", BERLIN))
+    policy = worlds.policy(*REGIONS, replace(SERVICE, service_time_ms=declared))
+    view = worlds.view(policy, State(1, health=_up()), NOW)
+    snapshot, state, ranking = view.snapshot, view.state, _ranking(view, Request("chat", BERLIN))
     home = snapshot.regions[ranking.group.order[0]].name
     places = {region.name: Region(world.slots if region.name == home else 100_000) for region in REGIONS}
     planner, book, played = Planner(), DemandBook(), Played()

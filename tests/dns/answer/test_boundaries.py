@@ -20,6 +20,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.core.strategies import quick
 from tests.dns.world import POLICY, both, locate, query, router
 from tests.dns.zone.signing import keys
@@ -44,16 +45,13 @@ def policy(rule: ResidencyRule) -> Policy:
 
 def rule(**changes: object) -> ResidencyRule:
     """A rule for everyone that begins at BEGINS."""
-    made = ResidencyRule("eu", allow=Places(("DE",)), effective_from=datetime.fromtimestamp(BEGINS, UTC))
+    made = worlds.rule("eu", "DE", effective_from=datetime.fromtimestamp(BEGINS, UTC))
     return replace(made, acknowledge_empty_fence=True, **changes)  # type: ignore[arg-type]
 
 
 def at(left: float, rules: ResidencyRule) -> Router:
     """A Router so many seconds before BEGINS, with everything up."""
-    view = router(policy=policy(rules)).view
-    snapshot = compile_policy(policy(rules), (), revision=7)
-    now = BEGINS - left
-    return Router(view_of(snapshot, view.state, Window(now, now)))
+    return Router(worlds.view(policy(rules), router().view.state, BEGINS - left, shipped=()))
 
 
 def ttls(server: Answerer, name: str, rdtype: str, **options: object) -> list[int]:

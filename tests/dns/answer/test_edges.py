@@ -12,14 +12,12 @@ import pytest
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.model.policy import EdgeScope
-from gtm.core.model.services import Member, NameServer, RecordSet, Service, Zone
-from gtm.core.model.state import State
+from gtm.core.model.services import NameServer, RecordSet, Zone
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
 from tests.dns.world import (
     POLICY,
-    REFUSAL,
     RULES,
     addresses,
     answerer,
@@ -28,6 +26,7 @@ from tests.dns.world import (
     locate,
     query,
     router,
+    service,
     subnet_of,
 )
 
@@ -49,13 +48,7 @@ INNER = Zone(
     ),
     ttl=900,
 )
-SERVICE = Service(
-    "inner",
-    (Member("eu"), Member("us")),
-    hostnames=("eu.demo.test", "*.eu.demo.test"),
-    zone="eu.demo.test",
-    refusal=REFUSAL,
-)
+SERVICE = service("inner", "eu us", hostnames=("eu.demo.test", "*.eu.demo.test"), zone="eu.demo.test")
 WORLD = replace(
     POLICY,
     residency_rules=(BOUND,),
@@ -178,9 +171,7 @@ def test_names_follow_the_rules_in_force() -> None:
     before = Answerer(first, locate, Counts())
     same = Answerer(Router(first.view, first.ranker), locate, Counts(), before)
     assert same.names is before.names
-    view = view_of(
-        first.view.snapshot, State(epoch=3, health=first.view.state.health), Window(0.0, 0.0), edge=INSIDE
-    )
+    view = view_of(first.view.snapshot, first.view.state, Window(0.0, 0.0), edge=INSIDE)
     after = Answerer(Router(view), locate, Counts(), before)
     assert addresses(both(after, query("x.eu.demo.test", subnet=DE)))
     assert both(before, query("x.eu.demo.test", subnet=DE)).answer == []

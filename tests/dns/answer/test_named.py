@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from gtm.core.demand.cells import Cell
-from gtm.core.model.policy import DataClass, Match, Places, ResidencyRule, Tenant
+from gtm.core.model.policy import DataClass, Tenant
 from gtm.core.model.services import HostName
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.dns.world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
 
 US = "10.2.3.0/24"
@@ -24,9 +25,7 @@ CHAT = replace(
         HostName("notes.demo.test", None, "notes"),
     ),
 )
-RULE = ResidencyRule(
-    "health", Match(("chat",), tenants=("bank", "clinic"), data_classes=("health",)), Places(regions=("eu",))
-)
+RULE = worlds.rule("health", "eu", services="chat", tenants="bank clinic", data_classes="health")
 WORLD = replace(
     POLICY,
     services=(CHAT, *POLICY.services[1:]),

@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import Window, build_view, view_of
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Endpoint, Region
+from gtm.core.decision.view import build_view
+from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import Request
 from gtm.core.model.services import HttpsRecord
 from gtm.core.model.state import EndpointHealth, HealthStatus, Plan, State
-from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import MAX_TURNS, host_content, second_draw, turns
 from gtm.dns.zone.zones import build_names, wire_name
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.dns.world import (
     HALF,
     POLICY,
@@ -60,10 +59,9 @@ def _answers(made: Router, name: str, rdtype: int) -> list[list[bytes]]:
 
 def _world(count: int, most: int | None) -> Router:
     """A service of one region with so many addresses."""
-    ends = (Endpoint("https://one", tuple(f"192.0.2.{number}" for number in range(1, count + 1))),)
-    region = Region("one", 50.1, 8.7, "DE", ends)
+    end = Endpoint("https://one", tuple(f"192.0.2.{number}" for number in range(1, count + 1)))
     chat = service("chat", "one", max_answers=most, https_record=HttpsRecord())
-    return router(policy=Policy((region,), POLICY.zones, (chat,)))
+    return router(policy=worlds.policy(worlds.region("one", end, at="de"), *POLICY.zones, chat))
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -127,17 +125,10 @@ def test_https_records() -> None:
 
 def test_a_region_without_addresses_fails_for_https_too() -> None:
     """What DNS cannot name is SERVFAIL and never NODATA, which would take the record from everyone behind a resolver."""
-    region = Region(
-        "bare", 50.1, 8.7, "DE", (Endpoint("https://bare"), Endpoint("https://down", ("192.0.2.5",)))
-    )
+    ends = Endpoint("https://bare"), Endpoint("https://down", ("192.0.2.5",))
     chat = service("chat", "bare", https_record=HttpsRecord())
-    server = Answerer(
-        router(
-            "https://down", policy=replace(POLICY, regions=(region,), services=(chat,), residency_rules=())
-        ),
-        locate,
-        Counts(),
-    )
+    policy = worlds.policy(worlds.region("bare", *ends, at="de"), *POLICY.zones, chat)
+    server = Answerer(router("https://down", policy=policy), locate, Counts())
     reply = both(server, query("chat.demo.test", "HTTPS", edns=True))
     assert (reply.rcode(), errors_of(reply)) == (dns.rcode.SERVFAIL, [0])
 
@@ -170,8 +161,8 @@ def test_no_hint_crosses_the_fence(
     for (region, url), status in zip(URLS, statuses, strict=True):
         health.setdefault(region, {})[url] = EndpointHealth(status)
     chat = service("chat", "eu ie us", https_record=HttpsRecord(), max_answers=most)
-    snapshot = compile_policy(replace(POLICY, regions=SECURE, services=(chat,)), ())
-    made = Router(view_of(snapshot, State(health=health), Window(0.0, 0.0)))
+    policy = replace(POLICY, regions=SECURE, services=(chat,))
+    made = Router(worlds.view(policy, State(health=health), shipped=()))
     reply = both(Answerer(made, locate, Counts()), query("chat.demo.test", "HTTPS"), client=client, draw=draw)
     for record in reply.answer[0]:
         for key in (svcb.ParamKey.IPV4HINT, svcb.ParamKey.IPV6HINT):
@@ -189,9 +180,9 @@ def test_a_refusal_s_https_record_says_nothing() -> None:
 @pytest.mark.rfc("9460", "2.4.2", "at an apex, an alias is an HTTPS record in AliasMode")
 def test_https_aliases() -> None:
     """A region with only a CNAME is an alias for every type, and in AliasMode at an apex."""
-    region = Region("cdn", 50.1, 8.7, "DE", (Endpoint("https://cdn", cname="LB.Example.net"),))
+    region = worlds.region("cdn", Endpoint("https://cdn", cname="LB.Example.net"), at="de")
     spare = Endpoint("https://spare", ("192.0.2.5",), ("2001:db8::5",))
-    apex = Region("apex", 50.1, 8.7, "DE", (region.endpoints[0], spare))
+    apex = worlds.region("apex", region.endpoints[0], spare, at="de")
     services = (
         service("below", "cdn", https_record=HttpsRecord()),
         service("top", "apex", https_record=HttpsRecord(), hostnames=("alias.test",), zone="alias.test"),

@@ -10,12 +10,13 @@ import dns.rcode
 import pytest
 
 from gtm.core.decision.router import Router
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import Places, Tenant
 from gtm.core.model.services import RefusalAddress, Zone
 from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts, metric_key
+from tests import worlds
 from tests.dns.world import (
     POLICY,
     SERVICES,
@@ -140,17 +141,13 @@ def test_txt_explains() -> None:
 
 def test_txt_says_what_one_tenants_rule_does_to_everybody() -> None:
     """DNS states no tenant: where that takes regions from all who ask, TXT says which rule it is, and what is left."""
-    rule = ResidencyRule("bank", Match(services=("chat",), tenants=("bank",)), Places(regions=("eu", "ie")))
+    rule = worlds.rule("bank", "eu ie", services="chat", tenants="bank")
     policy = replace(POLICY, residency_rules=(rule,), tenants=(Tenant("bank"),))
     said = addresses(both(answerer(policy=policy), query("chat.demo.test", "TXT", subnet=US)))[0]
     assert '"dns_pinned=bank: tenant not stated, so it leaves every such client ie, eu"' in said
     wide = replace(rule, allow=Places(jurisdictions=("EEA", "US")))
-    said = addresses(
-        both(
-            answerer(policy=replace(policy, residency_rules=(wide,))),
-            query("chat.demo.test", "TXT", subnet=US),
-        )
-    )[0]
+    server = answerer(policy=replace(policy, residency_rules=(wide,)))
+    said = addresses(both(server, query("chat.demo.test", "TXT", subnet=US)))[0]
     assert "dns_pinned" not in said
 
 
@@ -381,12 +378,10 @@ def test_a_successor_keeps_clients_and_follows_the_policy() -> None:
     second = Answerer(router("eu"), counting, Counts(), first)  # type: ignore[arg-type]
     assert addresses(both(second, packet)) == ["192.0.2.3"]
     assert located == [b"\x0a\x01\x02\x00"]  # both ways, once
-    more = Policy(
-        POLICY.regions,
-        (*ZONES, Zone("new.test", "ns.new.test", "h@new.test")),
-        (*SERVICES, service("new", "us", hostnames=("new.test",), zone="new.test")),
-        POLICY.residency_rules,
-        jurisdictions=POLICY.jurisdictions,
+    more = replace(
+        POLICY,
+        zones=(*ZONES, Zone("new.test", "ns.new.test", "h@new.test")),
+        services=(*SERVICES, service("new", "us", hostnames=("new.test",), zone="new.test")),
     )
     third = Answerer(router(policy=more), counting, Counts(), second)  # type: ignore[arg-type]
     assert addresses(both(third, query("new.test", subnet=DE))) == ["192.0.2.4"]

@@ -14,13 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.latency.samples import Level
-from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 from gtm.core.policy.compile import compile_policy
 from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.round_trips import INTERVAL, MOST, RoundTrips, min_rtt_ms
-from tests import uvloops
+from tests import uvloops, worlds
 from tests.core.strategies import quick
 
 PROXIES = (ip_network("203.0.113.0/24"), ip_network("2001:db8:ff::/48"))
@@ -58,7 +56,7 @@ class Connection:
 
 def watching(clients: list[Connection]) -> tuple[RoundTrips, Intake]:
     """What reads them, and where it goes: clients are in Berlin, the balancer is in Frankfurt."""
-    snapshot = compile_policy(Policy(regions=(Region("fra", 50.1, 8.7, "DE", ()),)), ())
+    snapshot = compile_policy(worlds.policy(worlds.region("fra")), ())
 
     def locate(packed: bytes) -> Location:
         prefix = ".".join(map(str, packed[:3])) + ".0/24" if len(packed) == 4 else "2a00:1450::/48"
