@@ -15,11 +15,12 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.requests import Location
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
+from tests import worlds
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
 
 PLACES = {BERLIN: "DE", MOUNTAIN_VIEW: "US"}
@@ -34,10 +35,9 @@ def _locate(packed: object) -> Location:
 
 def _gate(region: str, **more: Any) -> tuple[LawGate, CurrentView]:
     current = CurrentView(lambda: 2e9, boot=lambda: 100.0)
-    current.apply(SnapshotMessage.of(1, 1.0, policy({"fra": 1001, "iad": 1002}), shipped_jurisdictions()))
-    up = EndpointHealth(HealthStatus.UP, 1.0)
-    health = {"fra": {"http://127.0.0.1:1001": up}, "iad": {"http://127.0.0.1:1002": up}}
-    current.apply(StateMessage(State(1, "", health)))
+    law = policy({"fra": 1001, "iad": 1002})
+    current.apply(SnapshotMessage.of(1, 1.0, law, shipped_jurisdictions()))
+    current.apply(StateMessage(State(1, "", worlds.health(law.regions, since=1.0))))
     finder = ClientFinder((ip_network("10.0.0.0/8"),))
     return LawGate(current, region, _locate, finder, Handoffs(current, _locate), **more), current
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -35,6 +35,7 @@ from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.settings import LOOPBACK
 from gtm.telemetry import Counts
+from tests import worlds
 
 from .questions import SERVICES, TENANTS, TOKENS, Call, Explanation, Packet, Question, questions
 
@@ -192,17 +193,10 @@ def _locator() -> Locator:
 
 def _policy(scene: Scene) -> Policy:
     policy = load_document(HERE / "world.yaml").to_core()
-    if not scene.draining:
-        return policy
-    regions = tuple(
-        replace(
-            region, admin_state=AdminState.DRAINING, draining_since=datetime.fromtimestamp(NOW - 120, UTC)
-        )
-        if region.name in scene.draining
-        else region
-        for region in policy.regions
-    )
-    return replace(policy, regions=regions)
+    drained = {"admin_state": AdminState.DRAINING, "draining_since": datetime.fromtimestamp(NOW - 120, UTC)}
+    for name in scene.draining:
+        policy = worlds.changed(policy, "regions", name, **drained)
+    return policy
 
 
 def _health(scene: Scene, policy: Policy) -> dict[str, dict[str, EndpointHealth]]:

@@ -13,6 +13,7 @@ import pytest
 from gtm.core.model.policy import EdgeScope, Policy
 from gtm.core.model.services import NameServer, Zone
 from gtm.core.policy.edges import EdgePlace
+from tests import worlds
 from tests.http.world import Edge
 
 GERMAN, AMERICAN = "81.2.69.1", "198.51.100.1"
@@ -20,10 +21,7 @@ GERMAN, AMERICAN = "81.2.69.1", "198.51.100.1"
 
 def _bound(policy: Policy) -> Policy:
     """The rule gdpr binds edges, and one name server stands inside."""
-    rules = tuple(
-        replace(rule, edges=EdgeScope.IN_FENCE) if rule.name == "gdpr" else rule
-        for rule in policy.residency_rules
-    )
+    bound = worlds.changed(policy, "residency_rules", "gdpr", edges=EdgeScope.IN_FENCE)
     inside = NameServer("fra.example.net", country="DE")
     zone = Zone(
         "eu.test",
@@ -31,7 +29,7 @@ def _bound(policy: Policy) -> Policy:
         "hostmaster.eu.test",
         (inside, NameServer("nyc.example.net", country="US")),
     )
-    return replace(policy, residency_rules=rules, zones=(*policy.zones, zone))
+    return replace(bound, zones=(*policy.zones, zone))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Member, Priority, Steering
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
 from gtm.geoip.client import Client
@@ -27,6 +27,7 @@ from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.memory import Memory
 from gtm.http.problems import ProblemError, Response, json_response
 from gtm.http.requests.lookup import Queries, parse_query
+from tests import worlds as usual
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, World, quick, requests, worlds
 
 CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
@@ -61,9 +62,7 @@ def lively(world: World) -> World:
             for service in world.policy.services
         ),
     )
-    up = EndpointHealth(HealthStatus.UP)
-    health = {region.name: {one.url: up for one in region.endpoints} for region in policy.regions}
-    state = State(epoch=3, health=health)
+    state = State(epoch=3, health=usual.health(policy.regions))
     view = view_of(compile_policy(policy, SHIPPED, revision=7), state, world.window)
     return World(policy, state, world.window, view)
 

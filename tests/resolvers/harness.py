@@ -26,8 +26,9 @@ from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.dns.io.test_server import running
-from tests.dns.world import POLICY, router
+from tests.dns.world import BIG, POLICY, router
 from tests.ports import free_port
 from tests.tools import tool
 
@@ -65,15 +66,11 @@ MANY = 90
 
 def world(*down: str) -> Router:
     """The tests' world, with the regions `down` down, and answers that no cache lets go of during a test."""
-    regions = tuple(
-        replace(region, endpoints=(replace(region.endpoints[0], ipv4=region.endpoints[0].ipv4[:MANY]),))
-        if region.name == "big"
-        else region
-        for region in POLICY.regions
-    )
+    end = replace(BIG.endpoints[0], ipv4=BIG.endpoints[0].ipv4[:MANY])
+    policy = worlds.changed(POLICY, "regions", "big", endpoints=(end,))
     zones = tuple(replace(zone, minimum=3600) for zone in POLICY.zones)
     services = tuple(replace(service, ttl=3600) for service in POLICY.services)
-    return router(*down, policy=replace(POLICY, regions=regions, zones=zones, services=services))
+    return router(*down, policy=replace(policy, zones=zones, services=services))
 
 
 @dataclass(slots=True)

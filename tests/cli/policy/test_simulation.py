@@ -12,7 +12,8 @@ import pytest
 from gtm.cli.common.exits import Exit
 from gtm.control.lead.vantages import Judgement
 from gtm.core.model.access import Role
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import State
+from tests import worlds
 from tests.api.conftest import TOKENS, Server
 from tests.cli.conftest import DEMO, Gtm
 
@@ -92,9 +93,7 @@ def set_up(server: Server) -> None:
     """Let every endpoint of the policy in force be up."""
     replica = server.app.state.context.replica
     replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
-    up = EndpointHealth(HealthStatus.UP, since=1.0)
-    regions = replica.now.policy.regions
-    state = State(1, health={item.name: {one.url: up for one in item.endpoints} for item in regions})
+    state = State(1, health=worlds.health(replica.now.policy.regions, since=1.0))
     replica.current.become(replace(replica.now, state=state))
     replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 

@@ -14,7 +14,7 @@ from gtm.core.change.safety import SafetyRule, Verdict
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import rank
 from gtm.core.demand.cells import cell_of
-from gtm.core.model.policy import Match, Places, Policy, Tenant
+from gtm.core.model.policy import Places, Policy, Tenant
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
@@ -74,8 +74,8 @@ def test_kinds_of_requests_are_told_apart() -> None:
     before = replace(POLICY, residency_rules=(), tenants=(Tenant("acme"), Tenant("clinic")))
     (breach,) = judge(world(before), world(replace(before, residency_rules=(pinned,))), {}).breaches
     assert "every country;" in breach.message
-    worse = replace(pinned, match=Match(("chat",), ("DE",), tenants=("clinic",)))
-    also = replace(pinned, name="all", match=Match(("chat",), ("DE",)), allow=Places(("DE",)))
+    worse = replace(pinned, match=replace(pinned.match, client_countries=("DE",)))
+    also = worlds.rule("all", "DE", services="chat", client_countries="DE", acknowledge_empty_fence=True)
     start = replace(before, residency_rules=(also,))
     after = replace(before, residency_rules=(also, worse))
     (breach,) = judge(world(start), world(after), {}).breaches

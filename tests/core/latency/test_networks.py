@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gtm.control.lead.latency import delta_problem
 from gtm.core.latency import Estimator, LatencyTable, Level, Sample, SampleAggregator
 from gtm.core.latency.table import network_key
-from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location
+from tests import worlds
 
-REGION = Region("eu", 50.1, 8.7, "DE", (Endpoint("http://eu.test"),))
+REGION = worlds.region("eu", at="de")
 BERLIN = Location("DE", None, "EU", 52.5, 13.4, 3320, "81.2.69.142/32", 32, "override")
 
 networks = st.builds(

@@ -11,7 +11,7 @@ from gtm.core.model.policy import DataClass, Tenant
 from gtm.core.model.services import HostName
 from gtm.telemetry import Counts
 from tests import worlds
-from tests.dns.world import POLICY, RECORDS, ZONES, addresses, answerer, both, query
+from tests.dns.world import POLICY, RECORDS, addresses, answerer, both, query
 
 US = "10.2.3.0/24"
 EU_ADDRESSES, US_ADDRESSES = {"192.0.2.1", "192.0.2.2"}, {"192.0.2.4"}
@@ -29,7 +29,6 @@ RULE = worlds.rule("health", "eu", services="chat", tenants="bank clinic", data_
 WORLD = replace(
     POLICY,
     services=(CHAT, *POLICY.services[1:]),
-    zones=tuple(zone for zone in ZONES if RECORDS is not None),
     residency_rules=(RULE,),
     tenants=(Tenant("bank"), Tenant("clinic"), Tenant("public")),
     data_classes=(DataClass("health"), DataClass("notes")),
@@ -67,8 +66,5 @@ def test_a_name_is_answered_for_whom_it_states(
 def test_an_alias_states_what_its_end_does() -> None:
     """The name that an alias ends at says whose request it is, not the alias."""
     records = [replace(record, data=("bank",)) if record.name == "to-drawn" else record for record in RECORDS]
-    zones = tuple(
-        replace(zone, records=tuple(records)) if zone.name == "demo.test" else zone for zone in ZONES
-    )
-    server = answerer(policy=replace(WORLD, zones=zones))
+    server = answerer(policy=worlds.changed(WORLD, "zones", "demo.test", records=tuple(records)))
     assert set(addresses(both(server, query("to-drawn.demo.test", subnet=US)))[1:]) <= EU_ADDRESSES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import dns.dnssec
 import dns.flags
@@ -25,6 +25,7 @@ from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
 from gtm.dns.zone.dnssec import Signer
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.dns.world import POLICY, RESOLVER, locate, query, router
 
 NOW = 1_800_000_000.0
@@ -40,13 +41,7 @@ MORE = (
     RecordSet("top", "CNAME", ("@",)),
     RecordSet("child", "CNAME", ("sub",)),
 )
-SIGNED = replace(
-    POLICY,
-    zones=tuple(
-        replace(zone, records=(*zone.records, *MORE)) if zone.name == "demo.test" else zone
-        for zone in POLICY.zones
-    ),
-)
+SIGNED = worlds.changed(POLICY, "zones", "demo.test", records=(*POLICY.zones[0].records, *MORE))
 """The tests' world, with more aliases."""
 
 

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.model.names import absolute
-from gtm.core.model.policy import EdgeScope, Match
+from gtm.core.model.policy import EdgeScope
 from gtm.core.model.services import NameServer
 from gtm.core.policy.edges import EdgePlace
 from gtm.core.signing.keys import NO_KEYS, Keys
@@ -30,6 +30,7 @@ from gtm.dns.zone.dnssec import Signer
 from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
 from gtm.dns.zone.zones import ZoneData, wire_name
 from gtm.telemetry import Counts
+from tests import worlds
 from tests.dns.world import REGIONS, addresses, errors_of, locate, query, router
 from tests.dns.zone.signing import (
     KEYS,
@@ -332,12 +333,10 @@ def test_a_signed_zone_inside_a_signed_one() -> None:
 def test_a_signed_zone_that_other_edges_answer_for() -> None:
     """An edge that refers to a zone of the policy gives the DS records that the zone asks for: none would unsign it."""
     servers = (NameServer("ns.example.net", country="DE"),)
-    zones = tuple(
-        replace(zone, name_servers=servers) if zone.name == "sub.demo.test" else zone for zone in SIGNED.zones
-    )
     inner = replace(SIGNED.services[0], name="inner", hostnames=("x.sub.demo.test",), zone="sub.demo.test")
-    rule = replace(SIGNED.residency_rules[0], match=Match(services=("inner",)), edges=EdgeScope.IN_FENCE)
-    policy = replace(SIGNED, zones=zones, services=(*SIGNED.services, inner), residency_rules=(rule,))
+    rule = worlds.rule("gdpr", "EEA", services="inner", edges=EdgeScope.IN_FENCE)
+    policy = worlds.changed(SIGNED, "zones", "sub.demo.test", name_servers=servers)
+    policy = replace(policy, services=(*SIGNED.services, inner), residency_rules=(rule,))
     known = keys((*SIGNED_ZONES, "sub.demo.test"))
     server = Answerer(
         router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=Signer(known, lambda: NOW)
