@@ -20,6 +20,7 @@ from gtm.core.model.state import State
 from gtm.storage.session import Database
 from tests import worlds
 from tests.api.conftest import REGIONS, Api, region
+from tests.api.test_fences import policy
 from tests.api.test_resources import problem
 from tests.worlds.control import WORLD
 
@@ -35,12 +36,6 @@ BERLIN, BOSTON = cell("DE", 52.5, 13.4), cell("US", 42.4, -71.1)
 def row(text: str, place: str, via: str = "http") -> Row:
     """A row of requests for chat that a region serves."""
     return Row("chat", place, "served", via, "class", text)
-
-
-def policy(api: Api) -> dict[str, Any]:
-    """The policy in force."""
-    found: dict[str, Any] = api.viewer.get("/v1/policy").json()["policy"]
-    return found
 
 
 def set_health(api: Api, *up: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.conftest import GDPR, POLICY, Api, region
+from tests.api.conftest import GDPR, POLICY, REGIONS, Api, region
+from tests.api.test_fences import policy as policy_of
 from tests.api.test_resources import problem
 
 PROD, LAB, CI = "terraform/prod", "terraform/lab", "gtm-apply/ci"
@@ -49,12 +50,6 @@ def manager(api: Api, path: str) -> str | None:
 def audited(api: Api, action: str) -> list[dict[str, Any]]:
     """What the audit log has of managers."""
     found: list[dict[str, Any]] = api.viewer.get("/v1/audit", params={"action": action}).json()["items"]
-    return found
-
-
-def whole(api: Api) -> dict[str, Any]:
-    """The policy in force."""
-    found: dict[str, Any] = api.viewer.get("/v1/policy").json()["policy"]
     return found
 
 
@@ -102,7 +97,7 @@ def test_it_is_no_policy(world: Api) -> None:
     """Claims change no revision, no checksum, no export; the row's end is theirs."""
     before = world.viewer.get("/v1/revisions/2").json()["sha256"]
     exported = world.viewer.get("/v1/policy", headers={"Accept": "application/yaml"}).text
-    assert apply(world, whole(world), CI).json()["revision"] == 2
+    assert apply(world, policy_of(world), CI).json()["revision"] == 2
     assert world.viewer.get("/v1/policy", headers={"Accept": "application/yaml"}).text == exported
     assert world.viewer.get("/v1/revisions/2").json()["sha256"] == before
     assert put(world, "/v1/tenants/clinic", {"display_name": "Clinic"}, CI).status_code == 200
@@ -124,7 +119,7 @@ def test_what_another_manages_is_refused(world: Api) -> None:
         [one] = refused.json()["managed"]
         assert (one["kind"], one["name"], one["manager"]) == ("tenants", "clinic", PROD)
         problem(world.operator.delete("/v1/tenants/clinic", headers={BY: by} if by else {}), 409)
-    policy = whole(world)
+    policy = policy_of(world)
     assert apply(world, policy).json()["changes"] == []
     assert "managed by `terraform/prod`" in problem(apply(world, {**policy, "tenants": []}), 409)
     changed = {"tenants": [{"name": "clinic", "weight": 2}]}
@@ -142,7 +137,7 @@ def test_what_another_manages_is_refused(world: Api) -> None:
     assert [one["name"] for one in tried["managed"]] == ["clinic"]
     # Also where only ownership would change.
     problem(put(world, "/v1/tenants/clinic", {"weight": 3}, LAB), 409)
-    problem(apply(world, whole(world), CI), 409)
+    problem(apply(world, policy_of(world), CI), 409)
     assert manager(world, "/v1/tenants/clinic") == PROD
 
 
@@ -214,9 +209,9 @@ def test_draining_is_never_harder(world: Api) -> None:
     assert (
         put(world, "/v1/regions/eu-west", {**document, "admin_state": "active"}, **forced).status_code == 200
     )
-    regions = POLICY["regions"]
+    regions = [{"name": name, **region(name)} for name in REGIONS]
     regions[1]["admin_state"] = "draining"
-    tried = apply(world, {**whole(world), "regions": regions}, query=forced)
+    tried = apply(world, {**policy_of(world), "regions": regions}, query=forced)
     assert (tried.status_code, tried.json()["managed"]) == (200, [])
     put(world, "/v1/regions/eu-west", {**region("eu-west"), "cost_weight": 2}, PROD)
     assert world.viewer.get("/v1/regions/eu-west").json()["admin_state"] == "draining"

@@ -14,6 +14,7 @@ from gtm.telemetry import Counts
 from tests.dns.world import (
     ALWAYS_DOWN,
     POLICY,
+    SECURE,
     addresses,
     answerer,
     both,
@@ -38,22 +39,11 @@ SERVICES = (
 )
 
 
-REGIONS = tuple(
-    replace(
-        region,
-        endpoints=tuple(
-            replace(endpoint, url=endpoint.url.replace("http:", "https:")) for endpoint in region.endpoints
-        ),
-    )
-    for region in POLICY.regions
-)
-
-
 def server(*down: str) -> Answerer:
     """The tests' world over https, with services that have HTTPS records."""
     always = (url.replace("http:", "https:") for url in ALWAYS_DOWN)
     return Answerer(
-        router(*down, *always, policy=replace(POLICY, regions=REGIONS, services=SERVICES)), locate, Counts()
+        router(*down, *always, policy=replace(POLICY, regions=SECURE, services=SERVICES)), locate, Counts()
     )
 
 

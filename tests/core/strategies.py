@@ -31,7 +31,7 @@ from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from tests.effort import examples
-from tests.worlds import SHIPPED
+from tests.worlds import SHIPPED, places
 
 COUNTRIES = ("DE", "FR", "NO", "GB", "US", "SG", "BR")
 PLACES = ("EU", "EEA", "UK", "ATLANTIC", "ADEQUATE", "ALLIES", "NOWHERE", *COUNTRIES)
@@ -130,9 +130,9 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
     if run and draw(st.booleans()):
         dealt = []
     allow, deny = {
-        "allow": (_places(dealt, run), Places()),
-        "deny": (Places(), _places(dealt, run)),
-        "both": (_places(dealt[::2], run[::2]), _places(dealt[1::2], run[1::2])),
+        "allow": (places_of(dealt, run), Places()),
+        "deny": (Places(), places_of(dealt, run)),
+        "both": (places_of(dealt[::2], run[::2]), places_of(dealt[1::2], run[1::2])),
     }[kind]
     since, until = draw(
         st.sampled_from([(None, None)] * 3 + [(0, None), (200, None), (None, 400), (200, 400)])
@@ -165,12 +165,9 @@ def rules(draw: st.DrawFn, name: str, known: tuple[Region, ...], offered: tuple[
     )
 
 
-def _places(names: list[str], run: tuple[str, ...]) -> Places:
-    return Places(
-        jurisdictions=tuple(name for name in names if name in PLACES),
-        regions=tuple(name for name in names if name not in PLACES),
-        operator_jurisdictions=run,
-    )
+def places_of(names: list[str], run: tuple[str, ...]) -> Places:
+    """Regions, and the jurisdictions of PLACES; regions' operators are in `run`."""
+    return replace(places(" ".join(names)), operator_jurisdictions=run)
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 import dns.edns
@@ -88,6 +89,16 @@ TLS = worlds.region(
 )
 ALWAYS_DOWN = {"http://url-only-down", "http://a-down"}
 REGIONS = (EU, IE, US, JP, BIG, HALF, URL_ONLY, ALIAS_ONLY, TLS)
+SECURE = tuple(
+    replace(
+        region,
+        endpoints=tuple(
+            replace(endpoint, url=endpoint.url.replace("http:", "https:")) for endpoint in region.endpoints
+        ),
+    )
+    for region in REGIONS
+)
+"""The same over HTTPS."""
 
 
 def service(name: str, members: str, **fields: object) -> Service:

@@ -14,7 +14,6 @@ from gtm.core.model.policy import (
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
-    Places,
     Policy,
     ResidencyRule,
     RuleMode,
@@ -24,7 +23,7 @@ from gtm.core.model.policy import (
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, OnUnusable, Service, Steering
 from tests.core.reference import Atlas
-from tests.core.strategies import COUNTRIES, DATA_CLASSES, OPERATORS, PLACES, SHIPPED, TENANTS
+from tests.core.strategies import COUNTRIES, DATA_CLASSES, OPERATORS, PLACES, SHIPPED, TENANTS, places_of
 
 SPACE = IPv4Network("10.0.0.0/21")
 """Where all clients are."""
@@ -63,8 +62,8 @@ def _rule(rng: Random, name: str, regions: tuple[str, ...], services: tuple[str,
             data_classes=_some(rng, DATA_CLASSES, none=0.7),
             tenant_jurisdictions=_some(rng, PLACES, none=0.8),
         ),
-        _places(allow, run[::2] if allow else ()),
-        _places(deny, run[1::2] if allow else run),
+        places_of(allow, run[::2] if allow else ()),
+        places_of(deny, run[1::2] if allow else run),
         mode=rng.choice([RuleMode.ENFORCE] * 4 + [RuleMode.MONITOR]),
         on_unknown_location=rng.choice(list(OnUnknownLocation)),
         on_anonymous=rng.choice(list(OnAnonymous)),
@@ -74,14 +73,6 @@ def _rule(rng: Random, name: str, regions: tuple[str, ...], services: tuple[str,
         effective_until=end,
         max_policy_age=rng.choice([None, None, None, DAY, 2 * DAY]),
         acknowledge_empty_fence=True,
-    )
-
-
-def _places(names: list[str], run: tuple[str, ...]) -> Places:
-    return Places(
-        jurisdictions=tuple(name for name in names if name in PLACES),
-        regions=tuple(name for name in names if name not in PLACES),
-        operator_jurisdictions=run,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from gtm.core.model.policy import Tenant
@@ -29,7 +30,7 @@ WORLD = worlds.policy(
     Tenant("clinic"),
 )
 POLICY = concise_policy(WORLD)
-"""The document of the whole."""
+"""The document of the whole. Tests share it, as all documents of this module, and leave it as it is."""
 REGIONS = {one.name: worlds.document(one) for one in WORLD.regions}
 (ZONE,) = map(worlds.document, WORLD.zones)
 (CHAT,) = map(worlds.document, WORLD.services)
@@ -37,5 +38,5 @@ REGIONS = {one.name: worlds.document(one) for one in WORLD.regions}
 
 
 def region(name: str, **changes: Any) -> dict[str, Any]:
-    """A region's document."""
-    return {**REGIONS[name], **changes}
+    """A region's document, which a test may change."""
+    return {**deepcopy(REGIONS[name]), **changes}

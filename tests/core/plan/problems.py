@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +17,12 @@ REGIONS = tuple("abcdefg")
 SERVICES = {"chat": 2.0, "embed": 0.1, "rank": 0.5}
 TENANTS = ("", "clinic", "bank", "shop")
 TIERS = tuple(Priority)
+
+
+def demand(key: str, rate: float, latency: dict[str, float], **changes: Any) -> ClassDemand:
+    """A class of the service `chat`, real time unless said otherwise."""
+    made = ClassDemand(key, "chat", Priority.REAL_TIME, tuple(latency), tuple(latency.values()), rate)
+    return replace(made, **changes)
 
 
 def _tenths(least: int, most: int) -> st.SearchStrategy[float]:

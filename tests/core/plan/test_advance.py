@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -17,15 +16,8 @@ from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
 from gtm.core.plan.solve import solve
-from tests.core.plan.problems import REGIONS, problems
+from tests.core.plan.problems import REGIONS, demand, problems
 from tests.core.strategies import quick
-
-
-def demand(key: str, rate: float, latency: dict[str, float], **changes: Any) -> ClassDemand:
-    """A class of the service `chat`, real time unless said otherwise."""
-    made = ClassDemand(key, "chat", Priority.REAL_TIME, tuple(latency), tuple(latency.values()), rate)
-    return replace(made, **changes)
-
 
 KNOBS = Knobs(free_rate=0.0)
 """Steps as large classes take them."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import highspy
 import numpy as np
 import pytest
@@ -16,17 +13,11 @@ from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan import lp
 from gtm.core.plan.check import violations
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import PlanError, Problem, Solution, SpillQuota
 from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
-from tests.core.plan.problems import TIERS, problems, reference
+from tests.core.plan.problems import TIERS, demand, problems, reference
 from tests.core.strategies import quick
-
-
-def demand(key: str, rate: float, latency: dict[str, float], **changes: Any) -> ClassDemand:
-    """A class of the service `chat`, real time unless said otherwise."""
-    made = ClassDemand(key, "chat", Priority.REAL_TIME, tuple(latency), tuple(latency.values()), rate)
-    return replace(made, **changes)
 
 
 def unserved(solution: Solution) -> dict[str, float]:

@@ -29,6 +29,7 @@ from tests.dns.world import (
     HALF,
     POLICY,
     REGIONS,
+    SECURE,
     SERVICES,
     addresses,
     answerer,
@@ -133,15 +134,6 @@ def test_a_region_without_addresses_fails_for_https_too() -> None:
     assert (reply.rcode(), errors_of(reply)) == (dns.rcode.SERVFAIL, [0])
 
 
-SECURE = tuple(
-    replace(
-        region,
-        endpoints=tuple(
-            replace(endpoint, url=endpoint.url.replace("http:", "https:")) for endpoint in region.endpoints
-        ),
-    )
-    for region in REGIONS
-)
 URLS = [(region.name, endpoint.url) for region in SECURE[:4] for endpoint in region.endpoints]
 FENCED = {address for region in SECURE[:2] for end in region.endpoints for address in (*end.ipv4, *end.ipv6)}
 
