@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from unittest.mock import patch
 
@@ -22,37 +22,35 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.world import Ranked, World
+from tests import worlds as usual
 from tests.core.strategies import SHIPPED, policies, quick, requests, rules, states
 
 NOW = 300.0
 
 
-def _first(items: Sequence[object], **changes: object) -> tuple[object, ...]:
-    return (replace(items[0], **changes), *items[1:])  # type: ignore[type-var]
+def _first(kind: str, **changes: object) -> Callable[[Policy], Policy]:
+    """What changes the first resource of a kind."""
+    return lambda policy: usual.changed(policy, kind, getattr(policy, kind)[0].name, **changes)
+
+
+def _weightless(policy: Policy) -> Policy:
+    first, *rest = policy.services[0].members
+    return _first("services", members=(replace(first, weight=0.0, share=None), *rest))(policy)
 
 
 EDITS: dict[str, Callable[[Policy], Policy]] = {
     "nothing": lambda policy: policy,
-    "drain": lambda policy: replace(
-        policy, regions=_first(policy.regions, admin_state=AdminState.DRAINING, draining_since=None)
-    ),
-    "activate": lambda policy: replace(policy, regions=_first(policy.regions, admin_state=AdminState.ACTIVE)),
-    "move": lambda policy: replace(policy, regions=_first(policy.regions, lat=1.0, country="SG")),
-    "models": lambda policy: replace(policy, regions=_first(policy.regions, models=("small",))),
+    "drain": _first("regions", admin_state=AdminState.DRAINING, draining_since=None),
+    "activate": _first("regions", admin_state=AdminState.ACTIVE),
+    "move": _first("regions", lat=1.0, country="SG"),
+    "models": _first("regions", models=("small",)),
     "reorder": lambda policy: replace(policy, regions=policy.regions[::-1]),
-    "weight": lambda policy: replace(
-        policy,
-        services=_first(policy.services, members=_first(policy.services[0].members, weight=0.0, share=None)),
-    ),
-    "unusable": lambda policy: replace(
-        policy, services=_first(policy.services, on_unusable=OnUnusable.IGNORE_HEALTH)
-    ),
-    "host": lambda policy: replace(
-        policy, services=_first(policy.services, hostnames=(HostName("other.test"),))
-    ),
+    "weight": _weightless,
+    "unusable": _first("services", on_unusable=OnUnusable.IGNORE_HEALTH),
+    "host": _first("services", hostnames=(HostName("other.test"),)),
     "fewer services": lambda policy: replace(policy, services=policy.services[1:] or policy.services),
     "fewer rules": lambda policy: replace(policy, residency_rules=policy.residency_rules[1:]),
-    "tenants": lambda policy: replace(policy, tenants=_first(policy.tenants, country=None)),
+    "tenants": _first("tenants", country=None),
     "fewer tenants": lambda policy: replace(policy, tenants=policy.tenants[1:]),
 }
 """Small changes, each of something that one of the short ways looks at."""

@@ -391,10 +391,8 @@ def test_a_membership_that_lapses_takes_its_regions_along() -> None:
 
 def test_a_clock_that_steps_back_over_a_lapse_binds_by_both_periods() -> None:
     """The rule is named once, and leaves what it left before and after."""
-    clients = Match(client_jurisdictions=("ADEQUATE",))
-    view = _view(
-        ResidencyRule("no-us", clients, deny=Places(regions=("us",))), ADEQUATE, now=250.0, latest=450.0
-    )
+    no_us = usual.rule("no-us", deny="us", client_jurisdictions="ADEQUATE")
+    view = _view(no_us, ADEQUATE, now=250.0, latest=450.0)
     assert _seen(view) == ({"de"}, [("client country unknown",), ("every request",)])
     assert _seen(view, Location("GB")) == ({"de"}, [("client country GB",), ("every request",)])
 
@@ -517,13 +515,9 @@ def test_a_subnet_in_more_countries_than_a_cell_names_may_be_anywhere() -> None:
 
 def test_tenants_match_by_where_they_are_established() -> None:
     """At each moment by the law of then, and the reason says by what: a name, an establishment, or nobody's knowing."""
-    tenants = (
-        Tenant("bank", country="GB"),
-        Tenant("clinic", country="DE"),
-        Tenant("shop"),
-        Tenant("us", country="US"),
-    )
-    rule = ResidencyRule("r", Match(tenants=("us",), tenant_jurisdictions=("ADEQUATE",)), HOME)
+    places = {"bank": "GB", "clinic": "DE", "shop": None, "us": "US"}
+    tenants = tuple(Tenant(name, country=country) for name, country in places.items())
+    rule = usual.rule("r", "de", tenants="us", tenant_jurisdictions="ADEQUATE")
     snapshot = compile_policy(replace(POLICY, tenants=tenants, residency_rules=(rule,)), SHIPPED)
     assert snapshot.boundaries == (200.0, 300.0, 400.0, 500.0)[1:2]
 

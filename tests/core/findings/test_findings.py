@@ -21,11 +21,9 @@ from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import (
     DataClass,
     Jurisdiction,
-    Match,
     OnAnonymous,
     OnDoubtfulLocation,
     OnUnknownLocation,
-    Places,
     Policy,
     ResidencyRule,
     RuleMode,
@@ -33,9 +31,9 @@ from gtm.core.model.policy import (
     Term,
 )
 from gtm.core.model.problems import Problem
-from gtm.core.model.regions import AdminState, Capacity, Endpoint
+from gtm.core.model.regions import AdminState, Capacity
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
-from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Steering, Zone
+from gtm.core.model.services import Member, RecordSet, Service, Steering, Zone
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -57,8 +55,6 @@ LOCATIONS = [
 DE, FR, US = worlds.regions("de fr us")
 CHAT, BATCH = worlds.service("chat", "de fr us"), worlds.service("batch", "us")
 POLICY = worlds.policy(DE, FR, US, CHAT, BATCH, Tenant("clinic"), Tenant("bank"), DataClass("health"))
-EU, HOME = worlds.places("EU"), worlds.places("de")
-CHATS = Match(services=("chat",))
 
 
 def _but_unruled(found: tuple[Problem, ...]) -> list[Problem]:
@@ -81,8 +77,8 @@ def _messages(policy: Policy, *rules: ResidencyRule) -> list[str]:
     return [str(item) for item in _but_unruled(findings(snapshot, NOW.timestamp()))]
 
 
-def _rule(name: str = "r", match: Match = CHATS, allow: Places = EU, **changes: Any) -> ResidencyRule:
-    return ResidencyRule(name, match, allow, **changes)
+def _rule(name: str = "r", services: str = "chat", allow: str = "EU", **changes: Any) -> ResidencyRule:
+    return worlds.rule(name, allow, services=services, **changes)
 
 
 def test_services_that_no_rule_concerns() -> None:
@@ -90,20 +86,17 @@ def test_services_that_no_rule_concerns() -> None:
     text = "no residency rule concerns it: its clients may be served in any of its regions"
     assert _unruled() == []
     assert _unruled(_rule()) == [f"services.batch: {text}"]
-    assert _unruled(_rule(match=Match(), allow=Places(("EU", "US")))) == []
-    watched = _unruled(_rule(match=Match(), allow=Places(("EU", "US")), mode=RuleMode.MONITOR))
+    assert _unruled(_rule(services="", allow="EU US")) == []
+    watched = _unruled(_rule(services="", allow="EU US", mode=RuleMode.MONITOR))
     assert f"services.chat: {text}; those in monitor mode only watch it" in watched
-    over = _rule(match=Match(), allow=Places(("EU", "US")), effective_until=NOW - timedelta(days=1))
+    over = _rule(services="", allow="EU US", effective_until=NOW - timedelta(days=1))
     assert f"services.chat: {text}" in _unruled(over)
-    assert (
-        _unruled(_rule(match=Match(), allow=Places(("EU", "US")), effective_from=NOW + timedelta(days=1)))
-        == []
-    )
+    assert _unruled(_rule(services="", allow="EU US", effective_from=NOW + timedelta(days=1))) == []
 
 
 def test_a_sound_policy_has_no_findings() -> None:
     """A rule that leaves two regions is nothing to speak of."""
-    assert _found(POLICY, _rule(match=replace(CHATS, client_jurisdictions=("EU",)))) == []
+    assert _found(POLICY, _rule(client_jurisdictions="EU")) == []
     assert _found(POLICY) == []
 
 
@@ -111,26 +104,14 @@ def test_a_sound_policy_has_no_findings() -> None:
     ("rule", "path", "code"),
     [
         (_rule(effective_until=NOW), "effective_until", "rule_over"),
-        (
-            _rule(match=replace(CHATS, client_jurisdictions=("NOWHERE",))),
-            "match.client_jurisdictions",
-            "matches_nobody",
-        ),
-        (
-            _rule(match=replace(CHATS, tenant_jurisdictions=("NOWHERE",))),
-            "match.tenant_jurisdictions",
-            "matches_nobody",
-        ),
+        (_rule(client_jurisdictions="NOWHERE"), "match.client_jurisdictions", "matches_nobody"),
+        (_rule(tenant_jurisdictions="NOWHERE"), "match.tenant_jurisdictions", "matches_nobody"),
         (_rule(on_anonymous=OnAnonymous.TRUST), "on_anonymous", "without_effect"),
         (_rule(max_accuracy_km=5.0), "max_accuracy_km", "without_effect"),
-        (
-            _rule(on_doubtful_location=OnDoubtfulLocation.TRUST),
-            "on_doubtful_location",
-            "without_effect",
-        ),
+        (_rule(on_doubtful_location=OnDoubtfulLocation.TRUST), "on_doubtful_location", "without_effect"),
         (
             _rule(
-                match=replace(CHATS, client_countries=("DE",)),
+                client_countries="DE",
                 on_unknown_location=OnUnknownLocation.IGNORE,
                 on_doubtful_location=OnDoubtfulLocation.TRUST,
             ),
@@ -139,7 +120,7 @@ def test_a_sound_policy_has_no_findings() -> None:
         ),
         (
             _rule(
-                match=replace(CHATS, client_countries=("DE",)),
+                client_countries="DE",
                 on_unknown_location=OnUnknownLocation.IGNORE,
                 max_accuracy_km=5.0,
             ),
@@ -155,7 +136,7 @@ def test_rules_that_do_not_do_what_they_say(rule: ResidencyRule, path: str, code
 
 def test_tenants_of_unknown_establishment_are_said() -> None:
     """A rule by establishment concerns whoever has no country, which is worth knowing."""
-    rule = _rule(match=replace(CHATS, tenant_jurisdictions=("EU",)))
+    rule = _rule(tenant_jurisdictions="EU")
     known = replace(POLICY, tenants=(Tenant("bank", country="DE"), Tenant("clinic", country="US")))
     assert _found(known, rule) == []
     unknown = replace(known, tenants=(*known.tenants, Tenant("shop")))
@@ -173,7 +154,7 @@ def test_a_membership_that_ends_is_told_in_time(days: int, told: bool) -> None:
     """For half a year before, and from then on, with the country, the day and the rules that name it."""
     end = NOW + timedelta(days=days)
     policy = replace(POLICY, jurisdictions=_terms(end))
-    found = _messages(policy, _rule(allow=Places(jurisdictions=("FRIENDS",), regions=("fr",))))
+    found = _messages(policy, _rule(allow="FRIENDS fr"))
     day = end.isoformat().replace("+00:00", "Z")
     text = f"jurisdictions.FRIENDS: does not cover US from {day} on; it is named by r"
     assert found == ([text] if told else [])
@@ -184,22 +165,22 @@ def test_a_membership_that_came_back_is_no_finding() -> None:
     years = [datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2022)]
     terms = (Term("US", effective_until=years[0]), Term("US", years[1]))
     policy = replace(POLICY, jurisdictions=(Jurisdiction("FRIENDS", members=("DE", "US"), terms=terms),))
-    assert _found(policy, _rule(allow=Places(jurisdictions=("FRIENDS",), regions=("fr",)))) == []
+    assert _found(policy, _rule(allow="FRIENDS fr")) == []
 
 
-CLIENTS = replace(CHATS, client_jurisdictions=("EU",))
-GERMANS = replace(CHATS, client_countries=("DE",))
+CLIENTS = {"client_jurisdictions": "EU"}
+GERMANS = {"client_countries": "DE"}
 
 
 @pytest.mark.parametrize(
     ("narrow", "wide"),
     [
         (_rule("b"), _rule("a")),
-        (_rule("b", GERMANS), _rule("a", CLIENTS)),
-        (_rule("b", GERMANS), _rule("a", Match(), deny=Places(regions=("us",)), allow=Places())),
-        (_rule("b", replace(CLIENTS, tenants=("clinic",), data_classes=("health",))), _rule("a", CLIENTS)),
-        (_rule("b", GERMANS, on_anonymous=OnAnonymous.TRUST), _rule("a", CLIENTS)),
-        (_rule("b", GERMANS, max_accuracy_km=50.0), _rule("a", CLIENTS, max_accuracy_km=50.0)),
+        (_rule("b", **GERMANS), _rule("a", **CLIENTS)),
+        (_rule("b", **GERMANS), _rule("a", "", "", deny="us")),
+        (_rule("b", **CLIENTS, tenants="clinic", data_classes="health"), _rule("a", **CLIENTS)),
+        (_rule("b", **GERMANS, on_anonymous=OnAnonymous.TRUST), _rule("a", **CLIENTS)),
+        (_rule("b", **GERMANS, max_accuracy_km=50.0), _rule("a", **CLIENTS, max_accuracy_km=50.0)),
         (_rule("b", effective_from=NOW + timedelta(days=1)), _rule("a", effective_until=None)),
     ],
 )
@@ -214,19 +195,19 @@ def test_a_rule_in_the_shadow_of_another(narrow: ResidencyRule, wide: ResidencyR
 @pytest.mark.parametrize(
     ("narrow", "wide"),
     [
-        (_rule("b", allow=HOME), _rule("a")),
-        (_rule("b", CLIENTS), _rule("a", GERMANS)),
-        (_rule("b", CLIENTS), _rule("a", replace(CLIENTS, tenants=("clinic",)))),
-        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_anonymous=OnAnonymous.TRUST)),
-        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_doubtful_location=OnDoubtfulLocation.TRUST)),
-        (_rule("b", CLIENTS), _rule("a", CLIENTS, on_unknown_location=OnUnknownLocation.IGNORE)),
-        (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS, max_accuracy_km=50.0)),
-        (_rule("b", CLIENTS, max_accuracy_km=5.0), _rule("a", CLIENTS)),
-        (_rule("b", Match(tenants=("bank",))), _rule("a", CHATS)),
+        (_rule("b", allow="de"), _rule("a")),
+        (_rule("b", **CLIENTS), _rule("a", **GERMANS)),
+        (_rule("b", **CLIENTS), _rule("a", **CLIENTS, tenants="clinic")),
+        (_rule("b", **CLIENTS), _rule("a", **CLIENTS, on_anonymous=OnAnonymous.TRUST)),
+        (_rule("b", **CLIENTS), _rule("a", **CLIENTS, on_doubtful_location=OnDoubtfulLocation.TRUST)),
+        (_rule("b", **CLIENTS), _rule("a", **CLIENTS, on_unknown_location=OnUnknownLocation.IGNORE)),
+        (_rule("b", **CLIENTS, max_accuracy_km=5.0), _rule("a", **CLIENTS, max_accuracy_km=50.0)),
+        (_rule("b", **CLIENTS, max_accuracy_km=5.0), _rule("a", **CLIENTS)),
+        (_rule("b", "", tenants="bank"), _rule("a")),
         (_rule("b"), _rule("a", effective_until=NOW + timedelta(days=1))),
         (_rule("b"), _rule("a", mode=RuleMode.MONITOR)),
         (_rule("b", mode=RuleMode.MONITOR), _rule("a")),
-        (_rule("b", allow=Places(regions=("de", "fr", "us"))), _rule("a")),
+        (_rule("b", allow="de fr us"), _rule("a")),
     ],
 )
 def test_rules_that_are_not_shadowed(narrow: ResidencyRule, wide: ResidencyRule) -> None:
@@ -239,7 +220,7 @@ def test_rules_that_are_not_shadowed(narrow: ResidencyRule, wide: ResidencyRule)
 def test_the_search_for_shadows_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past so many comparisons the rest is not compared, and a finding says how much that is."""
     monkeypatch.setattr(shadows, "MOST_COMPARISONS", 3)
-    rules = [_rule(f"r{n}", Match(services=("chat",), tenants=("clinic",))) for n in range(6)]
+    rules = [_rule(f"r{n}", tenants="clinic") for n in range(6)]
     policy = replace(POLICY, services=(CHAT,))
     messages = _messages(policy, *rules)
     assert any("rules were not compared with the others" in message for message in messages)
@@ -323,19 +304,19 @@ def test_coverage_is_that_of_the_fence(policy: Policy, now: float, dns: bool) ->
 
 def test_countries_without_a_region_are_named() -> None:
     """A handful of countries is listed, more are counted, all are anybody; what a rule acknowledges is not told."""
-    stranded = _rule("a", Match(services=("batch",), client_countries=("DE", "FR")), HOME)
+    stranded = _rule("a", "batch", "de", client_countries="DE FR")
     policy = replace(POLICY, services=(worlds.service("batch", "us fr"),))
     acknowledged = replace(stranded, acknowledge_empty_fence=True)
     assert _messages(policy, acknowledged) == []
     two = (
-        _rule("a", Match(client_countries=("DE", "FR")), Places(regions=("us",))),
-        _rule("b", Match(client_jurisdictions=("EU",)), Places(regions=("fr",))),
+        _rule("a", "", "us", client_countries="DE FR"),
+        _rule("b", "", "fr", **CLIENTS),
     )
     assert _messages(policy, *two) == [
         "services.batch: none of its regions may serve clients in DE, FR and clients of unknown location",
         "regions.fr: if it is drained, no other region may serve `batch` (clients in IE)",
     ]
-    wide = _rule("c", Match(services=("batch",), tenants=("clinic",)), Places(regions=("fr",)))
+    wide = _rule("c", "batch", "fr", tenants="clinic")
     host = replace(policy.services[0], hostnames=("batch.test",), zone="test")
     seen = compile_policy(replace(policy, residency_rules=(wide,)), SHIPPED)
     assert list(coverage(seen, 0.0)) == []
@@ -344,18 +325,13 @@ def test_countries_without_a_region_are_named() -> None:
     assert str(finding) == "regions.fr: if it is drained, no other region may serve `batch` (any client)"
 
 
-BANKS = _rule("bank", replace(CHATS, tenants=("bank",)), HOME)
+BANKS = _rule("bank", allow="de", tenants="bank")
 
 
 def _asked_by_name(*names: str) -> Policy:
-    chat = replace(
-        CHAT, hostnames=names or ("chat.test",), zone="test", refusal=RefusalAddress(("192.0.2.1",))
-    )
-    regions = tuple(
-        replace(item, endpoints=(Endpoint("https://x.test", ("192.0.2.9",)),)) for item in POLICY.regions
-    )
+    chat = worlds.service("chat", "de fr us", hostnames=names or ("chat.test",), zone="test")
     zone = Zone("test", "ns.example", "hostmaster.example")
-    return replace(POLICY, regions=regions, services=(chat, POLICY.services[1]), zones=(zone,))
+    return replace(POLICY, services=(chat, BATCH), zones=(zone,))
 
 
 def _pinned(policy: Policy, *rules: ResidencyRule) -> list[str]:
@@ -371,13 +347,13 @@ def test_one_tenants_rule_that_holds_for_all_of_dns() -> None:
         "DNS states no tenant: by residency rule `bank` it answers, for `chat.test`, any client with de alone, of 3 "
         "regions; give those who are meant host names of their own, and state under `hostnames` whose requests come by each"
     )
-    both = replace(BANKS, name="records", match=replace(BANKS.match, tenants=(), data_classes=("health",)))
-    (message,) = _pinned(_asked_by_name(), BANKS, replace(both, allow=Places(regions=("us",))))
+    both = _rule("records", allow="us", data_classes="health")
+    (message,) = _pinned(_asked_by_name(), BANKS, both)
     assert (
         "no tenant and no data class: by residency rules `bank`, `records` it answers, for `chat.test`, any client with no region"
         in message
     )
-    local = replace(BANKS, match=replace(BANKS.match, client_countries=("FR",)))
+    local = _rule("bank", allow="de", tenants="bank", client_countries="FR")
     (message,) = _pinned(_asked_by_name(), local)
     assert "clients in FR and clients of unknown location with de alone" in message
     assert len(_pinned(_asked_by_name(), local, replace(BANKS, name="all"))) == 2
@@ -389,9 +365,9 @@ def test_one_tenants_rule_that_holds_for_all_of_dns() -> None:
         replace(BANKS, mode=RuleMode.MONITOR),
         replace(BANKS, effective_from=NOW + timedelta(days=1)),
         replace(BANKS, effective_until=NOW),
-        replace(BANKS, allow=Places(regions=("de", "fr", "us"))),
-        replace(BANKS, match=CHATS),
-        replace(BANKS, match=replace(BANKS.match, services=("batch",)), allow=Places(regions=("us",))),
+        replace(BANKS, allow=worlds.places("de fr us")),
+        replace(BANKS, match=_rule().match),
+        _rule("bank", "batch", "us", tenants="bank"),
     ],
 )
 def test_what_pins_nobody(rule: ResidencyRule) -> None:
@@ -402,10 +378,9 @@ def test_what_pins_nobody(rule: ResidencyRule) -> None:
 
 def test_regions_that_are_out_already() -> None:
     """Where all that may serve are drained or disabled, that is said of the service."""
-    drained = replace(
-        POLICY, regions=(replace(DE, admin_state=AdminState.DRAINING), FR, US), services=(CHAT,)
-    )
-    assert _messages(drained, _rule("a", GERMANS, HOME)) == [
+    drained = worlds.changed(POLICY, "regions", "de", admin_state=AdminState.DRAINING)
+    drained = replace(drained, services=(CHAT,))
+    assert _messages(drained, _rule("a", allow="de", **GERMANS)) == [
         "services.chat: every region that may serve clients in DE and clients of unknown location is drained or disabled"
     ]
 
@@ -413,7 +388,7 @@ def test_regions_that_are_out_already() -> None:
 def test_no_finding_is_longer_than_its_reader_has_time_for() -> None:
     """Of thousands of services, countries or rules the first few are named."""
     many = tuple(replace(CHAT, name=f"s{n:03}") for n in range(300))
-    (message,) = _messages(replace(POLICY, services=many), _rule("a", Match(), HOME))
+    (message,) = _messages(replace(POLICY, services=many), _rule("a", "", "de"))
     assert message.endswith("`s009` (any client) and 290 more services")
     assert len(message) < 400
 
