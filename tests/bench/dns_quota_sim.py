@@ -27,14 +27,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.router import Ranker
-from gtm.core.decision.view import Window, view_of
-from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Member, Service, Steering
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
-from gtm.core.policy.compile import compile_policy
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from tests import worlds
 from tests.bench.sim_world import Flags, Floats, zipf
 
 TTLS = (5, 30, 60, 300)
@@ -95,11 +92,7 @@ def choice_of(weights: Sequence[float], affinity: Affinity) -> Choice:
     )
     members = tuple(Member(region.name, weight) for region, weight in zip(regions, weights, strict=True))
     service = Service("chat", members, steering=Steering.WEIGHTED, affinity=affinity)
-    up = {region.name: {region.endpoints[0].url: EndpointHealth(HealthStatus.UP)} for region in regions}
-    snapshot = compile_policy(
-        Policy(regions=regions, services=(service,)), shipped_jurisdictions(), revision=1
-    )
-    view = view_of(snapshot, State(1, "", up), Window(0, 0))
+    view = worlds.view(worlds.policy(*regions, service), shipped=shipped_jurisdictions())
     return choice(view, Ranker(view.basis).ranking(Request("chat")).group)
 
 

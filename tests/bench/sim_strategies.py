@@ -17,12 +17,13 @@ from gtm.control.lead.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.model.policy import Policy
-from gtm.core.model.regions import Capacity, Endpoint, Region
-from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.regions import Capacity
+from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.congestion import Fill
 from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 from gtm.core.quota.buckets import TokenBucket
+from tests import worlds
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1
@@ -115,21 +116,11 @@ class Waterfall:
 
 def policy_of(names: Sequence[str], slots: Sequence[int], reserve: float) -> Policy:
     """The policy that gtm's capacity assessment reads. Places do not matter to it."""
-    return Policy(
-        regions=tuple(
-            Region(
-                name,
-                0.0,
-                0.0,
-                "DE",
-                (Endpoint(f"https://{name}.example.com"),),
-                capacity=Capacity(outstanding=count),
-                reserve=reserve,
-            )
-            for name, count in zip(names, slots, strict=True)
-        ),
-        services=(Service("chat", tuple(Member(name) for name in names)),),
+    regions = (
+        worlds.region(name, at="de", capacity=Capacity(outstanding=count), reserve=reserve)
+        for name, count in zip(names, slots, strict=True)
     )
+    return worlds.policy(*regions, worlds.service("chat", " ".join(names)))
 
 
 @dataclass(slots=True)

@@ -28,10 +28,10 @@ from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import Policy, Tenant
 from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Member, Priority, Service
+from gtm.core.model.services import Priority
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
@@ -39,6 +39,7 @@ from gtm.core.simulate.report import as_data
 from gtm.core.simulate.world import World, all_up
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.geoip.centres import country_centres
+from tests import worlds
 from tests.bench.scale_bench import large_policy
 
 NOW = 1_800_000_000.0
@@ -53,27 +54,17 @@ def policy(regions: int, requests: float) -> Policy:
     centres = country_centres()
     countries = draw.sample(sorted(COUNTRIES), regions)
     slots = int(1.5 * requests / SECONDS / regions / 0.9)
-    return Policy(
-        regions=tuple(
-            Region(
-                f"r{number}",
-                *centres[country],
-                country,
-                (Endpoint(f"https://r{number}.example.com"),),
-                capacity=Capacity(outstanding=slots),
-            )
-            for number, country in enumerate(countries)
-        ),
-        services=tuple(
-            Service(name, tuple(Member(f"r{number}") for number in range(regions)), service_time_ms=1000.0)
-            for name in SERVICES
-        ),
-        residency_rules=(
-            ResidencyRule(
-                "gdpr", Match(("chat",), (), ("EEA",)), Places(("EEA",)), acknowledge_empty_fence=True
-            ),
-        ),
-        tenants=tuple(map(Tenant, TENANTS)),
+    room = Capacity(outstanding=slots)
+    made = [
+        Region(f"r{n}", *centres[country], country, (Endpoint(f"https://r{n}.example.com"),), capacity=room)
+        for n, country in enumerate(countries)
+    ]
+    everywhere = " ".join(region.name for region in made)
+    return worlds.policy(
+        *made,
+        *(worlds.service(name, everywhere, service_time_ms=1000.0) for name in SERVICES),
+        worlds.rule("gdpr", "EEA", services="chat", client_jurisdictions="EEA", acknowledge_empty_fence=True),
+        *map(Tenant, TENANTS),
     )
 
 
