@@ -50,7 +50,7 @@ PLACES = {
     )
     for name in names.split()
 }
-"""Where regions are, by their usual names: latitude, longitude and country."""
+"""Where regions are, by their usual names: latitude, longitude and country (ISO 3166-1 alpha-2)."""
 THREE = "eu-central eu-west us-east"
 """The usual names, where a test does not need short ones."""
 _KINDS = {core: kind for kind, core in KINDS.items()}
@@ -72,14 +72,9 @@ def regions(names: str, **changes: Any) -> tuple[Region, ...]:
     return tuple(region(name, **changes) for name in names.split())
 
 
-def members(names: str) -> tuple[Member, ...]:
-    """The members of a service, all of the same weight."""
-    return tuple(map(Member, names.split()))
-
-
-def service(name: str, among: str, **changes: Any) -> Service:
+def service(name: str, members: str, /, **changes: Any) -> Service:
     """A service of these regions. With `hostnames` it has a refusal address, and the zone above the first of them."""
-    made = Service(name, members(among))
+    made = Service(name, tuple(map(Member, members.split())))
     if hosts := changes.get("hostnames"):
         zone = str(hosts[0]).partition(".")[2]
         made = replace(made, zone=zone, refusal=RefusalAddress(("192.0.2.9",)))
@@ -102,15 +97,18 @@ def rule(name: str, allow: str = "", *, deny: str = "", **changes: Any) -> Resid
 
 def policy(*parts: Resource) -> Policy:
     """A policy of these regions, services, rules and so on."""
-    return Policy(
-        **{kind: tuple(part for part in parts if type(part) is core) for core, kind in _KINDS.items()}
-    )
+    found: dict[str, Any] = dict.fromkeys(KINDS, ())
+    for part in parts:
+        found[_KINDS[type(part)]] += (part,)
+    return Policy(**found)
 
 
 def changed(before: Policy, kind: str, name: str, **changes: Any) -> Policy:
     """The policy with one of its resources changed."""
-    found = (replace(one, **changes) if one.name == name else one for one in getattr(before, kind))
-    return replace(before, **{kind: tuple(found)})
+    known = getattr(before, kind)
+    assert name in {one.name for one in known}, name
+    found: Any = {kind: tuple(replace(one, **changes) if one.name == name else one for one in known)}
+    return replace(before, **found)
 
 
 def health(
@@ -149,7 +147,6 @@ def view(
 
 def document(value: Resource) -> dict[str, Any]:
     """A value as the API takes it: without its name, which is in the path, and without what is the default anyway."""
-    kind = _KINDS[type(value)]
-    (found,) = concise_policy(Policy(**{kind: (value,)}))[kind]  # type: ignore[arg-type]
+    (found,) = concise_policy(policy(value))[_KINDS[type(value)]]
     del found["name"]
     return found
