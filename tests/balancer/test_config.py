@@ -87,7 +87,7 @@ def test_where_requests_are_logged(tmp_path: Path, text: str, said: AccessLogDoc
 def test_the_pages_examples_are_read(tmp_path: Path) -> None:
     """Every example on the page is a file that counts."""
     texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(texts) == 5
+    assert len(texts) == 6
     for text in texts:
         assert _load(tmp_path, text).backends
 

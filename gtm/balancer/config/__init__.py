@@ -22,9 +22,11 @@ from gtm.balancer.config.connections import (
     TlsDocument,
     TracingDocument,
     log_of,
+    paths_of,
 )
 from gtm.balancer.config.document import Document
 from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.paths import INFERENCE, Paths
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Prefix, Settings
@@ -48,6 +50,10 @@ class BalancerDocument(Document):
 
     service: str | None = None
     """What requests are for whose host name is none of a service; absent: such requests are refused, unless a handoff says it."""
+    paths: Annotated[tuple[Annotated[str, Field(max_length=1000)], ...] | None, BeforeValidator(paths_of)] = (
+        INFERENCE,
+    )
+    """What is carried, by method and path (`gtm.balancer.wire.paths`); None, in the file `any`: everything."""
     backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
@@ -74,6 +80,10 @@ class BalancerDocument(Document):
         chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
         prefix = Prefix.NONE if self.choosing.prefix is None else Prefix(self.choosing.prefix.by)
         return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
+
+    def carried(self) -> Paths | None:
+        """What is carried; None: everything."""
+        return None if self.paths is None else Paths(self.paths)
 
     def cut(self) -> Cut | None:
         """How prompts are cut; None: nobody looks at them."""

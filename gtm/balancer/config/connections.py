@@ -12,6 +12,7 @@ from pydantic import (
 
 from gtm.balancer.config.document import Document, server_url
 from gtm.balancer.plane.access import Clients
+from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
 from gtm.documents.fields import invalid
 
@@ -71,6 +72,22 @@ class TracingDocument(Document):
     """The share of requests that are recorded of those whose client does not say."""
     follow: bool = True
     """A client's `traceparent` says whether its request is recorded."""
+
+
+def paths_of(value: object) -> object:
+    """A list that is not empty, or `any`, which is no list."""
+    if value == "any":
+        return None
+    if isinstance(value, str) or not isinstance(value, list | tuple) or not value:
+        raise invalid(
+            "invalid_format",
+            "must be `any`, or a list of `METHOD /path` and of `inference` and `tokenize`, as in `[inference, GET /v1/files/*]`",
+        )
+    try:
+        Paths(one for one in value if isinstance(one, str))
+    except ValueError as error:
+        raise invalid("invalid_format", f"has an entry that is none: {error}") from error
+    return value
 
 
 def _log_path(value: str) -> str:

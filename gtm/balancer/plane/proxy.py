@@ -21,6 +21,7 @@ from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, P
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
+from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
 
@@ -63,12 +64,15 @@ class Proxy:
         tracer: Tracer | None = None,
         pusher: Pusher | None = None,
         asks: bytes = b"",
+        paths: Paths | None = None,
     ) -> None:
         self.gate = gate
         self.admission = admission
         self.picker = picker
         self.pusher = pusher
         self._asks = asks
+        self.paths = paths
+        """What is carried; None: everything."""
         self.loop = loop
         self.now = now or loop.time
         self.region = region
@@ -168,6 +172,10 @@ class Proxy:
         head = exchange.head
         if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
             return self._health(exchange)
+        if self.paths is not None:
+            refusal = self.paths.refusal(head.method, head.target)
+            if refusal is not None:
+                return refusal
         try:
             return self.gate.judge(exchange, exchange.began)
         except Exception:  # noqa: BLE001 - logged there; the request is refused

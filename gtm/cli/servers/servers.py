@@ -159,8 +159,20 @@ def balancer(
             "--replace", help="Take over from the region's balancer on the data directory, without a gap."
         ),
     ] = False,
+    check_paths: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ACCESS_LOG",
+            help="Run nothing; say which requests of an access log the `paths` of --file would refuse.",
+        ),
+    ] = None,
 ) -> None:
     """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
+    if check_paths is not None:
+        from gtm.cli.servers import carried
+
+        carried.check_paths(check_paths, given.values["file"])
+        return
     with pauses.loading():
         from gtm.core.model.problems import PolicyError
         from gtm.runtime.balancer.balancer import Balancer

@@ -66,6 +66,11 @@ class Balancer:
             passed=self._pass,
         )
         self._file = BackendsFile(settings)
+        if "paths" not in self._file.document.model_fields_set:
+            logger.info(
+                "carrying requests of inference APIs alone, since the file has no `paths`: others are refused (404). For a service that is "
+                "none, write `paths: any` (docs/balancer.md#paths)"
+            )
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
         self._carriers: Carriers | None = None

@@ -154,6 +154,7 @@ class Carrier:
             tracer=self._tracer(),
             log=self._access.lines,
             asks=document.checks.asks(),
+            paths=document.carried(),
         )
         self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
         self._figures = Figures(
@@ -361,4 +362,5 @@ class Carrier:
         await self._health.configure(document)
         self._access.configure(document.access_log)
         self._proxy.log = self._access.lines
+        self._proxy.paths = document.carried()
         logger.info("took in the file of backends: %d of them", len(document.backends))

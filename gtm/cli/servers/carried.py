@@ -1,0 +1,89 @@
+"""What a balancer would refuse by its `paths` of the requests in an access log: `gtm balancer --check-paths`."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import typer
+
+from gtm.balancer import config
+from gtm.balancer.wire.paths import Paths
+from gtm.cli.common.exits import CommandError, Exit
+from gtm.core.model.problems import PolicyError
+from gtm.nesting import shallow
+
+_COMMON = re.compile(rb'"([A-Z]+) (\S+) HTTP/[0-9.]+" [0-9]{3} ')
+"""The request in a line of the Common and the Combined Log Format, which NGINX, Apache, HAProxy and Envoy can write."""
+_MOST = 20
+
+
+class _Line(msgspec.Struct):
+    """What is needed of a line of gtm's own access log."""
+
+    path: str
+    method: str
+
+
+def check_paths(log: Path, file: Path | None) -> None:
+    """Print what would be refused, the most frequent first.
+
+    Args:
+        log: an access log: gtm's own, or in the Common or the Combined Log Format.
+        file: the balancer's file; None: there is none.
+
+    Raises:
+        CommandError: a file cannot be read, or something would be refused.
+    """
+    try:
+        document = config.load(file) if file is not None else config.of_urls(("http://127.0.0.1",))
+        with log.open("rb") as lines:
+            refused, carried, others = count(lines, document.carried())
+    except PolicyError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"cannot read `{log}`: {error.strerror}", Exit.CANNOT_RUN) from error
+    typer.echo(
+        f"{carried:,} requests are carried, {refused.total():,} refused; {others:,} lines are no requests"
+    )
+    for (method, path, status), number in refused.most_common(_MOST):
+        typer.echo(f"{number:>9,}  {status}  {method} {path}")
+    if len(refused) > _MOST:
+        typer.echo(f"           and {len(refused) - _MOST:,} others")
+    if refused:
+        raise CommandError(
+            "to carry them, list them in `paths`, or write `paths: any` (docs/balancer.md#paths)"
+        )
+
+
+def count(lines: Iterable[bytes], paths: Paths | None) -> tuple[Counter[tuple[str, str, int]], int, int]:
+    """Requests that would be refused by method, path and status; how many would be carried; how many lines are no requests."""
+    refused: Counter[tuple[str, str, int]] = Counter()
+    carried = others = 0
+    for line in lines:
+        asked = _asked(line)
+        if asked is None:
+            others += 1
+            continue
+        method, target = asked
+        refusal = None if paths is None else paths.refusal(method, target)
+        if refusal is None:
+            carried += 1
+        else:
+            path = target.partition(b"?")[0].decode("latin-1")[:200]
+            refused[method.decode("latin-1"), path, refusal.status] += 1
+    return refused, carried, others
+
+
+def _asked(line: bytes) -> tuple[bytes, bytes] | None:
+    if line.startswith(b"{"):
+        try:
+            found = msgspec.json.decode(shallow(line), type=_Line)
+        except ValueError:
+            return None
+        return found.method.encode(), found.path.encode()
+    written = _COMMON.search(line)
+    return None if written is None else (written[1], written[2])
