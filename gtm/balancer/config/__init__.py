@@ -82,7 +82,7 @@ class BalancerDocument(Document):
         return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
 
     def carried(self) -> Paths | None:
-        """What is carried; None: everything."""
+        """The methods and paths that the balancer carries; None: it carries everything."""
         return None if self.paths is None else Paths(self.paths)
 
     def cut(self) -> Cut | None:

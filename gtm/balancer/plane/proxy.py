@@ -40,6 +40,7 @@ class Proxy:
         picker: picks.
         pusher: pushes; None: nothing is pushed.
         asks: header lines that ask backends for more than their answer.
+        paths: the methods and paths that the balancer carries; None: it carries everything.
         limits: times.
         loop: the event loop.
         region: this region's name.
@@ -72,7 +73,7 @@ class Proxy:
         self.pusher = pusher
         self._asks = asks
         self.paths = paths
-        """What is carried; None: everything."""
+        """The methods and paths that the balancer carries; None: it carries everything."""
         self.loop = loop
         self.now = now or loop.time
         self.region = region
