@@ -276,7 +276,7 @@ def test_each_request_earns_once_and_no_more_than_its_share(
 
 def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """A router starts anew when clients of too many kinds came: its choices are others then, and the old ones must go."""
-    monkeypatch.setattr(gate_module, "REPEATED", 4)
+    monkeypatch.setattr(gate_module, "MOST_CHOICES", 4)
     world = World(0.0, Handoff.SIGN)
     router = world.current.router
     assert router is not None

@@ -13,13 +13,16 @@ from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
+from gtm.core.handoff.claims import Claims, client_network, hash_of
+from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Verdict
-from gtm.core.model.requests import Location
+from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
+from gtm.handoff.jwt import Signer, made
 from tests import worlds
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
 
@@ -160,6 +163,34 @@ def test_what_is_remembered_is_of_one_sender() -> None:
     fewer = replace(ports, services=(replace(service, members=service.members[:1]),))
     current.apply(SnapshotMessage.of(2, 2.0, fewer, shipped_jurisdictions()))
     assert [status(peer) for peer in asked] == [421, 421, 421]
+
+
+def test_a_withdrawn_key_is_believed_no_more() -> None:
+    """Nor is a verdict remembered that rests on it; the View is the same."""
+    gate, current = _gate("fra")
+    router = current.router
+    assert router is not None
+    key, snapshot = made(), router.view.snapshot
+    tenant = min(snapshot.tenants)
+    allowed = router.ranker.ranking(Request("chat", Location("DE"), tenant, None)).within.allowed
+    client = client_network(bytes(map(int, BERLIN.split("."))))
+    claims = Claims(
+        "fra-1",
+        "fra",
+        "chat",
+        int(2e9) - 5,
+        int(2e9) + 300,
+        "n",
+        hash_of(snapshot, allowed),
+        1,
+        tenant=tenant,
+        client=client,
+    )
+    shown = (b"gtm-handoff", Signer(key).sign(claims))
+    for keys, believed in (((PublicKey("fra-1", key_text(key.public)),), tenant), ((), None)):
+        current.apply(HandoffKeysMessage(PublicKeys(keys, len(keys))))
+        for _ in range(2):
+            assert _tenant(_asked(gate, BERLIN, shown)[1]) == believed
 
 
 def test_a_process_that_slept_looks_at_the_clock_first() -> None:

@@ -161,6 +161,31 @@ def test_what_is_compared_is_what_is_sent(path: str) -> None:
     assert refusal.status == 404
 
 
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [
+        ("/v1/config/../_operatortokendef", "denn-gubsky/loomcycle#854"),
+        ("/v1/config/..%2f_operatortokendef", "denn-gubsky/loomcycle#854"),
+        ("/v1/%5foperatortokendef", "denn-gubsky/loomcycle#854"),
+        ("/v1/models/hassio%255Fauth/../x", "home-assistant/supervisor#7225"),
+        ("/v1/models/%2e%2e/%2e%2e/v2/vectordb/collections/list", "linagora/openrag#834"),
+        ("/v1/models/%2e%2e%2fetc%2fpasswd", "BaseIntelligence/bounty-challenge#6583"),
+        ("/%761/models", "nolabs-ai/nono#528"),
+        ("/v1/models/https%3A%2F%2Fexample.com", "pi-hole/FTL#2747"),
+    ],
+)
+def test_what_was_reported_of_others(target: str, source: str) -> None:
+    """Paths by which other proxies' lists were passed (and one that others refuse, too): none is carried."""
+    assert DEFAULT.refusal(b"GET", target.encode()) is not None, source
+
+
+def test_what_others_forgot_is_carried() -> None:
+    """Rerank and score (voidmind-io/voidllm#196); `%255F` is the text `%5F` for who decodes once, and goes on as it came (home-assistant/supervisor#7225)."""
+    assert DEFAULT.refusal(b"POST", b"/v1/rerank") is None
+    assert DEFAULT.refusal(b"POST", b"/v1/score") is None
+    assert DEFAULT.refusal(b"GET", b"/v1/models/a%255Fb") is None
+
+
 @given(st.text("/.%25cfeFE0;\\ab*", max_size=12))
 def test_what_passes_decodes_to_what_the_list_says(text: str) -> None:
     """Whatever passes: once decoded, without its parameters, as a server may take it, it is still below what is allowed."""

@@ -26,6 +26,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
 from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.judge import Used, judge
+from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.verdict import Code, Flaw, Memory, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 16_384
 """Kinds of requests whose verdict is remembered, for as long as a View lasts."""
-REPEATED = 4096
+MOST_CHOICES = 4096
 """Choices of which is remembered what is left of their shares at home."""
 _LONG = 2048
 """Bytes of host name, handoff, key and priority together beyond which a verdict is not remembered."""
@@ -93,8 +94,9 @@ class LawGate:
         self._draw = draw
         self._earn = earn
         self._router: Router | None = None
+        self._published: PublicKeys | None = None
         self._memory: dict[Any, Verdict] = {}
-        """By all that a verdict follows from."""
+        """By what of a request its verdict follows from, besides the Router, the published keys and the time (`_holds`)."""
         self._left: dict[Choice, Worth] = {}
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
@@ -109,6 +111,8 @@ class LawGate:
             return Refusal(503, "not_ready", "no policy has been loaded yet: try again", retry_after=1)
         if router is not self._router:
             self._router, self._memory, self._left = router, {}, {}
+        if current.handoff_keys is not self._published:  # one that is withdrawn is believed no more
+            self._published, self._memory = current.handoff_keys, {}
         head = exchange.head
         client = self._client(exchange)
         handoff: bytes | Flaw | None = head.seen.get(HEADER)
@@ -174,7 +178,7 @@ class LawGate:
         left = self._left.get(chosen)
         if left is None:
             if (
-                len(self._left) >= REPEATED
+                len(self._left) >= MOST_CHOICES
             ):  # the router, which forgets choices and makes them anew, is not asked what it has
                 self._left = {}
             left = self._left[chosen] = left_at_home(view, chosen.at_home, chosen.shares)

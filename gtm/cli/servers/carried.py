@@ -19,6 +19,8 @@ from gtm.nesting import shallow
 _COMMON = re.compile(rb'"([A-Z]+) (\S+) HTTP/[0-9.]+" [0-9]{3} ')
 """The request in a line of the Common and the Combined Log Format, which NGINX, Apache, HAProxy and Envoy can write."""
 _MOST = 20
+_LONGEST = 1 << 16
+"""Bytes of a line that are read at once, whatever file it is."""
 
 
 class _Line(msgspec.Struct):
@@ -41,13 +43,14 @@ def check_paths(log: Path, file: Path | None) -> None:
     try:
         document = config.load(file) if file is not None else config.of_urls(("http://127.0.0.1",))
         with log.open("rb") as lines:
-            refused, carried, others = count(lines, document.carried())
+            bounded = iter(lambda: lines.readline(_LONGEST), b"")
+            refused, carried, others = count(bounded, document.carried())
     except PolicyError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"cannot read `{log}`: {error.strerror}", Exit.CANNOT_RUN) from error
     typer.echo(
-        f"{carried:,} requests are carried, {refused.total():,} refused; {others:,} lines are no requests"
+        f"{carried:,} requests are carried, {refused.total():,} refused; lines that are no requests: {others:,}"
     )
     for (method, path, status), number in refused.most_common(_MOST):
         typer.echo(f"{number:>9,}  {status}  {method} {path}")

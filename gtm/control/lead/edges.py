@@ -287,9 +287,7 @@ class Sightings:
         fresh = [edge for edge in known.values() if self._written.get(edge.name) != edge.seen_at]
         async with self._database.transaction() as transaction:
             await transaction.edges.record(_sighting(edge) for edge in fresh)
-        self._written = {edge.name: edge.seen_at for edge in fresh} | {
-            name: seen for name, seen in self._written.items() if name in known
-        }
+        self._written = {name: edge.seen_at for name, edge in known.items()}
 
 
 def _sighting(edge: LiveEdge) -> EdgeSighting:

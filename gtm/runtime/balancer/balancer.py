@@ -68,8 +68,8 @@ class Balancer:
         self._file = BackendsFile(settings)
         if "paths" not in self._file.document.model_fields_set:
             logger.info(
-                "carrying requests of inference APIs alone, since the file has no `paths`: others are refused (404). For a service that is "
-                "none, write `paths: any` (docs/balancer.md#paths)"
+                "carrying requests of inference APIs alone, since no `paths` are set: others are refused (404). For a service that is "
+                "none, write `paths: any` in a --file (docs/balancer.md#paths)"
             )
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gtm.balancer.wire.paths import INFERENCE
 from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator
@@ -111,6 +112,7 @@ class DemoRegion:
         file.parent.mkdir(parents=True, exist_ok=True)
         document = {
             "service": SERVICE,
+            "paths": [INFERENCE],
             "backends": [
                 {"url": url, "slots": slots}
                 for url, slots in zip(self._servers.urls, self._servers.slots, strict=True)

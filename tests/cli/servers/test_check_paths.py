@@ -34,7 +34,7 @@ def test_the_command(bare: Gtm, tmp_path: Path) -> None:
     assert "docs/balancer.md#paths" in told.err
     file.write_text("backends: [{url: 'http://127.0.0.1:1'}]\npaths: [inference, POST /sleep]\n")
     told = bare("balancer", "--check-paths", str(log), "--file", str(file))
-    assert (told.code, told.out) == (0, "3 requests are carried, 0 refused; 2 lines are no requests\n")
+    assert (told.code, told.out) == (0, "3 requests are carried, 0 refused; lines that are no requests: 2\n")
     told = bare("balancer", "--check-paths", str(tmp_path / "none"))
     assert told.code
     assert "none" in told.err
