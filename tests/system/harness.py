@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,19 @@ PATIENCE = 60.0
 
 
 def eventually(
-    check: Callable[[], object], what: str, patience: float = PATIENCE, every: float = 0.05
+    check: Callable[[], object],
+    what: str,
+    patience: float = PATIENCE,
+    every: float = 0.05,
+    of: Iterable[Process] = (),
 ) -> None:
-    """Wait until a check is true, asked `every` so many seconds; a check that raises an HTTP or DNS error is not true yet."""
+    """Wait until a check is true, asked `every` so many seconds; a check that raises an HTTP or DNS error is not true yet.
+
+    `of`: the processes that it depends on: if one has ended, waiting is over, and what they printed is told.
+    """
     deadline = time.monotonic() + patience
     last: object = None
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and all(one.popen.poll() is None for one in of):
         try:
             last = check()
             if last:
@@ -38,7 +45,8 @@ def eventually(
         except (httpx.HTTPError, dns.exception.DNSException, OSError) as error:
             last = error
         time.sleep(every)
-    raise AssertionError(f"not within {patience:.0f} s: {what}; last: {last!r}")
+    told = "".join(f"\n{one.log}, which has {one.popen.poll()} as its exit code:\n{one.output}" for one in of)
+    raise AssertionError(f"not within {patience:.0f} s: {what}; last: {last!r}{told}")
 
 
 _TOLD = {"COLUMNS": "200", "GTM_PROBE_ALLOW": "127.0.0.0/8,::1"}

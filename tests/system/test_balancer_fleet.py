@@ -110,6 +110,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(ports)}
         )
         assert applied.status_code == 200, applied.text
+        processes = []
         for number, name in enumerate(REGIONS):
             urls = backends.urls[2 * number : 2 * number + 2]
             servers = {"backends": [{"url": url, "slots": 1} for url in urls]}
@@ -119,6 +120,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 running, folder, name, token, servers, *several, ports=(ports[name], admin[name])
             )
             stack.callback(process.popen.kill)
+            processes.append(process)
         found = Fleet(running, backends, ports, admin)
 
         def leads(address: str, region: str) -> bool:
@@ -136,11 +138,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             url = f"http://127.0.0.1:{ports['iad']}/v1/models"
             return httpx.get(url, headers=headers, trust_env=False).status_code == 421
 
-        eventually(lambda: leads(BERLIN, "fra"), "Frankfurt serves", 60)
-        eventually(lambda: leads(MOUNTAIN_VIEW, "iad"), "Ashburn serves", 60)
+        eventually(lambda: leads(BERLIN, "fra"), "Frankfurt serves", of=processes)
+        eventually(lambda: leads(MOUNTAIN_VIEW, "iad"), "Ashburn serves", of=processes)
         for name in REGIONS:
-            eventually(lambda name=name: knows(name), f"the balancer of {name} knows all", 60)
-        eventually(sends_on, "Ashburn knows that Frankfurt is up", 60)
+            eventually(lambda name=name: knows(name), f"the balancer of {name} knows all", of=processes)
+        eventually(sends_on, "Ashburn knows that Frankfurt is up", of=processes)
         yield found
 
 

@@ -52,6 +52,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         body = {"policy": document}
         applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json=body)
         assert applied.status_code == 200, applied.text
+        processes = []
         for number, name in enumerate(REGIONS):
             servers = {"backends": [{"url": backends.urls[number], "slots": SLOTS[name]}]}
             token = balancer_token(running, name)
@@ -59,9 +60,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 running, folder, name, token, servers, ports=(ports[name], admin[name])
             )
             stack.callback(process.popen.kill)
+            processes.append(process)
         found = Fleet(running, backends, ports, admin)
         for name, address in (("fra", BERLIN), ("iad", MOUNTAIN_VIEW)):
-            eventually(partial(_serves, found, name, address), f"{name} serves", 60)
+            eventually(partial(_serves, found, name, address), f"{name} serves", of=processes)
         yield found
 
 
