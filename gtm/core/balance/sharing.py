@@ -12,7 +12,8 @@ Laws:
   1. Where all know the same, their parts come to the limit, and none is below 0.
   2. One alone has all. One that others ask nothing beside has all that these do not run, as soon as it asked for a moment.
   3. Who asks for no more than its equal part gets it.
-  4. What is known to run counts, whatever part it was begun in: room is what the pool has beyond it.
+  4. What is known to run counts, whatever part it was begun in: room is what the pool has beyond it. Where some run more than their part, room is
+     less than the others' parts leave open; it goes round among these others as the pool does, so that not each of them takes all of it.
   5. Slots that end before others could hear of it are filled ahead: a limit of 16 whose requests last 0.8 s is one of 19 here, one whose
      requests last 10 s is one of 17. What this has too much waits at a backend for about as long as a word takes.
   6. A member that is silent is taken to run what it said last, and asks for nothing more, until it is forgotten.
@@ -178,7 +179,13 @@ class Sharing:
         ahead = min(AHEAD, UNHEARD_S / service_s) if service_s > 0 else AHEAD
         limit += ceil(limit * ahead)
         parts = shares(limit, {**others, self.member: Use(self._asked(now), 0)})
-        share = max(0, min(parts[self.member], limit - sum(use.running for use in others.values())))
+        running = {self.member: self._use.running} | {name: use.running for name, use in others.items()}
+        share = parts[self.member]
+        if share > running[self.member]:
+            room = max(0, limit - sum(running.values()))
+            open_parts = {name: Use(max(0, parts[name] - runs), 0) for name, runs in running.items()}
+            if room < sum(use.asked for use in open_parts.values()):
+                share = running[self.member] + shares(room, open_parts)[self.member]
         return max(share, floor) if self._short(share, floor, now) else share
 
     def _floor(self, limit: int) -> int:
