@@ -182,9 +182,11 @@ class Sharing:
         running = {self.member: self._use.running} | {name: use.running for name, use in others.items()}
         share = parts[self.member]
         if share > running[self.member]:
-            room = max(0, limit - sum(running.values()))
+            room = limit - sum(running.values())
             open_parts = {name: Use(max(0, parts[name] - runs), 0) for name, runs in running.items()}
-            if room < sum(use.asked for use in open_parts.values()):
+            if room <= 0:
+                share = max(0, running[self.member] + room)
+            elif room < sum(use.asked for use in open_parts.values()):
                 share = running[self.member] + shares(room, open_parts)[self.member]
         return max(share, floor) if self._short(share, floor, now) else share
 

@@ -192,7 +192,9 @@ def worlds(draw: st.DrawFn) -> tuple[int, list[list[int]], list[float], int]:
 
 
 @given(worlds())
-@example((20, [*[[0] * 4] * 10, [0, 0, 40, 0], *[[0] * 4] * 5, [9, 9, 0, 9], *[[0] * 4] * 6], [0.02, 0.5, 0.5], 1))
+@example(
+    (20, [*[[0] * 4] * 10, [0, 0, 40, 0], *[[0] * 4] * 5, [9, 9, 0, 9], *[[0] * 4] * 6], [0.02, 0.5, 0.5], 1)
+)
 def test_the_pool_is_never_filled_much_beyond(world: tuple[int, list[list[int]], list[float], int]) -> None:
     """Whatever comes where: beyond the limit is at most what may be begun untold, one or an eighth of what a member runs."""
     limit, arrivals, lengths, delay = world
