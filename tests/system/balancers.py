@@ -139,6 +139,13 @@ class LoneBalancer:
         eventually(self.ready, f"the balancer of {self.region} is ready: {self.log}", 30.0)
         return self
 
+    def revived(self) -> LoneBalancer:
+        """Itself, ready: started again if a test has ended it."""
+        if self.process.popen.poll() is not None:
+            self.process = self.start()
+            self.wait()
+        return self
+
     def ready(self) -> bool:
         """Whether it says so."""
         url = f"http://127.0.0.1:{self.admin_port}/readyz"

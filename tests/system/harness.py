@@ -115,21 +115,22 @@ class System:
 
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self.data_dir = data_dir
-        self.process = Process(
-            [
-                "serve",
-                "--data-dir",
-                str(data_dir),
-                "--control-port",
-                "0",
-                "--edge-port",
-                "0",
-                "--dns-port",
-                "0",
-                *arguments,
-            ],
-            data_dir.with_suffix(".log"),
-        )
+        self.arguments = [
+            *("serve", "--data-dir", str(data_dir)),
+            *("--control-port", "0", "--edge-port", "0", "--dns-port", "0", *arguments),
+        ]
+        self.process = self.start()
+
+    def start(self) -> Process:
+        """Start a process with these settings."""
+        return Process(self.arguments, self.data_dir.with_suffix(".log"))
+
+    def revived(self) -> System:
+        """Itself, ready: started again if a test has ended it."""
+        if self.process.popen.poll() is not None:
+            self.process = self.start()
+            self.wait()
+        return self
 
     def wait(self) -> System:
         """Until it says that it is ready."""

@@ -68,14 +68,18 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Everything, up."""
     folder: Path = tmp_path_factory.mktemp("peers")
     with ExitStack() as stack:
         backends = Backends(folder / "backends.log", 1)
         stack.callback(backends.process.popen.kill)
         running = stack.enter_context(
-            system(folder / "data", "--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8")
+            system(
+                folder / "data",
+                *("--control-port", str(free_port())),  # the same when it is started again
+                *("--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8"),
+            )
         )
         ports = {name: free_port() for name in REGIONS}
         body = {"policy": policy(ports)}
@@ -87,6 +91,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         stack.callback(lambda: [one.popen.kill() for one in found.processes])
         eventually(lambda: [found.hears(number) for number in (0, 1)] == [1, 1], "each hears the other")
         yield found
+
+
+@pytest.fixture
+def pair(started: Pair) -> Pair:
+    """Everything runs."""
+    started.system.revived()
+    return started
 
 
 def test_each_knows_what_the_other_has(pair: Pair) -> None:

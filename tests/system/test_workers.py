@@ -38,8 +38,8 @@ def backends(folder: Path) -> Iterator[Backends]:
 
 
 @pytest.fixture(scope="module")
-def two(folder: Path, backends: Backends) -> Iterator[LoneBalancer]:
-    """A balancer of two workers; tests leave it as they found it."""
+def started(folder: Path, backends: Backends) -> Iterator[LoneBalancer]:
+    """A balancer of two workers."""
     rows = [{"url": url, "slots": SLOTS} for url in backends.urls]
     file = folder / "balancer.yaml"
     content = {"service": "chat", "backends": rows, "admission": PATIENT, "access_log": "access.log"}
@@ -49,23 +49,31 @@ def two(folder: Path, backends: Backends) -> Iterator[LoneBalancer]:
         yield running
 
 
+@pytest.fixture
+def two(started: LoneBalancer) -> LoneBalancer:
+    """It runs, and both of its workers are ready."""
+    eventually(lambda: len(_workers(started.revived())) == 2, "two workers are ready")
+    return started
+
+
 def _workers(of: LoneBalancer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = of.state()["workers"]
     return [one for one in found if one["ready"]]
 
 
-def _ask(of: LoneBalancer, tokens: int = 2) -> int:
+def _ask(of: LoneBalancer, agent: str = "tests") -> int:
     """The status of a request over a connection of its own."""
-    content = {"model": "demo", "messages": [{"role": "user", "content": "Say."}], "max_tokens": tokens}
-    headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
+    content = {"model": "demo", "messages": [{"role": "user", "content": "Say."}], "max_tokens": 2}
+    headers = {"Host": HOST, "X-Forwarded-For": BERLIN, "User-Agent": agent}
     url = f"{of.url}/v1/chat/completions"
     return httpx.post(url, json=content, headers=headers, timeout=60, trust_env=False).status_code
 
 
-def _logged(folder: Path) -> list[dict[str, Any]]:
-    """What the access log has of what `_ask` and streams asked."""
+def _logged(folder: Path, agent: str = "") -> list[dict[str, Any]]:
+    """What the access log has of what `_ask` and streams asked; of this agent alone, if one is named."""
     text = (folder / "access.log").read_text() if (folder / "access.log").exists() else ""
-    return [line for line in map(json.loads, text.splitlines()) if line["method"] == "POST"]
+    lines = [line for line in map(json.loads, text.splitlines()) if line["method"] == "POST"]
+    return [line for line in lines if line["user_agent"] == (agent or line["user_agent"])]
 
 
 def _answered(of: LoneBalancer) -> float:
@@ -90,17 +98,15 @@ def test_one_page_shows_both(two: LoneBalancer) -> None:
 
 def test_both_append_to_one_access_log(two: LoneBalancer, folder: Path) -> None:
     """A line of each request; of those after it was moved, in another file, for which nobody was signalled. Off and on as its file says."""
-    eventually(lambda: len(_logged(folder)) == _answered(two), "what was asked before has its lines")
-    before = len(_logged(folder))
-    assert [_ask(two) for _ in range(20)] == [200] * 20
-    eventually(lambda: len(_logged(folder)) == before + 20, "twenty lines more")
-    line = _logged(folder)[-1]
+    assert [_ask(two, "first") for _ in range(20)] == [200] * 20
+    eventually(lambda: len(_logged(folder, "first")) == 20, "twenty lines")
+    line = _logged(folder, "first")[-1]
     assert line.items() >= {"how": "answered", "status": 200, "service": "chat", "model": "demo"}.items()
     assert line["client"] == "95.90.1.0/24"
     assert (folder / "access.log").stat().st_mode & 0o777 == 0o640
     (folder / "access.log").rename(folder / "moved.log")
-    assert [_ask(two) for _ in range(5)] == [200] * 5
-    eventually(lambda: len(_logged(folder)) == 5, "the others are in a new one")
+    assert [_ask(two, "second") for _ in range(5)] == [200] * 5
+    eventually(lambda: len(_logged(folder, "second")) == 5, "the others are in a new one")
     counted = 'gtm_balancer_access_log_lines_total{how="written"} '
     page = f"http://127.0.0.1:{two.admin_port}/metrics"
     eventually(
@@ -116,7 +122,7 @@ def test_both_append_to_one_access_log(two: LoneBalancer, folder: Path) -> None:
     )
     assert "client" not in json.loads((folder / "other.log").read_text().splitlines()[0])
     file.write_text(json.dumps(content))
-    eventually(lambda: _ask(two) == 200 and len(_logged(folder)) >= 10, "it is as it was")
+    eventually(lambda: _ask(two, "third") == 200 and _logged(folder, "third"), "it is as it was")
 
 
 def test_together_they_fill_the_slots_and_not_each_for_itself(two: LoneBalancer, backends: Backends) -> None:
