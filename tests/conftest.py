@@ -18,7 +18,10 @@ import httpx
 import psycopg
 import pytest
 
-from tests import effort  # noqa: F401 - sets how many examples property tests try
+from tests import (
+    effort,  # noqa: F401 - sets how many examples property tests try
+    tools,
+)
 from tests.warden import Warden, in_memory
 
 if TYPE_CHECKING:
@@ -97,6 +100,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         ranks[item.path] = min(ranks.get(item.path, len(long)), long.index(True))
     items.sort(key=lambda item: (not _shares(item), ranks[item.path]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What programs it may ask for."""
+    tools.in_drill = item.get_closest_marker("drill") is not None
 
 
 def _shares(item: pytest.Item) -> bool:

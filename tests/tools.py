@@ -48,6 +48,8 @@ ELSEWHERE = {
 PROVIDER = Path(__file__).parent / "dashboard" / "oidc"
 """An OpenID Connect provider of npm's, and its lock file."""
 
+in_drill = True
+"""Whether the test that runs is a drill (tests/conftest.py says so): others need nothing that Python's own packages do not bring."""
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 """Servers live where an ordinary user's search path does not lead."""
 _POLICY = Path("/usr/sbin/policy-rc.d")
@@ -74,12 +76,14 @@ def find(program: str) -> str | None:
 
 
 def tool(program: str) -> str:
-    """Where a program is, for a test that needs it.
+    """Where a program is, for a drill that needs it.
 
     Without it the test is skipped, with the package to install as the reason; where the environment has CI set, it fails.
     """
     import pytest
 
+    if not in_drill:
+        pytest.fail(f"it needs {program}, and `make test` needs Python alone: mark it `drill`", pytrace=False)
     path = find(program)
     if path is None:
         if program in WHEELS:
@@ -98,12 +102,13 @@ def identity_provider() -> list[str]:
     """The command that runs an OpenID Connect provider, for a test that needs it; without it as `tool`."""
     import pytest
 
+    node = tool("node")
     if not (PROVIDER / "node_modules").is_dir():
         reason = "the identity provider (npm's oidc-provider) is not installed: `make tools` installs it"
         if os.environ.get("CI"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
-    return [tool("node"), str(PROVIDER / "provider.mjs")]
+    return [node, str(PROVIDER / "provider.mjs")]
 
 
 def main() -> int:

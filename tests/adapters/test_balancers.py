@@ -95,6 +95,7 @@ def _holds(url: str, server_type: ServerType, wanted: dict[str, float]) -> None:
     eventually(reads, f"{url} says {wanted}")
 
 
+@pytest.mark.drill
 def test_haproxy(tmp_path: Path) -> None:
     """Five requests for two slots: two outstanding, three waiting, a limit of two."""
     program, front, stats = tool("haproxy"), free_port(), free_port()
@@ -117,6 +118,7 @@ def test_haproxy(tmp_path: Path) -> None:
             assert before.totals.requests == 5.0
 
 
+@pytest.mark.drill
 def test_nginx(tmp_path: Path) -> None:
     """Three requests under way are three outstanding; the one that asks is not among them."""
     program, port = tool("nginx"), free_port()

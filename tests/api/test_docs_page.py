@@ -7,9 +7,12 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.api.conftest import Api
 from tests.tools import tool
+
+pytestmark = pytest.mark.drill
 
 
 def test_page_shows_every_operation(api: Api, tmp_path: Path) -> None:

@@ -34,15 +34,15 @@ def browser() -> Iterator[Browser]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They start whole processes: the longest first. How pages look, and whether all can read them, are drills: of the four looks `make drills` takes the one that fails most, narrow and dark; `make test-all` all, and pictures."""
+    """They start whole processes, and need Chromium. Of the four looks of each page `make drills` takes the one that fails most, narrow and dark; `make test-all` all, and pictures."""
     for item in list(items):
         if item.path.parent != Path(__file__).parent:
             continue
         item.add_marker(pytest.mark.system)
+        item.add_marker(pytest.mark.drill)
         look = getattr(getattr(item, "callspec", None), "params", {})
         if "scheme" in look:
             item.add_marker(pytest.mark.endurance)
-            item.add_marker(pytest.mark.drill)
             if not _ALL_LOOKS and (look["scheme"], look.get("viewport")) != ("dark", NARROW):
                 items.remove(item)
 

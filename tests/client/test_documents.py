@@ -49,7 +49,9 @@ def test_python(world: Api, run_edge: Callable[..., Edge], monkeypatch: pytest.M
         assert said.getvalue() == (shown if following == "text" else ""), f"block {number + 1}:\n{text}"
 
 
-@pytest.mark.parametrize("kind", ["sh", "js", pytest.param("go", marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "kind", ["sh", *(pytest.param(one, marks=pytest.mark.drill) for one in ("js", "go"))]
+)
 def test_other_languages(kind: str, run_edge: Callable[..., Edge], tmp_path: Path) -> None:
     """Each says the region, and ends with an error where there is none."""
     command = {"sh": ["sh"], "js": ["node"], "go": ["go", "run"]}[kind]

@@ -18,6 +18,8 @@ from tests.conftest import fresh_database
 from tests.dashboard.conftest import HTML, assert_inert
 from tests.dashboard.identity_provider import consent, with_identity
 
+pytestmark = pytest.mark.drill
+
 
 @pytest.fixture(scope="module")
 def world(postgres: Any, prepared_template: str) -> Iterator[tuple[Server, str]]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gtm.api.gauges import GAUGES
@@ -33,6 +34,7 @@ def _metrics(text: str) -> set[str]:
     return set(re.findall(r"\bgtm_[a-z0-9_]+", text))
 
 
+@pytest.mark.drill
 def test_prometheus_takes_the_rules_in_and_they_fire_as_meant() -> None:
     """Promtool checks them, and plays worlds in which some must fire and others must not."""
     promtool = tool("promtool")

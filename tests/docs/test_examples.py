@@ -139,15 +139,23 @@ def _script(path: Path, arguments: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
+def _asks_delv(block: Block) -> bool:
+    return any("delv " in command.text for command in block.commands)
+
+
 @pytest.mark.system
-@pytest.mark.parametrize("block", BLOCKS, ids=str)
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(block, marks=[pytest.mark.drill] if _asks_delv(block) else []) for block in BLOCKS],
+    ids=str,
+)
 def test_example(demo: System, tmp_path: Path, block: Block) -> None:
     """An example works as its document shows it."""
     needed = {word for command in block.commands for word in ("curl", "bash") if f"{word} " in command.text}
     missing = sorted(word for word in needed | {"bash"} if shutil.which(word) is None)
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")
-    if any("delv " in command.text for command in block.commands):
+    if _asks_delv(block):
         tool("delv")
     reader = Reader(demo, tmp_path)
     try:

@@ -199,6 +199,7 @@ TEXTS = st.lists(
 )
 
 
+@pytest.mark.drill
 @quick(60)
 @given(TEXTS)
 @example(
@@ -231,6 +232,7 @@ def test_terraform_reads_texts_as_they_were(
     assert all(char.isprintable() or char == "\n" for char in made)
 
 
+@pytest.mark.drill
 @quick(30)
 @given(
     st.lists(
@@ -271,6 +273,7 @@ def _evaluated(factory: pytest.TempPathFactory, text: str) -> dict[str, Any]:
     return {name: one["value"] for name, one in planned["planned_values"]["outputs"].items()}
 
 
+@pytest.mark.drill
 @quick(60)
 @given(worlds.documents(), st.booleans())
 def test_the_formatter_has_nothing_to_do(

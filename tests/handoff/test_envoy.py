@@ -23,6 +23,8 @@ from tests.handoff.test_jwt import CLAIMS
 from tests.ports import free_port
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 KEY, OTHER = made(), made()
 PATIENCE = 60.0
 NOW = int(time.time())

@@ -20,6 +20,8 @@ from tests.handoff.test_envoy import KEY, OTHER, VALID, envoy_running
 from tests.ports import free_port
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 
 @pytest.fixture(scope="module")
 def haproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:

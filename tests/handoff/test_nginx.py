@@ -19,6 +19,8 @@ from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running
 from tests.ports import free_port
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 _MAIN = """
 daemon off; master_process off; pid {0}/pid; error_log {0}/error;
 events {{}}

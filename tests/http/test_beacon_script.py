@@ -22,6 +22,8 @@ from gtm.feed.wire import StateMessage
 from tests.http.world import Edge, locate, policy
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 DELAYS = {"eu-central": 0.06, "eu-west": 0.09, "us-east": 0.25}
 """Seconds that each region takes to answer: more than light in fibre takes from New York."""
 PATIENCE = 120.0

@@ -19,6 +19,8 @@ from tests.dns.world import addresses, errors_of, subnet_of
 from tests.resolvers.harness import AMERICAN, GERMAN, MANY, PATIENCE, Authority, authority
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 EUROPE = {"192.0.2.1", "192.0.2.2"}
 COMPLAINTS = re.compile(r"malformed|mismatch|warn|error:|bad cookie|;; Got bad|extra bytes", re.IGNORECASE)
 """What clients print where an answer is not well-formed or not what they asked."""

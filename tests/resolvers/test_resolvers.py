@@ -34,6 +34,8 @@ from tests.resolvers.harness import (
     validating_unbound,
 )
 
+pytestmark = pytest.mark.drill
+
 Start = Callable[[Path, int], contextlib.AbstractContextManager[Resolver]]
 Pair = tuple[Authority, Resolver]
 

@@ -27,6 +27,8 @@ from tests.resolvers.harness import PATIENCE, RESOLVER, Resolver, program, valid
 from tests.resolvers.harness import unbound as plain_unbound
 from tests.tools import tool
 
+pytestmark = pytest.mark.drill
+
 ZONE = "demo.test"
 APEX = dns.name.from_text(ZONE)
 GERMAN, AMERICAN, JAPANESE = "10.1.0.1", "10.2.0.1", "10.8.0.1"

@@ -18,6 +18,8 @@ from tests.resolvers.harness import (
 )
 from tests.system.harness import System, eventually, system
 
+pytestmark = pytest.mark.drill
+
 
 def told(running: System, client: str) -> set[str]:
     """The addresses of the region that the look-up names for a client."""

@@ -18,7 +18,7 @@ from tests.system.balancers import regions
 from tests.system.harness import Process, System, eventually, system
 from tests.tools import tool
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 SLOTS, HELD = 2, 5
 BERLIN, MOUNTAIN_VIEW = "95.90.1.1", "8.8.8.8"

@@ -11,6 +11,8 @@ from gtm.core.model.access import Role
 from gtm.documents.folders import load_document
 from tests.terraform.conftest import DEPLOYED, Control, Terraform
 
+pytestmark = pytest.mark.drill
+
 POLICIES = Path(__file__).parents[2] / "policies"
 WHY = "TF_VAR_allow_fence_change"
 EXAMPLES = sorted(path.name for path in (DEPLOYED / "examples").iterdir() if path.is_dir())

@@ -6,9 +6,13 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from gtm.core.model.access import Role
 from tests.terraform.conftest import Control, Terraform
 from tests.terraform.module_worlds import MODULES, region_module, root
+
+pytestmark = pytest.mark.drill
 
 
 def _region_with(**said: Any) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def test_readmes_tell_every_input_and_output(name: str) -> None:
     assert required == {f"`{found}`" for found, block in blocks.items() if "\n  default " not in block}
 
 
+@pytest.mark.drill
 def test_what_readmes_show_works(terraform: Terraform, control: Control) -> None:
     """All of it together, in a folder of one's own: regions, the service that names them, its rules."""
     text = 'terraform {\n  required_version = ">= 1.8"\n  required_providers {\n    gtm = { source = "gtm/gtm" }\n  }\n}\n'
@@ -128,6 +129,7 @@ def test_what_readmes_show_works(terraform: Terraform, control: Control) -> None
     )
 
 
+@pytest.mark.drill
 def test_rules_about_all_services_come_first(terraform: Terraform, control: Control) -> None:
     """As the module of the GDPR says of `services = []`: they stand before there is any service."""
     rules = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.terraform.conftest import DEPLOYED, Control, Terraform
 
 README = (DEPLOYED / "README.md").read_text()
@@ -24,6 +26,7 @@ def quoted(pattern: str) -> str:
     return " ".join(found[0].split())
 
 
+@pytest.mark.drill
 def test_the_first_world(terraform: Terraform, control: Control) -> None:
     """Made, planned again, refused where it opens a fence, and destroyed for a reason."""
     told = control.environment()

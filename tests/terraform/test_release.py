@@ -73,6 +73,7 @@ def _attributes(block: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+@pytest.mark.drill
 def test_everything_is_documented(described: dict[str, Any]) -> None:
     """A page and an example for each; every attribute with its description: else `make provider-docs`."""
     docs, examples = DEPLOYED / "provider" / "docs", DEPLOYED / "provider" / "examples"
@@ -89,6 +90,7 @@ def test_everything_is_documented(described: dict[str, Any]) -> None:
     assert {path.stem for path in (docs / "functions").iterdir()} == set(described["functions"])
 
 
+@pytest.mark.drill
 def test_examples_are_valid(terraform: Terraform) -> None:
     """Each with those that it refers to; and as `terraform fmt` would have them."""
     examples = DEPLOYED / "provider" / "examples"

@@ -25,6 +25,8 @@ from tests.documents.policy_worlds import documents
 from tests.effort import ALL
 from tests.terraform.conftest import DEPLOYED, Control, Terraform
 
+pytestmark = pytest.mark.drill
+
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
 MEANT = {"force": "true", "force_reason": "the next", "on_managed": "override", "managed_reason": "the next"}
 IMPORTS = re.compile(r"Plan: ([0-9]+) to import, 0 to add, 0 to change, 0 to destroy")

@@ -15,6 +15,8 @@ from tests.balancer.certificates import Authority
 from tests.terraform.conftest import Control, Ran, Terraform
 from tests.terraform.proxy import Proxy
 
+pytestmark = pytest.mark.drill
+
 TENANT = 'resource "gtm_tenant" "it" {\n  name = "acme"\n  weight = 2\n}\n'
 FEW = 'resource "gtm_tenant" "it" {\n  count = 12\n  name = "t${count.index}"\n}\n'
 REGION = """

@@ -35,7 +35,7 @@ from tests.terraform.vm import PACKAGES, PYTHON, Machine, machine
 from tests.tools import tool
 
 __all__ = ["api"]
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 ROOT = Path(__file__).parents[2]
 MODULES = ROOT / "deploy/terraform/modules"

@@ -124,6 +124,7 @@ def test_a_flood_is_not_amplified() -> None:
     assert counts["gtm_dns_limited_total\tdropped"] > 1000
 
 
+@pytest.mark.drill
 @pytest.mark.rfc("7873", "5.3", "a client that is told BADCOOKIE comes again with the cookie it was given")
 @pytest.mark.parametrize(("option", "transport"), [("+cookie", "(UDP)"), ("+nocookie", "(TCP)")])
 def test_a_real_client_comes_through(option: str, transport: str) -> None:
