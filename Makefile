@@ -34,9 +34,9 @@ dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/rel
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
 
-drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test.
+drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test, and some examples of what is random.
 	$(BIN)/python -m tests.drills.attack $(ARGS)
-	$(if $(ARGS),,$(BIN)/python -m pytest -q -m drill)
+	$(if $(ARGS),,TEST_EXAMPLES=some $(BIN)/python -m pytest -q -m "drill or hypothesis or endurance")
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
 	$(BIN)/python -m pytest -q tests/core tests/feed --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95

@@ -1,4 +1,4 @@
-"""How much of a check one run tries: few examples in `make test`, all in `make test-all`, a hundred times as many in `make soak`."""
+"""How much of a check one run tries: a few examples in `make test`, some in `make drills`, all in `make test-all`, a hundred times as many in `make soak`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 from hypothesis import settings
 
 _SIZE = os.environ.get("TEST_EXAMPLES", "few")
-if _SIZE not in ("few", "all", "soak"):
-    raise ValueError(f"TEST_EXAMPLES={_SIZE!r}: it is few (the default), all or soak")
-ALL = _SIZE != "few"
+if _SIZE not in ("few", "some", "all", "soak"):
+    raise ValueError(f"TEST_EXAMPLES={_SIZE!r}: it is few (the default), some, all or soak")
+FEW = _SIZE == "few"
 SOAK = _SIZE == "soak"
+ALL = _SIZE in ("all", "soak")
 
-settings.register_profile("few", max_examples=16, deadline=None)
+settings.register_profile("few", max_examples=6, deadline=None)
+settings.register_profile("some", max_examples=16, deadline=None)
 settings.register_profile("all", max_examples=100, deadline=None)
 settings.register_profile("soak", max_examples=10_000, deadline=None)
 settings.load_profile(
@@ -21,7 +23,8 @@ settings.load_profile(
 
 
 def examples(count: int, least: int = 12) -> int:
-    """How many of `count` random examples to try: a sixth but no fewer than `least`, all of them, or a hundred times as many."""
+    """How many of `count` random examples to try: some are a sixth but no fewer than `least`, few are a third of some."""
     if SOAK:
         return 100 * count
-    return count if ALL else max(count // 6, min(count, least))
+    some = count if ALL else max(count // 6, min(count, least))
+    return -(-some // 3) if FEW else some

@@ -139,14 +139,17 @@ def _script(path: Path, arguments: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def _asks_delv(block: Block) -> bool:
-    return any("delv " in command.text for command in block.commands)
+def _marks(block: Block) -> list[pytest.MarkDecorator]:
+    """The README's, the API's and those of names are part of `make test`."""
+    return (
+        [pytest.mark.drill] if block.document in ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md") else []
+    )
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(block, marks=[pytest.mark.drill] if _asks_delv(block) else []) for block in BLOCKS],
+    [pytest.param(block, marks=_marks(block)) for block in BLOCKS],
     ids=str,
 )
 def test_example(demo: System, tmp_path: Path, block: Block) -> None:
@@ -155,7 +158,7 @@ def test_example(demo: System, tmp_path: Path, block: Block) -> None:
     missing = sorted(word for word in needed | {"bash"} if shutil.which(word) is None)
     if missing:
         pytest.skip(f"needs {' and '.join(missing)}")
-    if _asks_delv(block):
+    if any("delv " in command.text for command in block.commands):
         tool("delv")
     reader = Reader(demo, tmp_path)
     try:

@@ -17,6 +17,8 @@ import yaml
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Api, api, world
 
+pytestmark = pytest.mark.drill
+
 __all__ = ["api", "world"]
 
 _BLOCK = re.compile(r"^```yaml\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

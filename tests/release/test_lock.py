@@ -231,6 +231,7 @@ def test_an_installation_that_cannot_go_on_says_why(index: tuple[str, Path], tmp
     assert (venv / "unfinished").exists()
 
 
+@pytest.mark.drill
 def test_an_interrupted_installation_is_begun_anew(index: tuple[str, Path], tmp_path: Path) -> None:
     """What was cut off in the middle leaves a mark, and goes: half a distribution would count as installed."""
     address, _ = index

@@ -146,6 +146,7 @@ def test_alembic_command_line(empty_database_url: str) -> None:
     migrate.check(empty_database_url)
 
 
+@pytest.mark.drill
 def test_wheel_brings_its_migrations(tmp_path: Path, empty_database_url: str) -> None:
     """A built wheel upgrades a database far from any checkout, and holds no compiled leftovers."""
     source = tmp_path / "source"

@@ -17,7 +17,7 @@ from gtm.runtime.edge import orphans as orphans_module
 from tests.system.harness import Process, alive, eventually, kill_remains, marked, remains, stopped
 from tests.system.lone import Clients, LoneEdge, lone_edge
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 FAILING = """
 import asyncio, pathlib, sys

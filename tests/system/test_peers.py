@@ -16,7 +16,7 @@ from tests.system.balancers import PATIENT, REGIONS, Backends, Streams, balancer
 from tests.system.harness import Process, System, eventually, system
 from tests.system.test_balancer_fleet import policy
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 SLOTS = 8
 

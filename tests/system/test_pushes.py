@@ -26,7 +26,7 @@ from tests.system.balancers import (
 from tests.system.harness import eventually, system
 from tests.system.test_balancer_fleet import Fleet, policy
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 SLOTS = {"fra": 3, "iad": 1}
 """Of Frankfurt's three a report lets each of three senders (two balancers, an edge) use one."""

@@ -17,7 +17,7 @@ from tests.ports import free_port
 from tests.system.harness import PATIENCE, alive, eventually, stopped
 from tests.system.lone import ADDRESS, NAME, Clients, lone_edge
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 
 @pytest.mark.endurance

@@ -11,7 +11,7 @@ import pytest
 
 from tests.system.harness import System, eventually
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 MEASURED = [
     f"134.130.{number}.1" for number in range(1, 31)

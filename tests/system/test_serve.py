@@ -323,6 +323,7 @@ def stage(
         stages.append(Stage(tmp_path_factory.mktemp("accidents") / "data"))
 
 
+@pytest.mark.drill
 def test_two_demos_run_side_by_side(demo: System, stage: Stage) -> None:
     """A second demo stands on the next block of addresses, and both answer with their own."""
     ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, stage.system()))
@@ -382,6 +383,7 @@ def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
     assert not any(map(alive, workers))
 
 
+@pytest.mark.drill
 def test_killed_fork_servers_are_missed_by_nobody(stage: Stage) -> None:
     """Kill -9 of what forks processes ends none of them, and whatever dies after it comes back."""
     running = stage.system()
@@ -401,7 +403,7 @@ def test_killed_fork_servers_are_missed_by_nobody(stage: Stage) -> None:
     eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.drill)])
 def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
     """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
     running = stage.system()
@@ -418,6 +420,7 @@ def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
     again.api("POST", "/v1/regions/us-east:activate").raise_for_status()
 
 
+@pytest.mark.drill
 def test_kill_9_of_everything_is_survived(stage: Stage) -> None:
     """Kill -9 of the supervisor: its edge goes on, the rest ends, and the next start clears and takes over what is left."""
     running = stage.system()

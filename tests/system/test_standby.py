@@ -6,11 +6,14 @@ import signal
 from pathlib import Path
 
 import httpx
+import pytest
 
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS
 from tests.ports import free_port
 from tests.system.harness import Process, eventually
+
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 
 def test_a_standby_takes_over_from_a_control_that_was_killed(tmp_path: Path, prepared_url: str) -> None:

@@ -18,6 +18,7 @@ from tests.system.lone import Clients, LoneEdge, lone_edge
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.drill,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
 ]
 
