@@ -152,6 +152,7 @@ def test_server_is_a_proper_one(data_dir: Path) -> None:
     assert provider == ("b", "C.UTF-8")
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(
     "name", ["with spaces & 'quotes' %41 $HOME", "ünïcode", "/".join(["long" * 12] * 6), "line\nbreak"]
 )
@@ -162,6 +163,7 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
         assert read(server.url) == 42
 
 
+@pytest.mark.drill
 def test_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A data directory may be given relative to the working directory."""
     monkeypatch.chdir(tmp_path)
@@ -209,6 +211,7 @@ def test_killed_server_comes_back(data_dir: Path) -> None:
         assert read(url) == 42
 
 
+@pytest.mark.drill
 def test_failed_restart_keeps_the_directory(data_dir: Path) -> None:
     """While a killed server can't be restarted its gtm still owns the data, and a later try works."""
     with EmbeddedPostgres(data_dir) as server:
@@ -241,6 +244,7 @@ def test_killed_owner_leaves_a_server_that_is_taken_over(data_dir: Path) -> None
         assert read(server.url) == 42
 
 
+@pytest.mark.drill
 def test_killed_owner_and_server(data_dir: Path) -> None:
     """After kill -9 of both, also with the dead server's id taken by another process, the data is there."""
     owner = Owner(data_dir)
@@ -274,6 +278,7 @@ def test_interrupted_setting_up_is_done_anew(data_dir: Path) -> None:
         write(server.url)
 
 
+@pytest.mark.drill
 def test_taken_port_is_left_to_its_owner(data_dir: Path) -> None:
     """When the last port is in use by somebody else, the server moves to another."""
     with EmbeddedPostgres(data_dir) as server:
@@ -310,6 +315,7 @@ def test_failed_start_shows_the_log_and_frees_the_directory(data_dir: Path) -> N
         write(server.url)
 
 
+@pytest.mark.drill
 def test_lost_password(data_dir: Path) -> None:
     """A wrong or missing password file is named in the error."""
     with EmbeddedPostgres(data_dir):
@@ -359,6 +365,7 @@ def shared_tmp() -> Iterator[Path]:
         yield Path(directory)
 
 
+@pytest.mark.drill
 @as_root
 def test_root_below_a_private_directory_changes_nothing_outside(shared_tmp: Path) -> None:
     """Root's data directory may lie where the server's own user can't go, and stays as private as it was."""
@@ -376,6 +383,7 @@ def test_root_below_a_private_directory_changes_nothing_outside(shared_tmp: Path
     assert list(private.iterdir()) == [private / "gtm"]
 
 
+@pytest.mark.drill
 @as_root
 def test_programs_that_the_server_cannot_read_are_copied(
     shared_tmp: Path, monkeypatch: pytest.MonkeyPatch
@@ -408,6 +416,7 @@ def test_programs_that_the_server_cannot_read_are_copied(
     assert not list(places[1].iterdir())
 
 
+@pytest.mark.drill
 @as_root
 def test_ordinary_user(shared_tmp: Path, user: int) -> None:
     """An ordinary user's server is the user's own; root can take the directory over and give it back."""
@@ -424,6 +433,7 @@ def test_ordinary_user(shared_tmp: Path, user: int) -> None:
     assert again.url == owner.url
 
 
+@pytest.mark.drill
 @as_root
 def test_ordinary_user_on_roots_directory(shared_tmp: Path, user: int) -> None:
     """A data directory of root's is refused to an ordinary user with a clear error."""

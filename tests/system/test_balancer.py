@@ -262,6 +262,7 @@ admission: {{models: {{large: {{concurrency: 1, fallback: small}}}}}}
         models.process.popen.wait()
 
 
+@pytest.mark.drill
 def test_what_is_urgent_goes_first(folder: Path, backends: Backends, ports: dict[str, int]) -> None:
     """Eight times as much batch work as there are slots: it waits, real-time requests do not wait behind it; all end."""
     text = f"""

@@ -16,7 +16,7 @@ from tests.ports import free_port
 from tests.system.balancers import BERLIN, HOST, PATIENT, Backends, LoneBalancer, Streams, lone_balancer
 from tests.system.harness import alive, eventually
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 SLOTS = 4
 """Of each of two model servers."""

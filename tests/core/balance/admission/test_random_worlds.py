@@ -34,7 +34,7 @@ def test_admission_follows_its_page(data: st.DataObject, steps: int) -> None:
 def test_admission_follows_its_page_for_long() -> None:
     """Long walks, on which everything that can be said is said."""
     seen: Counter[str] = Counter()
-    for seed in range(examples(480)):
+    for seed in range(examples(480, 240)):
         choose = Random(seed).choice
         pair = Pair(world(choose), choose(SLOTS))
         for _ in range(120):
@@ -49,7 +49,7 @@ def test_admission_follows_its_page_for_long() -> None:
 def test_a_full_queue_follows_its_page() -> None:
     """Crowds: nearly all that comes must wait, and there is no place for most of it."""
     gave_way: Counter[str] = Counter()
-    for seed in range(examples(240)):
+    for seed in range(examples(240, 120)):
         choose = Random(seed).choice
         tenants = {name: TenantLimits(choose([0.5, 1.0, 2.0])) for name in "abc"}
         settings = Settings(queue_length=choose([4, 8]), queue_bytes=choose([16, 64]), tenants=tenants)
@@ -70,7 +70,7 @@ def test_a_full_queue_follows_its_page() -> None:
 def test_the_order_of_service_follows_its_page() -> None:
     """Queues that last, with tenants that come and go, so that what one was served and what it still owes matters."""
     served = 0
-    for seed in range(examples(160)):
+    for seed in range(examples(160, 81)):
         choose = Random(seed).choice
         tenants = {name: TenantLimits(choose([0.5, 1.0, 2.0])) for name in "abc"}
         pair = Pair(Settings(tenants=tenants, queue_bytes=1024), 3)
