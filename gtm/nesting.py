@@ -1,7 +1,11 @@
-"""How deeply text from outside may be nested: parsers recurse, and where a stack ends differs from one version of Python to the next.
+"""Which JSON from outside is refused though parsers take it: what is nested too deeply, and what has a member twice.
 
-Law: whatever reads text from outside refuses what is nested deeper than `MAX_DEPTH`, and never finds that out by its stack.
-`tests/test_nesting.py` holds it.
+Parsers recurse, and where a stack ends differs from one version of Python to the next. Of a member that an object has twice one reader takes the first and
+another the last (RFC 8259 §4), so that what is checked may not be what is done.
+
+Laws, which `tests/test_nesting.py` holds:
+  1. Whatever reads text from outside refuses what is nested deeper than `MAX_DEPTH`, and never finds that out by its stack.
+  2. `loads` and `read`, by which requests of people and programs come in, refuse an object with a member twice.
 """
 
 from __future__ import annotations
@@ -26,11 +30,22 @@ _OTHERS = bytes({*range(256)} - {*b'[{]}"'})
 _PLACE = re.compile(r"\(byte (\d+)\)")
 
 
-class NestingError(ValueError):
+class ShapeError(ValueError):
+    """JSON that is refused for its shape. Its text goes on after "the body is"."""
+
+
+class NestingError(ShapeError):
     """Text is nested deeper than `MAX_DEPTH`."""
 
     def __init__(self) -> None:
         super().__init__(DEEPER)
+
+
+class TwiceError(ShapeError):
+    """An object has a member twice."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"ambiguous: an object in it has the member `{name[:100]}` twice")
 
 
 def shallow(text: _Text) -> _Text:
@@ -46,14 +61,38 @@ def shallow(text: _Text) -> _Text:
 
 
 def loads(content: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """As `json.loads`, of what is nested no deeper than may be.
+    """As `json.loads`, of what is nested no deeper than may be and has no member twice.
 
     Raises:
+        TwiceError: an object has one.
         ValueError: as `shallow`, or it is no JSON (`json.JSONDecodeError`).
     """
     if isinstance(content, bytes):  # which the module reads in UTF-16 and UTF-32 too
         content = content.decode(json.detect_encoding(content), "surrogatepass")
-    return json.loads(shallow(content), object_hook=hook)
+    made = _once if hook is None else lambda members: hook(_once(members))
+    return json.loads(shallow(content), object_pairs_hook=made)
+
+
+def read(content: bytes) -> Any:
+    """JSON as RFC 8259 has it: as `loads`, but in UTF-8 alone (§8.1) and without `NaN` and `Infinity` (§6).
+
+    Raises:
+        ValueError: as `loads`.
+    """
+    return json.loads(shallow(content.decode()), object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object by its members, each of which must be there once."""
+    found = dict(members)
+    if len(found) < len(members):
+        names: set[str] = set()
+        raise TwiceError(next(name for name, _ in members if name in names or names.add(name)))  # type: ignore[func-returns-value]
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"`{text}` is no number of JSON")
 
 
 def _few(text: str | bytes) -> bool:

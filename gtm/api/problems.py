@@ -18,7 +18,7 @@ from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
-from gtm.nesting import DEEPER, NestingError
+from gtm.nesting import ShapeError
 from gtm.storage.errors import StorageUnavailable
 
 logger = logging.getLogger(__name__)
@@ -150,8 +150,8 @@ async def _http(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(allowed)
         detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
     elif error.status_code == 400:
-        deep = isinstance(error.__cause__, NestingError)
-        detail = f"the body is {DEEPER}" if deep else "the body cannot be read as JSON"
+        why = error.__cause__
+        detail = f"the body is {why}" if isinstance(why, ShapeError) else "the body cannot be read as JSON"
     return problem(error.status_code, detail, headers=headers, instance=request.url.path)
 
 

@@ -9,7 +9,7 @@ import httpx
 
 from gtm.client.calls import Answer, Call, Content
 from gtm.client.errors import NotGtm, ProblemError
-from gtm.nesting import NestingError, loads
+from gtm.nesting import ShapeError, loads
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def answer(
         raise NotGtm(url, _said(response))
     try:
         value = loads(response.content, hook)
-    except NestingError as error:
+    except ShapeError as error:
         raise NotGtm(url, f"{_said(response)}, {error}") from error
     except ValueError as error:
         raise NotGtm(url, _said(response)) from error
@@ -66,7 +66,7 @@ def line(url: str, text: str) -> Any:
     """
     try:
         return loads(text)
-    except NestingError as error:
+    except ShapeError as error:
         raise NotGtm(url, f"a line that is {error}") from error
     except ValueError as error:
         raise NotGtm(url, "a line that is not JSON") from error

@@ -61,6 +61,12 @@ class Fleet:
         """A balancer's."""
         return httpx.get(f"http://127.0.0.1:{self.admin[region]}/metrics", trust_env=False).text
 
+    def sends_on(self) -> bool:
+        """Whether Ashburn's balancer sends a European's request on to Frankfurt."""
+        headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
+        url = f"http://127.0.0.1:{self.ports['iad']}/v1/models"
+        return httpx.get(url, headers=headers, trust_env=False).status_code == 421
+
 
 def policy(ports: dict[str, int]) -> dict[str, object]:
     """Two regions; what Europeans ask stays in the EEA; edges sign what they decide."""
@@ -96,7 +102,7 @@ def policy(ports: dict[str, int]) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Everything, up."""
     folder: Path = tmp_path_factory.mktemp("fleet")
     with ExitStack() as stack:
@@ -104,7 +110,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         stack.callback(backends.process.popen.kill)
         ports, admin = {name: free_port() for name in REGIONS}, {name: free_port() for name in REGIONS}
         running = stack.enter_context(
-            system(folder / "data", "--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8")
+            system(
+                folder / "data",
+                *("--control-port", str(free_port())),  # the same when it is started again
+                *("--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8"),
+            )
         )
         applied = running.api(
             "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(ports)}
@@ -133,17 +143,23 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 one["state"] in ("up", "warming") for one in state["backends"]
             )
 
-        def sends_on() -> bool:
-            headers = {"Host": HOST, "X-Forwarded-For": BERLIN}
-            url = f"http://127.0.0.1:{ports['iad']}/v1/models"
-            return httpx.get(url, headers=headers, trust_env=False).status_code == 421
-
         eventually(lambda: leads(BERLIN, "fra"), "Frankfurt serves", of=processes)
         eventually(lambda: leads(MOUNTAIN_VIEW, "iad"), "Ashburn serves", of=processes)
         for name in REGIONS:
             eventually(lambda name=name: knows(name), f"the balancer of {name} knows all", of=processes)
-        eventually(sends_on, "Ashburn knows that Frankfurt is up", of=processes)
+        eventually(found.sends_on, "Ashburn knows that Frankfurt is up", of=processes)
         yield found
+
+
+@pytest.fixture
+def fleet(started: Fleet) -> Fleet:
+    """Everything runs, and an edge answers."""
+    started.system.revived()
+    eventually(
+        lambda: started.system.redirect(HOST, "/", BERLIN).status_code == 307, "an edge sends clients on"
+    )
+    eventually(started.sends_on, "Ashburn knows that Frankfurt is up")
+    return started
 
 
 @pytest.mark.parametrize(("address", "region"), [(BERLIN, "fra"), (MOUNTAIN_VIEW, "iad")])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from fastapi import Request, Response
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
@@ -24,7 +23,7 @@ from gtm.core.capacity.load_report import (
     json_names,
 )
 from gtm.core.capacity.supply import Part, RegionCapacity
-from gtm.nesting import NestingError, shallow
+from gtm.nesting import ShapeError, read
 
 router = strict_router(prefix="/v1", tags=["load"])
 
@@ -106,8 +105,8 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     if len(body) > MAX_BODY:
         raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
     try:
-        found = msgspec.json.decode(shallow(body))
-    except NestingError as error:
+        found = read(body)
+    except ShapeError as error:
         raise BadRequest(f"the body is {error}") from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error

@@ -38,7 +38,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
 from gtm.geoip.networks import told_subnet
 from gtm.geoip.reader import GeoIPError, Locator
-from gtm.nesting import NestingError, loads
+from gtm.nesting import ShapeError, loads
 
 if TYPE_CHECKING:  # with it comes the database, which simulations and explanations have no use for
     from gtm.control.policy.trial import Trial
@@ -115,7 +115,7 @@ def parsed(model: type[_Body], body: bytes) -> _Body:
     """
     try:
         document = loads(body)
-    except NestingError as error:
+    except ShapeError as error:
         raise BadRequest(f"the body is {error}") from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error

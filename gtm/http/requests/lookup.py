@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-import msgspec
-
 from gtm.core.model.services import Priority
 from gtm.geoip.address import parse_address
 from gtm.geoip.client import Client
 from gtm.http.memory import Memory
 from gtm.http.problems import ProblemError
-from gtm.nesting import NestingError, shallow
+from gtm.nesting import ShapeError, read
 
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 1024 * 1024
@@ -141,8 +139,8 @@ def parse_batch(body: bytes) -> list[Any]:
         ProblemError: the body is not `{"requests": [...]}` with at most `MAX_BATCH` items.
     """
     try:
-        document = msgspec.json.decode(shallow(body))
-    except NestingError as error:
+        document = read(body)
+    except ShapeError as error:
         raise ProblemError("invalid_request", f"the body is {error}") from error
     except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error

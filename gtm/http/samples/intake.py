@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
@@ -34,7 +32,7 @@ from gtm.http.requests.incoming import Incoming, Receive, Send
 from gtm.http.requests.lookup import Lookup
 from gtm.http.requests.pages import Page
 from gtm.http.samples import beacons
-from gtm.nesting import NestingError, shallow
+from gtm.nesting import ShapeError, read
 from gtm.telemetry import Counts
 
 MAX_BEACON_BYTES = 16 * 1024
@@ -195,8 +193,8 @@ def parse_samples(body: bytes) -> list[Posted]:
 
 def _items(body: bytes, most: int) -> list[Any]:
     try:
-        document = msgspec.json.decode(shallow(body))
-    except NestingError as error:
+        document = read(body)
+    except ShapeError as error:
         raise ProblemError("invalid_request", f"the body is {error}") from error
     except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
