@@ -268,6 +268,7 @@ OWN = {
     "control/policy/drafts.py": "what its own process says",
     "dashboard/inside.py": "what the API of its own process answers",
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
+    "balancer/wire/bodies.py": "what it has walked through, and counted",
     "balancer/wire/facts.py": "parts of a body that was looked at",
     "nesting.py": "the one place",
     "runtime/process/forkserver.py": "what both ends of its own line say",

@@ -94,7 +94,7 @@ def test_dns_redirect_and_lookup_agree_on_real_addresses(demo: System) -> None:
     def agree(service: str, address: str, length: int) -> bool:
         region = demo.region(service=service, client_ip=address)
         found = demo.addresses(f"{service}.demo.test", f"{address}/{length}")
-        return found == regions[region]["endpoints"][0]["ipv4"]
+        return region is not None and found == regions[region]["endpoints"][0]["ipv4"]
 
     for service in ("chat", "web"):
         items = [{"service": service, "client_ip": row["address"]} for row in rows]
@@ -104,11 +104,12 @@ def test_dns_redirect_and_lookup_agree_on_real_addresses(demo: System) -> None:
         for row, answer in zip(rows, batch, strict=True):
             length = 128 if ":" in row["address"] else 32
             addresses = demo.addresses(f"{service}.demo.test", f"{row['address']}/{length}")
-            if addresses != regions[answer["region"]]["endpoints"][0]["ipv4"]:
-                # So many questions at once are demand too: the plan may have moved in between.
+            region = answer["region"]
+            if region is None or addresses != regions[region]["endpoints"][0]["ipv4"]:
+                # So many questions at once are demand too: the plan may have moved in between. On a busy machine probes time out.
                 eventually(partial(agree, service, row["address"], length), f"both tiers agree on {row}")
             assert answer["client"]["country"] == row["country"]
-            served.add(answer["region"])
+            served |= {region} - {None}
     assert served == set(regions), "every region is nearest to somebody"
 
 

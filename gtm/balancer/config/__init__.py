@@ -25,8 +25,10 @@ from gtm.balancer.config.connections import (
     paths_of,
 )
 from gtm.balancer.config.document import Document
+from gtm.balancer.wire.bodies import BodyRules
+from gtm.balancer.wire.endpoints import INFERENCE
 from gtm.balancer.wire.facts import Cut
-from gtm.balancer.wire.paths import INFERENCE, Paths
+from gtm.balancer.wire.paths import Paths
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Prefix, Settings
@@ -84,6 +86,18 @@ class BalancerDocument(Document):
     def carried(self) -> Paths | None:
         """The methods and paths that the balancer carries; None: it carries everything."""
         return None if self.paths is None else Paths(self.paths)
+
+    def body_rules(self) -> BodyRules | None:
+        """What goes by requests' bodies; None: nothing."""
+        tenants = (
+            *self.admission.tenants.values(),
+            self.admission.default_tenant,
+            self.admission.without_tenant,
+        )
+        budgets = any(one.input_tokens_per_minute or one.output_tokens_per_minute for one in tenants)
+        models = any(one.models for one in self.backends)
+        limits = bool(self.admission.models)
+        return BodyRules(limits) if limits or models or budgets else None
 
     def cut(self) -> Cut | None:
         """How prompts are cut; None: nobody looks at them."""

@@ -24,7 +24,17 @@ from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.exchange_end import ExchangeEnd
 from gtm.balancer.plane.exchange_state import ANSWERING, CONNECTING, ENDED, NEW, READING, SENT, WAITING
-from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, wants_body, with_model
+from gtm.balancer.wire.bodies import (
+    MAX_READ,
+    MOST_READING,
+    BodyError,
+    kind_of,
+    may_be_object,
+    read_strictly,
+    too_large,
+)
+from gtm.balancer.wire.endpoints import BodyKind
+from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
@@ -58,11 +68,21 @@ class Exchange(ExchangeEnd):
                 self.refuse(answer)
             else:
                 self._say(answer)
-        elif not self._body_ended and wants_body(self.head):
+            return
+        rules = self.proxy.body_rules
+        try:
+            self._kind = None if rules is None else kind_of(self.head, rules)
+        except BodyError as error:
+            self.refuse(error.refusal)
+            return
+        reads = wants_body(self.head) if rules is None else self._kind is not BodyKind.NONE
+        if reads and not self._body_ended:
             self.phase = READING
             self._continue()
+            if self.received:
+                self._reading(self.received)
         else:
-            self._admit()
+            self._read()
 
     def body(self, piece: bytes) -> None:
         """A piece of the request's body."""
@@ -76,10 +96,68 @@ class Exchange(ExchangeEnd):
         if self._keeps:
             self._pieces.append(piece)
         if self.phase is READING:
-            if self.received > MAX_INSPECTED:
-                self._admit()
+            self._reading(len(piece))
         else:
             self.regulate()
+
+    def _reading(self, more: int) -> None:
+        """So many bytes more have come of a body that is awaited."""
+        if self._kind is None:
+            if self.received > MAX_INSPECTED:
+                self._read()
+            return
+        if self._kind is BodyKind.UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
+            self._kind = BodyKind.NONE
+            self._read()
+            return
+        self._held += more
+        self.proxy.reading += more
+        if self.received > MAX_READ:
+            self.refuse(too_large().refusal)
+        elif self.proxy.reading > MOST_READING:
+            self.refuse(
+                Refusal(
+                    503,
+                    "bodies_full",
+                    f"limits go by bodies here, and {MOST_READING >> 20} MiB of them are being read: try again",
+                    retry_after=1.0,
+                )
+            )
+
+    def _read(self) -> None:
+        """Its body has come as far as it is awaited: what it says of its work."""
+        self._let_go()
+        try:
+            self.facts = self._facts()
+        except BodyError as error:
+            self.refuse(error.refusal)
+            return
+        self._admit()
+
+    def _facts(self) -> Facts:
+        """What its body says of its work.
+
+        Raises:
+            BodyError: limits go by it, and it has not one meaning.
+        """
+        head, rules, cut = self.head, self.proxy.body_rules, self.proxy.picker.cut
+        whole = self._body_ended and self._keeps
+        if rules is None:
+            reads = whole and (self.phase is READING or wants_body(head))
+            return read_facts(head, b"".join(self._pieces) if reads else b"", cut)
+        if self._kind is None:  # they came after it had begun
+            self._kind = kind_of(head, rules)
+        if self._kind is BodyKind.NONE:
+            return read_facts(head, b"")
+        if not whole:
+            raise BodyError(
+                "limits_changed", "limits that go by the body came while it was sent: try again", 503
+            )
+        return read_strictly(head, self._kind, b"".join(self._pieces), rules, cut)
+
+    def _let_go(self) -> None:
+        self.proxy.reading -= self._held
+        self._held = 0
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind the request's body.
@@ -99,7 +177,7 @@ class Exchange(ExchangeEnd):
         self._body_ended = True
         upstream = self.upstream
         if self.phase is READING:
-            self._admit()
+            self._read()
         elif upstream is not None:
             upstream.heard = self.proxy.now()
             if self.head.chunked:
@@ -139,11 +217,6 @@ class Exchange(ExchangeEnd):
     # --- admission, pick, connection ---
 
     def _admit(self) -> None:
-        read = self._pieces and self._body_ended and self._keeps
-        if read and (self.phase is READING or wants_body(self.head)):
-            self.facts = read_facts(self.head, b"".join(self._pieces), self.proxy.picker.cut)
-        else:
-            self.facts = read_facts(self.head, b"")
         self.phase = WAITING
         self._offered = True
         refusal = self.proxy.admit(self)
@@ -157,7 +230,8 @@ class Exchange(ExchangeEnd):
 
     def use_model(self, model: str) -> bool:
         """Ask for another model instead; whether the body is there, and one in which that can be said."""
-        if not self._body_ended or not self._keeps or not wants_body(self.head):
+        in_body = self._kind in (None, BodyKind.JSON, BodyKind.UNKNOWN) and self.facts.model is not None
+        if not in_body or not self._body_ended or not self._keeps:
             return False
         body = with_model(b"".join(self._pieces), model)
         if body is None:
@@ -380,6 +454,7 @@ class Exchange(ExchangeEnd):
         if self._queued and self.phase is WAITING:
             self.waited = self.proxy.now() - self._queued
         self.phase = ENDED
+        self._let_go()
         self._pieces.clear()
         sent, self._sent = self._sent, None
         if begun or how != "cancelled":  # nothing was done for one whose turn never came

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.answer import Answer
+from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
@@ -65,7 +66,9 @@ class ExchangeState:
         "_body_ended",
         "_connecting",
         "_heard",
+        "_held",
         "_keeps",
+        "_kind",
         "_offered",
         "_pieces",
         "_queued",
@@ -134,6 +137,10 @@ class ExchangeState:
         self._connecting: asyncio.Task[None] | None = None
         self._tried: tuple[str, ...] = ()
         self._pieces: list[bytes] = []
+        self._kind: BodyKind | None = None
+        """How its body is read where limits go by it; None: for hints."""
+        self._held = 0
+        """Bytes of its body that count among those that are read."""
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body

@@ -21,6 +21,7 @@ from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, P
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
+from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
@@ -66,6 +67,7 @@ class Proxy:
         pusher: Pusher | None = None,
         asks: bytes = b"",
         paths: Paths | None = None,
+        body_rules: BodyRules | None = None,
     ) -> None:
         self.gate = gate
         self.admission = admission
@@ -74,6 +76,10 @@ class Proxy:
         self._asks = asks
         self.paths = paths
         """The methods and paths that the balancer carries; None: it carries everything."""
+        self.body_rules = body_rules
+        """What goes by requests' bodies; None: nothing, and they are read for hints."""
+        self.reading = 0
+        """Bytes of bodies that are being read because something goes by them."""
         self.loop = loop
         self.now = now or loop.time
         self.region = region

@@ -1,14 +1,15 @@
 """What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
 
-Only bodies that say they are JSON are read, up to `MAX_INSPECTED` bytes; longer ones go on as they come, judged by their length. What
+Here bodies are read for hints. Only those that say they are JSON are, up to `MAX_INSPECTED` bytes; longer ones go on as they come, judged by their length. What
 cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
-that would be served.
+that would be served. Where limits go by bodies, `gtm.balancer.wire.bodies` reads them.
 
 Nothing that the law asks of comes from here: a client writes its body as it likes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -55,7 +56,9 @@ class Cut(NamedTuple):
     most: int = LONGEST
 
 
-class _Body(msgspec.Struct):
+class Body(msgspec.Struct):
+    """What is read of a body."""
+
     model: str | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -74,10 +77,10 @@ class _Body(msgspec.Struct):
     cache_salt: msgspec.Raw = msgspec.Raw(b"")
 
 
-_DECODER = msgspec.json.Decoder(_Body)
+DECODER = msgspec.json.Decoder(Body)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_TYPES = {field.name: field.type for field in msgspec.structs.fields(_Body)}
-_MAX_NAME = 256
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Body)}
+MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
 
 
@@ -106,9 +109,15 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     found = _read(body)
     if found is None:
         return Facts(input_tokens=size // BYTES_A_TOKEN)
+    found.model = _short(found.model)
+    return facts_of(found, body, cut)
+
+
+def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
+    """What a body says, by what was read of it."""
     text = bytes(found.messages) or bytes(found.prompt) or bytes(found.input)
     return Facts(
-        _short(found.model),
+        found.model,
         len(text or body) // BYTES_A_TOKEN,
         _limit(found),
         bool(found.stream),
@@ -117,7 +126,7 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     )
 
 
-def _prefix(found: _Body, text: bytes, cut: Cut) -> tuple[int, ...]:
+def _prefix(found: Body, text: bytes, cut: Cut) -> tuple[int, ...]:
     """The blocks of a prompt as it was written: what begins alike in JSON begins alike for the model, if what comes before is alike.
 
     That is the model or LoRA adapter, tools and instructions; and what the client says that keeps its cache apart. A chat and a completion
@@ -130,7 +139,7 @@ def _prefix(found: _Body, text: bytes, cut: Cut) -> tuple[int, ...]:
     return blocks(text, cut.size, salt, cut.most)
 
 
-def _limit(found: _Body) -> int | None:
+def _limit(found: Body) -> int | None:
     """The first bound of the output that can be one."""
     for limit in (found.max_completion_tokens, found.max_tokens, found.max_output_tokens):
         if limit is not None and 0 <= limit < 2**31:
@@ -139,35 +148,38 @@ def _limit(found: _Body) -> int | None:
 
 
 def _short(text: str | None) -> str | None:
-    return text if text is not None and len(text) <= _MAX_NAME else None
+    return text if text is not None and len(text) <= MAX_NAME else None
 
 
-def _read(body: bytes) -> _Body | None:
+def _read(body: bytes) -> Body | None:
     """A body as far as it can be read: a field that is odd does not take the others with it."""
     try:
-        return _DECODER.decode(shallow(body))
+        return DECODER.decode(shallow(body))
     except msgspec.ValidationError:
         pass
     except ValueError:
         return None
-    found = _Body()
     try:
-        raw = _FIELDS.decode(body)
+        return leniently(_FIELDS.decode(body))
     except msgspec.DecodeError:
         return None
+
+
+def leniently(members: Mapping[str, msgspec.Raw | bytes]) -> Body:
+    """What can be read of an object's members, JSON each: one that is odd does not take the others with it."""
+    found = Body()
     for name, kind in _TYPES.items():
-        if name in raw:
+        if name in members:
             with suppress(msgspec.DecodeError):
-                setattr(found, name, msgspec.json.decode(raw[name], type=kind))
+                setattr(found, name, msgspec.json.decode(members[name], type=kind))
     return found
 
 
 def with_model(body: bytes, model: str) -> bytes | None:
     """The same body for another model; None if it is no object that names one."""
     try:
-        found = msgspec.json.decode(shallow(body))
-    except ValueError:
+        members = _FIELDS.decode(shallow(body))
+        msgspec.json.decode(members["model"], type=str)
+    except (KeyError, ValueError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("model"), str):
-        return None
-    return msgspec.json.encode({**found, "model": model})
+    return msgspec.json.encode({**members, "model": model})

@@ -48,7 +48,9 @@ _SINGLE = frozenset(
     (b"host", b"content-type", b"authorization", b"expect", b"traceparent", b"idempotency-key")
 )
 """Fields that gtm reads, of which two would let somebody choose which one counts; besides all that begin with `gtm-`."""
-_KEPT = frozenset((b"content-type", b"authorization", b"traceparent", b"idempotency-key"))
+_KEPT = frozenset(
+    (b"content-type", b"content-encoding", b"authorization", b"traceparent", b"idempotency-key")
+)
 """Fields that are read and go on."""
 _PASSED, _READ, _TAKEN, _LOST = range(4)
 _kinds: dict[bytes, tuple[bytes, int]] = {}
@@ -104,7 +106,7 @@ class RequestHead:
 
     `target` is in origin form (or `*`), as it was sent. `length` is the body's, None without one or where it is chunked.
     `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name: those of
-    framing and forwarding, all that begin with `gtm-`, and content-type, authorization, traceparent, idempotency-key.
+    framing and forwarding, all that begin with `gtm-`, and content-type, content-encoding, authorization, traceparent, idempotency-key.
     `trailers`: the client takes trailers (RFC 9110 §10.1.4).
     """
 

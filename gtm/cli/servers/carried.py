@@ -1,4 +1,4 @@
-"""What a balancer would refuse by its `paths` of the requests in an access log: `gtm balancer --check-paths`."""
+"""What a balancer would refuse by its `paths` of the requests in an access log, and which of them named no model: `gtm balancer --check-paths`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import typer
 
 from gtm.balancer import config
+from gtm.balancer.wire.endpoints import BodyKind, body_kind
 from gtm.balancer.wire.paths import Paths
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.problems import PolicyError
@@ -28,6 +30,19 @@ class _Line(msgspec.Struct):
 
     path: str
     method: str
+    model: str | None = None
+
+
+class Counted(NamedTuple):
+    """Requests that would be refused, by method, path and status; those that would be carried; lines that are no requests.
+
+    `unnamed`: carried ones by method and path to endpoints whose body names a model, of which gtm's own log knows none.
+    """
+
+    refused: Counter[tuple[str, str, int]]
+    carried: int
+    others: int
+    unnamed: Counter[tuple[str, str]]
 
 
 def check_paths(log: Path, file: Path | None) -> None:
@@ -44,49 +59,64 @@ def check_paths(log: Path, file: Path | None) -> None:
         document = config.load(file) if file is not None else config.of_urls(("http://127.0.0.1",))
         with log.open("rb") as lines:
             bounded = iter(lambda: lines.readline(_LONGEST), b"")
-            refused, carried, others = count(bounded, document.carried())
+            found = count(bounded, document.carried())
     except PolicyError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"cannot read `{log}`: {error.strerror}", Exit.CANNOT_RUN) from error
+    refused = found.refused
     typer.echo(
-        f"{carried:,} requests are carried, {refused.total():,} refused; lines that are no requests: {others:,}"
+        f"{found.carried:,} requests are carried, {refused.total():,} refused; lines that are no requests: {found.others:,}"
     )
     for (method, path, status), number in refused.most_common(_MOST):
         typer.echo(f"{number:>9,}  {status}  {method} {path}")
     if len(refused) > _MOST:
         typer.echo(f"           and {len(refused) - _MOST:,} others")
+    rules = document.body_rules()
+    if rules is not None and found.unnamed:
+        will = "will be" if rules.limits_models else "may be"
+        typer.echo(
+            f"{found.unnamed.total():,} of those carried had no model that was read: they {will} refused "
+            "(docs/balancer.md#limits-that-go-by-the-body)"
+        )
+        for (method, path), number in found.unnamed.most_common(_MOST):
+            typer.echo(f"{number:>9,}  400  {method} {path}")
     if refused:
         raise CommandError(
             "to carry them, list them in `paths`, or write `paths: any` (docs/balancer.md#paths)"
         )
 
 
-def count(lines: Iterable[bytes], paths: Paths | None) -> tuple[Counter[tuple[str, str, int]], int, int]:
-    """Requests that would be refused by method, path and status; how many would be carried; how many lines are no requests."""
+def count(lines: Iterable[bytes], paths: Paths | None) -> Counted:
+    """Requests in lines of a log, by what becomes of them."""
     refused: Counter[tuple[str, str, int]] = Counter()
+    unnamed: Counter[tuple[str, str]] = Counter()
     carried = others = 0
     for line in lines:
         asked = _asked(line)
         if asked is None:
             others += 1
             continue
-        method, target = asked
+        method, target, named = asked
         refusal = None if paths is None else paths.refusal(method, target)
+        plain = target.partition(b"?")[0]
+        said = (method.decode("latin-1"), plain.decode("latin-1")[:200])
         if refusal is None:
             carried += 1
+            if not named and body_kind(method, plain) in (BodyKind.JSON, BodyKind.FORM):
+                unnamed[said] += 1
         else:
-            path = target.partition(b"?")[0].decode("latin-1")[:200]
-            refused[method.decode("latin-1"), path, refusal.status] += 1
-    return refused, carried, others
+            refused[(*said, refusal.status)] += 1
+    return Counted(refused, carried, others, unnamed)
 
 
-def _asked(line: bytes) -> tuple[bytes, bytes] | None:
+def _asked(line: bytes) -> tuple[bytes, bytes, bool] | None:
+    """Method, target, and whether a model was named or nobody could know."""
     if line.startswith(b"{"):
         try:
             found = msgspec.json.decode(shallow(line), type=_Line)
         except ValueError:
             return None
-        return found.method.encode(), found.path.encode()
+        return found.method.encode(), found.path.encode(), found.model is not None
     written = _COMMON.search(line)
-    return None if written is None else (written[1], written[2])
+    return None if written is None else (written[1], written[2], True)

@@ -155,6 +155,7 @@ class Carrier:
             log=self._access.lines,
             asks=document.checks.asks(),
             paths=document.carried(),
+            body_rules=document.body_rules(),
         )
         self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
         self._figures = Figures(
@@ -363,4 +364,5 @@ class Carrier:
         self._access.configure(document.access_log)
         self._proxy.log = self._access.lines
         self._proxy.paths = document.carried()
+        self._proxy.body_rules = document.body_rules()
         logger.info("took in the file of backends: %d of them", len(document.backends))

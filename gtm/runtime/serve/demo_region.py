@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gtm.balancer.wire.paths import INFERENCE
+from gtm.balancer.wire.endpoints import INFERENCE
 from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator

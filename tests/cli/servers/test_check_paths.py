@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gtm.balancer.wire.paths import INFERENCE, Paths
+from gtm.balancer.wire.endpoints import INFERENCE
+from gtm.balancer.wire.paths import Paths
 from gtm.cli.servers.carried import count
 from tests.cli.conftest import Gtm
 
@@ -19,9 +20,12 @@ LINES = [
 
 def test_logs_of_all_forms() -> None:
     """Gtm's own lines, and those of the Common and the Combined Log Format."""
-    refused, carried, others = count(LINES, Paths([INFERENCE]))
-    assert (dict(refused), carried, others) == ({("POST", "/sleep", 404): 1}, 2, 2)
-    assert count(LINES, None)[1] == 3
+    found = count(LINES, Paths([INFERENCE]))
+    assert (dict(found.refused), found.carried, found.others) == ({("POST", "/sleep", 404): 1}, 2, 2)
+    assert dict(found.unnamed) == {("POST", "/v1/chat/completions"): 1}
+    assert count(LINES, None).carried == 3
+    named = LINES[0].replace(b'"path"', b'"model":"big","path"')
+    assert not count([named], None).unnamed
 
 
 def test_the_command(bare: Gtm, tmp_path: Path) -> None:
@@ -38,3 +42,9 @@ def test_the_command(bare: Gtm, tmp_path: Path) -> None:
     told = bare("balancer", "--check-paths", str(tmp_path / "none"))
     assert told.code
     assert "none" in told.err
+    file.write_text(
+        "backends: [{url: 'http://127.0.0.1:1'}]\npaths: any\nadmission: {models: {big: {concurrency: 1}}}\n"
+    )
+    told = bare("balancer", "--check-paths", str(log), "--file", str(file))
+    assert told.code == 0
+    assert "1 of those carried had no model that was read: they will be refused" in told.out

@@ -1,0 +1,341 @@
+"""Bodies that decide: read so that no server can find another model in them.
+
+A limit by model, a budget of tokens and the models of a backend go by what a request's body says. A body that a model server reads, and gtm does not, would pass them all. Where a file has any of these
+(`BodyRules`), and nowhere else, a request whose body cannot be read with one meaning is refused:
+
+| where its model is named | read | refused |
+|---|---|---|
+| JSON (the member `model`) | whatever its Content-Type says: llama.cpp and Ollama do not look at that | what is not JSON by RFC 8259: another coding than UTF-8, a byte order mark, `NaN`; what is no object; a member twice (Python and Go take the last, others the first or none); a member that differs from one that is read by its case (Go takes it for that); a model that is no text; bounds of the output that are no whole numbers |
+| a form (the part `model`) | multipart/form-data, written plainly | another type; two parts of that name; header lines of parts that can be understood in two ways; a boundary that stands in the body elsewhere |
+| its path | the path | a name that is not UTF-8 |
+| an endpoint that is not known | as JSON, if it begins like an object | as JSON, but for a model that is not named |
+
+Besides: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_TOKENS` brackets and texts; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
+model for these, and a WebSocket, whose messages name them.
+
+Laws, which tests/balancer/test_bodies.py holds against the readers of such servers:
+  1. If a server finds a model in a request that is carried, it is the one that `read_strictly` found.
+  2. The cost of a body is linear in its bytes: each is looked at a fixed number of times, in C; and what takes Python's time is bounded by `MAX_TOKENS`.
+
+Sources: RFC 8259 §4, §8.1; RFC 7578 §4; Go's encoding/json ("preferring exact matches but also accepting case-insensitive matches"); Starlette's `Request.json`; pydantic (jiter); serde_json.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
+from gtm.balancer.wire.facts import BYTES_A_TOKEN, DECODER, MAX_NAME, Body, Cut, Facts, facts_of, leniently
+from gtm.balancer.wire.heads import RequestHead
+from gtm.balancer.wire.paths import ambiguous
+from gtm.balancer.wire.refusals import Refusal
+from gtm.nesting import DEEPER, MAX_DEPTH
+
+MAX_READ = 32 * 1024 * 1024
+"""Bytes of a body that is read."""
+MOST_READING = 256 * 1024 * 1024
+"""Bytes of bodies that are being read, of all requests."""
+MAX_TOKENS = 100_000
+"""Brackets and texts within an object's members: each takes a fraction of a microsecond."""
+
+_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_DECIDING = frozenset(("model", *_BOUNDS))
+"""Members that a limit goes by."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SCALAR = re.compile(rb"[^][{}\",: \t\n\r]++")
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+_FIRST = b" \t\n\r\0\xef\xbb\xbf\xfe\xff"
+"""What may stand before an object in some coding of Unicode."""
+_MULTIPART = re.compile(
+    rb"multipart/form-data[ \t]*;[ \t]*boundary=(?:\"([0-9A-Za-z'()+_,./:=?-]{1,70})\"|([0-9A-Za-z'+_.-]{1,70}))",
+    re.IGNORECASE,
+)
+"""RFC 2046 §5.1.1; a space in a boundary is left out, and without quotes whatever is no token."""
+_DISPOSITION = re.compile(
+    rb"content-disposition:[ \t]*form-data;[ \t]*name=\"([^\"\\%\r\n]*)\"(;[ \t]*filename=\"(?:[^\"\\\r\n]|\\[^\r\n])*\")?[ \t]*",
+    re.IGNORECASE,
+)
+_PLAIN_TYPE = re.compile(rb"content-type:[ \t]*[!-~ \t]*", re.IGNORECASE)
+_MAX_PARTS = 1000
+
+
+class _AnyObject(msgspec.Struct):
+    pass
+
+
+_ANY_OBJECT = msgspec.json.Decoder(_AnyObject)
+
+
+class BodyRules(NamedTuple):
+    """What goes by bodies. `limits_models`: some model has limits of its own, so that each request must name one."""
+
+    limits_models: bool
+
+
+class BodyError(Exception):
+    """A request whose body is not read with one meaning, and the refusal of it."""
+
+    def __init__(self, code: str, detail: str, status: int = 400) -> None:
+        super().__init__(detail)
+        self.refusal = Refusal(status, code, detail)
+
+
+def kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
+    """How a request's body will be read.
+
+    Raises:
+        BodyError: it will not be, by what its head says.
+    """
+    kind = body_kind(head.method, head.path)
+    if kind is BodyKind.NONE:
+        return kind
+    if kind is BodyKind.SOCKET:
+        if rules.limits_models and head.upgrade:
+            raise BodyError(
+                "model_unread",
+                "models have limits here (`admission.models`), and which model a WebSocket is for is said in its messages, which are not read",
+            )
+        return BodyKind.NONE
+    wrong = ambiguous(head.path)
+    if wrong is not None:
+        raise BodyError("path_ambiguous", f"the path can be read in two ways: it has {wrong}")
+    if head.seen.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise BodyError(
+            "body_encoded",
+            "limits go by the body here, and one with a Content-Encoding is not read: send it plainly",
+            415,
+        )
+    if head.length is not None and head.length > MAX_READ and kind is not BodyKind.UNKNOWN:
+        raise too_large()
+    return kind
+
+
+def too_large() -> BodyError:
+    """A body has more bytes than are read."""
+    return BodyError(
+        "body_too_large",
+        f"limits go by the body here, and of no body more than {MAX_READ >> 20} MiB are read",
+        413,
+    )
+
+
+def may_be_object(begin: bytes) -> bool:
+    """Whether a body that begins so may be a JSON object, in any coding."""
+    rest = begin.lstrip(_FIRST)
+    return not rest or rest.startswith(b"{")
+
+
+def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRules, cut: Cut | None) -> Facts:
+    """What a request says of its work, if its body says it with one meaning.
+
+    Args:
+        head: of the request.
+        kind: where it names its model, by `kind_of`.
+        body: all of it.
+        rules: what goes by it.
+        cut: how its prompt is cut into blocks; None: it is not.
+
+    Raises:
+        BodyError: it does not.
+    """
+    if kind is BodyKind.UNKNOWN and not (body and may_be_object(body[:64])):
+        return Facts(input_tokens=len(body) // BYTES_A_TOKEN)
+    if kind is BodyKind.PATH:
+        facts = Facts(model_in(head.path), len(body) // BYTES_A_TOKEN)
+        if facts.model is None:
+            raise BodyError("model_unread", "the model that the path names is not UTF-8")
+    elif kind is BodyKind.FORM:
+        found = _form_model(head.seen.get(b"content-type", b""), body)
+        facts = Facts(found, len(body) // BYTES_A_TOKEN)
+    else:
+        facts = facts_of(_object(body), body, cut)
+    if facts.model is not None and len(facts.model) > MAX_NAME:
+        raise BodyError("model_unread", f"`model` has more than the {MAX_NAME} characters that are read")
+    if not facts.model and rules.limits_models and kind is not BodyKind.UNKNOWN:
+        raise BodyError(
+            "model_unnamed",
+            "models have limits here (`admission.models`), and the request names none: say which `model` it is for",
+        )
+    return facts
+
+
+def _object(body: bytes) -> Body:
+    """A JSON object that all readers take for the same.
+
+    Raises:
+        BodyError: it is none.
+    """
+    members = _members(body)  # before all else: what is nested too deeply ends here
+    try:
+        return DECODER.decode(body)
+    except msgspec.ValidationError:  # a member is of another type: that says nothing of what follows it
+        pass
+    except ValueError as error:
+        raise _unread(str(error).lower()) from error
+    try:
+        _ANY_OBJECT.decode(body)
+    except ValueError as error:
+        raise _unread(str(error).lower()) from error
+    _check_deciding(body, members)
+    return leniently({name: body[begin:end] for name, (begin, end) in members.items()})
+
+
+def _unread(why: str) -> BodyError:
+    return BodyError(
+        "body_unread",
+        f"limits go by the body here, and this one is not read as a JSON object (UTF-8, RFC 8259): {why}",
+    )
+
+
+def _members(body: bytes) -> dict[str, tuple[int, int]]:
+    """The members of an object, and where their values stand. What is no JSON may be taken for it here.
+
+    Raises:
+        BodyError: it is no object; one is there twice, or written as one that decides; it is nested too deeply, or there is too much in it.
+    """
+    members: dict[str, tuple[int, int]] = {}
+    at = _behind(body, 0)
+    if not body.startswith(b"{", at):
+        raise _unread(
+            f"it does not begin with `{{`, but with the bytes {body[at : at + 4].hex(' ') or 'of nothing'}"
+        )
+    at = _behind(body, at + 1)
+    tokens = 0
+    while not body.startswith(b"}", at):
+        name = _STRING.match(body, at)
+        if name is None:
+            raise _unread(f"no member begins at byte {at}")
+        key = _name(name[0])
+        begin = _behind(body, _behind(body, name.end()) + 1)
+        end, more = _value_end(body, begin, MAX_TOKENS - tokens)
+        tokens += more + 1
+        if key in members:
+            raise BodyError("body_ambiguous", f"the body is ambiguous: it has the member `{key[:100]}` twice")
+        folded = key.casefold()
+        if folded in _DECIDING and folded != key:
+            raise BodyError(
+                "body_ambiguous",
+                f"the body is ambiguous: some servers take its member `{key}` for `{folded}`",
+            )
+        members[key] = (begin, end)
+        at = _behind(body, end)
+        if body.startswith(b",", at):
+            at = _behind(body, at + 1)
+    return members
+
+
+def _name(token: bytes) -> str:
+    try:
+        return msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
+    except ValueError as error:
+        raise _unread("a member's name is no text") from error
+
+
+def _behind(body: bytes, at: int) -> int:
+    """Behind the white space that begins here."""
+    found = _SPACE.match(body, at)
+    return at if found is None else found.end()
+
+
+def _value_end(body: bytes, at: int, most: int) -> tuple[int, int]:
+    """Behind the value that begins here, and how many brackets and texts it has."""
+    if body[at : at + 1] not in (b"[", b"{"):
+        found = _STRING.match(body, at) or _SCALAR.match(body, at)
+        if found is None:
+            raise _unread(f"no value begins at byte {at}")
+        return found.end(), 1
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(body, at), 1):
+        first = body[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth >= MAX_DEPTH:  # the object itself is one more
+                raise _unread(DEEPER)
+        elif first in b"]}":
+            depth -= 1
+            if not depth:
+                return token.end(), count
+        if count >= most:
+            break
+    raise BodyError(
+        "body_too_large",
+        f"limits go by the body here, and of one with more than {MAX_TOKENS} brackets and texts no more is read",
+        413,
+    )
+
+
+def _check_deciding(body: bytes, members: dict[str, tuple[int, int]]) -> None:
+    """Refuse what decides and is of no type that all servers take alike."""
+    for name in _DECIDING & members.keys():
+        begin, end = members[name]
+        value = msgspec.json.decode(body[begin:end])
+        if value is None:
+            continue
+        if name == "model":
+            if not isinstance(value, str):
+                raise BodyError("model_unread", "`model` is no text")
+        elif isinstance(value, bool) or not (
+            isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        ):
+            raise BodyError(
+                "body_ambiguous",
+                f"the body is ambiguous: `{name}` is no whole number, which servers take in different ways",
+            )
+
+
+def _form_model(content_type: bytes, body: bytes) -> str | None:
+    """The part `model` of a form that all readers take for the same; None: there is none.
+
+    Raises:
+        BodyError: it is no such form.
+    """
+    said = _MULTIPART.fullmatch(content_type)
+    if said is None:
+        raise BodyError(
+            "body_unread",
+            "limits go by the body here, and that of this path is read as multipart/form-data with a plain boundary: its Content-Type says something else",
+            415,
+        )
+    dashes = b"--" + (said[1] or said[2])
+    parts = body.split(dashes, _MAX_PARTS)
+    if parts[0] or len(parts) < 2 or parts[-1] not in (b"--", b"--\r\n"):
+        raise BodyError(
+            "body_unread",
+            f"the form does not begin with its boundary and end with it, or has more than {_MAX_PARTS} parts",
+        )
+    found: list[bytes] = []
+    for part in parts[1:-1]:
+        if not part.startswith(b"\r\n") or not part.endswith(b"\r\n"):
+            raise BodyError("body_ambiguous", "the form's boundary stands within a line of it")
+        head, end, value = part[2:-2].partition(b"\r\n\r\n")
+        name, is_file = _part_name(head)
+        if not end or name is None:
+            raise BodyError(
+                "body_ambiguous", "a part of the form has a head that can be understood in two ways"
+            )
+        if name.lower() == b"model":
+            if is_file or name != b"model":
+                raise BodyError("body_ambiguous", "the form's part `model` is no plain field")
+            found.append(value)
+    if len(found) > 1:
+        raise BodyError("body_ambiguous", "the form has the part `model` twice")
+    try:
+        return found[0].decode() if found else None
+    except UnicodeDecodeError as error:
+        raise BodyError("model_unread", "the form's part `model` is not UTF-8") from error
+
+
+def _part_name(head: bytes) -> tuple[bytes | None, bool]:
+    """The name that a part's head gives it, and whether it is a file; None: it can be understood in two ways."""
+    name, is_file = None, False
+    for line in head.split(b"\r\n"):
+        said = _DISPOSITION.fullmatch(line)
+        if said is not None and name is None:
+            name, is_file = said[1], said[2] is not None
+        elif said is not None or not _PLAIN_TYPE.fullmatch(line):
+            return None, False
+    return name, is_file
