@@ -107,6 +107,10 @@ PADDED = RAW[:-1] + b" " * (1024 * 1024) + b"}"
         (b'{"model":null}', "model_unnamed"),
         (b'{"model":""}', "model_unnamed"),
         (
+            b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_TOKENS)) + b"}",
+            "body_too_large",
+        ),
+        (
             b'{"model":"big","x":[' + b"[]," * (MAX_TOKENS // 2) + b"[]]}",
             "body_too_large",
         ),

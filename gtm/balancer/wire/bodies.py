@@ -44,10 +44,11 @@ MAX_TOKENS = 100_000
 _BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _DECIDING = frozenset(("model", *_BOUNDS))
 """Members that a limit goes by."""
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TOKEN = re.compile(rb'[\[\]{}"]')
 _SCALAR = re.compile(rb"[^][{}\",: \t\n\r]++")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
+_QUOTE = ord('"')
 _FIRST = b" \t\n\r\0\xef\xbb\xbf\xfe\xff"
 """What may stand before an object in some coding of Unicode."""
 _MULTIPART = re.compile(
@@ -206,13 +207,15 @@ def _members(body: bytes) -> dict[str, tuple[int, int]]:
     at = _behind(body, at + 1)
     tokens = 0
     while not body.startswith(b"}", at):
-        name = _STRING.match(body, at)
-        if name is None:
+        if not body.startswith(b'"', at):
             raise _unread(f"no member begins at byte {at}")
-        key = _name(name[0])
-        begin = _behind(body, _behind(body, name.end()) + 1)
+        behind = _text_end(body, at)
+        key = _name(body[at:behind])
+        begin = _behind(body, _behind(body, behind) + 1)
         end, more = _value_end(body, begin, MAX_TOKENS - tokens)
         tokens += more + 1
+        if tokens >= MAX_TOKENS:
+            raise _too_much()
         if key in members:
             raise BodyError("body_ambiguous", f"the body is ambiguous: it has the member `{key[:100]}` twice")
         folded = key.casefold()
@@ -241,29 +244,51 @@ def _behind(body: bytes, at: int) -> int:
     return at if found is None else found.end()
 
 
+def _text_end(body: bytes, at: int) -> int:
+    """Behind the text whose first quote is here. Most have no backslash, and libc finds that out many bytes at once."""
+    end = body.find(b'"', at + 1)
+    if end < 0:
+        raise _unread(f"a text begins at byte {at} and does not end")
+    if body.find(b"\\", at, end) < 0:
+        return end + 1
+    found = _TEXT.match(body, at)
+    if found is None:
+        raise _unread(f"a text begins at byte {at} and does not end")
+    return found.end()
+
+
 def _value_end(body: bytes, at: int, most: int) -> tuple[int, int]:
-    """Behind the value that begins here, and how many brackets and texts it has."""
-    if body[at : at + 1] not in (b"[", b"{"):
-        found = _STRING.match(body, at) or _SCALAR.match(body, at)
-        if found is None:
+    """Behind the value that begins here, and how many brackets and texts it has: not more than `most`."""
+    if body.startswith(b'"', at):
+        return _text_end(body, at), 1
+    if not body.startswith((b"[", b"{"), at):
+        scalar = _SCALAR.match(body, at)
+        if scalar is None:
             raise _unread(f"no value begins at byte {at}")
-        return found.end(), 1
+        return scalar.end(), 1
     depth = 0
-    for count, token in enumerate(_TOKEN.finditer(body, at), 1):
-        first = body[token.start()]
-        if first in b"[{":
+    for count in range(most):
+        token = _TOKEN.search(body, at)
+        if token is None:
+            raise _unread("it breaks off")
+        first, at = body[token.start()], token.end()
+        if first == _QUOTE:
+            at = _text_end(body, at - 1)
+        elif first in b"[{":
             depth += 1
             if depth >= MAX_DEPTH:  # the object itself is one more
                 raise _unread(DEEPER)
-        elif first in b"]}":
+        else:
             depth -= 1
             if not depth:
-                return token.end(), count
-        if count >= most:
-            break
-    raise BodyError(
+                return at, count + 1
+    raise _too_much()
+
+
+def _too_much() -> BodyError:
+    return BodyError(
         "body_too_large",
-        f"limits go by the body here, and of one with more than {MAX_TOKENS} brackets and texts no more is read",
+        f"limits go by the body here, and of one with more than {MAX_TOKENS:,} brackets and texts no more is read",
         413,
     )
 

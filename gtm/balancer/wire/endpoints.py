@@ -21,7 +21,7 @@ class BodyKind(Enum):
     FORM = auto()
     """In the part `model` of a multipart form (RFC 7578)."""
     PATH = auto()
-    """Its path names it."""
+    """The path names the model, as in `/v2/models/NAME/infer`."""
     SOCKET = auto()
     """In messages of a WebSocket, which are not read."""
     UNKNOWN = auto()
