@@ -23,6 +23,7 @@ Sources: RFC 8259 §4, §8.1; RFC 7578 §4; Go's encoding/json ("preferring exac
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -297,19 +298,23 @@ def _check_deciding(body: bytes, members: dict[str, tuple[int, int]]) -> None:
     """Refuse what decides and is of no type that all servers take alike."""
     for name in _DECIDING & members.keys():
         begin, end = members[name]
-        value = msgspec.json.decode(body[begin:end])
-        if value is None:
-            continue
-        if name == "model":
-            if not isinstance(value, str):
-                raise BodyError("model_unread", "`model` is no text")
-        elif isinstance(value, bool) or not (
-            isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        ):
+        try:
+            value = msgspec.json.decode(body[begin:end])
+        except ValueError:  # a number beyond all bounds
+            value = inf
+        if name == "model" and not isinstance(value, str | None):
+            raise BodyError("model_unread", "`model` is no text")
+        if name != "model" and value is not None and not _is_whole(value):
             raise BodyError(
                 "body_ambiguous",
                 f"the body is ambiguous: `{name}` is no whole number, which servers take in different ways",
             )
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _form_model(content_type: bytes, body: bytes) -> str | None:
