@@ -1,4 +1,4 @@
-"""How deeply text from outside may be nested: everywhere alike, on every version of Python."""
+"""How deeply text from outside may be nested, and that no object has a member twice: everywhere alike, on every version of Python."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pydantic_core import from_json
+from starlette.requests import Request
 
 import gtm
 from gtm.adapters.listing import read_list
@@ -37,7 +39,7 @@ from gtm.geoip.overrides_file import load_overrides
 from gtm.handoff import jwks, jwt
 from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
-from gtm.nesting import DEEPER, MAX_DEPTH, loads, shallow
+from gtm.nesting import DEEPER, MAX_DEPTH, TwiceError, loads, read, shallow
 from gtm.prober.checks import judge_json
 from gtm.runtime.balancer.peers.datagrams import opened
 from tests.effort import examples
@@ -197,11 +199,11 @@ def test_every_parser_refuses_what_is_too_deep_and_nothing_else(
 def test_small_ones(text: str, in_header: bool) -> None:
     """Likewise in headers and tokens, which have a bound of their own."""
     assume(len(text) < 1000)
-    read: Callable[[str], Any] = (
+    reader: Callable[[str], Any] = (
         (lambda text: read_orca(f"JSON {text}")) if in_header else (lambda text: jwt.parsed(_token(text)))
     )
     assert max(MAX_HEADER, jwt.MAX_TOKEN) > 1000
-    assert (DEEPER in said(read, text)) is (deepest(text) > MAX_DEPTH)
+    assert (DEEPER in said(reader, text)) is (deepest(text) > MAX_DEPTH)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -209,8 +211,10 @@ def test_small_ones(text: str, in_header: bool) -> None:
 def test_files(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Likewise."""
     path = tmp_path_factory.getbasetemp() / "nested"
-    for read in (_overrides, _clock):
-        assert (DEEPER in said(lambda text, read=read: read(text, path), text)) is (deepest(text) > MAX_DEPTH)
+    for reader in (_overrides, _clock):
+        assert (DEEPER in said(lambda text, reader=reader: reader(text, path), text)) is (
+            deepest(text) > MAX_DEPTH
+        )
 
 
 @given(st.lists(st.sampled_from("[{"), min_size=MAX_DEPTH - 3, max_size=MAX_DEPTH + 2))
@@ -307,3 +311,59 @@ def test_whatever_reads_json_bounds_it() -> None:
         name = str(path.relative_to(root))
         assert (not _unbounded(path)) is (name not in OWN), (name, _unbounded(path))
         assert "RecursionError" not in path.read_text() or name == "nesting.py"
+
+
+# --- a member twice ---
+
+_MEMBERS = st.recursive(
+    st.sampled_from(["1", '"a"', "null", "[]", "1e400", "NaN"]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(
+            st.tuples(st.sampled_from(['"a"', '"b"', '"A"', '"\\u0061"', '""']), inner), max_size=3
+        ).map(lambda pairs: "{" + ",".join(f"{name}: {value}" for name, value in pairs) + "}")
+    ),
+    max_leaves=8,
+)
+
+
+def _twice(value: Any) -> bool:
+    """The model: of what `json` makes of a text with lists of pairs for objects, whether any has a name twice."""
+    if isinstance(value, tuple):
+        names = [name for name, _ in value]
+        return len(names) > len(set(names)) or any(_twice(inner) for _, inner in value)
+    return isinstance(value, list) and any(_twice(inner) for inner in value)
+
+
+@settings(max_examples=examples(3000, 600), deadline=None)
+@given(_MEMBERS, st.sampled_from(["utf-8", "utf-16", "utf-8-sig"]))
+def test_a_member_twice_is_refused_and_nothing_else_is_changed(text: str, coding: str) -> None:
+    """What is read is what Starlette's `request.json()` and pydantic read of the same bytes; an object with a member twice is refused."""
+    raw = text.encode(coding)
+    twice = _twice(json.loads(text, object_pairs_hook=tuple))
+    request = Request({"type": "http", "method": "PUT", "headers": [], "path": "/"})
+    request._body = raw  # noqa: SLF001 - as if it had been received
+    with pytest.raises(StopIteration) as done:
+        request.json().send(None)
+    try:
+        assert repr(loads(raw)) == repr(done.value.value)
+        assert not twice
+    except TwiceError:
+        assert twice
+    try:
+        found = read(raw)
+    except ValueError:
+        assert twice or coding != "utf-8" or "NaN" in text
+    else:
+        assert not twice
+        assert coding == "utf-8"
+        assert repr(found) == repr(from_json(raw))
+
+
+def test_who_is_told_which_member() -> None:
+    """By its name, in a time that grows with the text."""
+    with pytest.raises(TwiceError, match="has the member `country` twice"):
+        loads('{"regions": [{"country": "SG", "x": 1, "country": "ID"}]}')
+    many = ",".join(f'"{number}":1' for number in range(200_000))
+    with pytest.raises(TwiceError, match="`199999` twice"):
+        loads(f'{{{many},"199999":2}}')

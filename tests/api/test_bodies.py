@@ -66,3 +66,25 @@ def test_bodies_are_nested_as_deeply_as_they_may_be(
         answer = getattr(world, who).request(method, path, content=content, headers=JSON)
         assert (DEEPER in answer.text) is deep, answer.text
         assert answer.status_code < 500
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/v1/regions/x"),
+        ("PUT", "/v1/tenants/x"),
+        ("POST", "/v1/policy:apply"),
+        ("POST", "/v1/policy:plan"),
+        ("POST", "/v1/policy:simulate"),
+        ("POST", "/v1/route:explain"),
+        ("POST", "/v1/load-reports"),
+    ],
+)
+def test_a_member_twice_is_refused(api: Api, method: str, path: str) -> None:
+    """One reader takes the first and another the last: `{"country": "SG", "country": "ID"}` made a region Indonesian."""
+    body = b'{"policy": {"regions": [{"name": "x", "country": "SG", "country": "ID"}]}}'
+    client = api.reporter if path == "/v1/load-reports" else api.admin
+    answer = client.request(method, path, content=body, headers=JSON)
+    assert answer.status_code == 400, answer.text
+    assert "the member `country` twice" in answer.json()["detail"]
+    assert api.revision() == 1

@@ -12,7 +12,10 @@ import email.policy
 import gzip
 import io
 import json
+import subprocess
+from base64 import b64encode
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +35,7 @@ from gtm.balancer.wire.heads import RequestHead, read_head
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, run, world
 from tests.effort import examples
+from tests.tools import tool
 
 LIMITED, CHOSEN = BodyRules(limits_models=True), BodyRules(limits_models=False)
 CHAT = b"/v1/chat/completions"
@@ -295,9 +299,11 @@ _VALUES = st.sampled_from(
         '["]"]',
     ]
 )
-_SPACES = st.sampled_from(["", "", "", " ", "\n", "\t\r\n", "\f", "\u00a0"])
+_VALUES |= st.text(max_size=4).map(json.dumps) | st.integers().map(str)
+_NAMES |= st.text(max_size=3).map(json.dumps)
+_SPACES = st.sampled_from([*["", " ", "\n", "\t\r\n"] * 12, "\f", "\u00a0"])
 _CODINGS = st.sampled_from(
-    ["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"]
+    ["utf-8"] * 20 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"]
 )
 
 
@@ -471,7 +477,8 @@ def forms(draw: st.DrawFn) -> tuple[bytes, bytes]:
             b"Content-Type: text/plain\r\n" + _field(b"model"),
         ]
     )
-    values = st.sampled_from(
+    heads |= st.binary(max_size=3).map(lambda name: _field(name.hex().encode()))
+    values = st.binary(max_size=5) | st.sampled_from(
         [b"big", b"small", b"", b"b\r\nig", b"--XyZ", b"\r\n--XyZ", b"\r\n--XyZ--", b"\xff"]
     )
     boundary = draw(st.sampled_from([b"XyZ", b"XyZ", b"Xy"]))
@@ -625,3 +632,85 @@ def test_limits_that_come_while_a_body_is_read() -> None:
                 client.close()
 
     run(main)
+
+
+# --- Go's own readers ---
+
+_GO = """
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// Each line is a Content-Type and a body, both in base64. The answer is the models that Go finds in it, as JSON, or "unread".
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		kind, coded, _ := strings.Cut(lines.Text(), " ")
+		said, _ := base64.StdEncoding.DecodeString(kind)
+		body, _ := base64.StdEncoding.DecodeString(coded)
+		found := []string{}
+		if len(said) == 0 {
+			var asked struct{ Model string `json:"model"` }
+			if json.Unmarshal(body, &asked) != nil {
+				fmt.Println("unread")
+				continue
+			}
+			if asked.Model != "" {
+				found = append(found, asked.Model)
+			}
+		} else {
+			request, _ := http.NewRequest("POST", "/", bytes.NewReader(body))
+			request.Header.Set("Content-Type", string(said))
+			if request.ParseMultipartForm(1<<20) != nil {
+				fmt.Println("unread")
+				continue
+			}
+			found = append(found, request.MultipartForm.Value["model"]...)
+		}
+		out, _ := json.Marshal(found)
+		fmt.Println(string(out))
+	}
+}
+"""
+
+
+@pytest.mark.drill
+def test_go_finds_no_other_model(tmp_path: Path) -> None:
+    """Law 1, of Ollama's language: JSON into a struct, and its reader of forms."""
+    carried: list[tuple[bytes, bytes, str | None]] = []
+
+    @settings(max_examples=examples(6000, 2000), deadline=None, database=None)
+    @given(bodies(), forms())
+    def collect(body: bytes, form: tuple[bytes, bytes]) -> None:
+        for kind, raw in ((b"", body), form):
+            found = _read(raw, _head(len(raw), AUDIO if kind else CHAT, kind or None), CHOSEN)
+            if isinstance(found, Facts):
+                carried.append((kind, raw, found.model or None))
+
+    collect()
+    assert min(len({one for one in carried if bool(one[0]) is form}) for form in (False, True)) > 50
+    source = tmp_path / "main.go"
+    source.write_text(_GO)
+    lines = "".join(f"{b64encode(kind).decode()} {b64encode(raw).decode()}\n" for kind, raw, _ in carried)
+    done = subprocess.run(
+        [tool("go"), "run", str(source)],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    theirs = done.stdout.splitlines()
+    for one, line in zip(carried, theirs, strict=True):
+        models = [] if line == "unread" else [model for model in json.loads(line) if model]
+        assert line == "unread" or models == ([] if one[2] is None else [one[2]]), (one, line)

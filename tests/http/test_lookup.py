@@ -349,6 +349,9 @@ def test_batch_bodies_that_are_rejected(edge: Edge) -> None:
         chunks = iter([b" " * 65536] * 40)
         response = client.post("/v1/route:batch", content=chunks, headers=json_type)
         problem(response, 413, "content_too_large")
+        item = b'{"service": "chat", "tenant": "bank", "tenant": "shop"}'
+        detail = problem(post(b'{"requests": [%b]}' % item), 400, "invalid_request")["detail"]
+        assert "the member `tenant` twice" in str(detail)
         detail = problem(post(b'{"requests": [}'), 400, "invalid_request")["detail"]
         assert "char 14" in str(detail)
         for body in (b"", b"[]", b'{"requests": {}}', b'{"requests": [], "x": 1}', b"[" * 100_000, b'"\xff"'):

@@ -50,7 +50,8 @@ def address_of(demo: System, region: str) -> str:
 def test_lookup_names_a_european_region_with_reasons(demo: System) -> None:
     """The first command of the README works."""
     eventually(
-        lambda: demo.region(service="chat", client_ip=LONDON) in EUROPE, "what other tests took down is up again"
+        lambda: demo.region(service="chat", client_ip=LONDON) in EUROPE,
+        "what other tests took down is up again",
     )
     answer = demo.route(service="chat", client_ip=LONDON).json()
     assert answer["reasons"]
