@@ -119,6 +119,7 @@ PADDED = RAW[:-1] + b" " * (1024 * 1024) + b"}"
             b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_TOKENS)) + b"}",
             "body_too_large",
         ),
+        (b'{"model":"big","x":[' + b"[]," * MAX_TOKENS, "body_too_large"),  # and no more of it is looked at
         (
             b'{"model":"big","x":[' + b"[]," * (MAX_TOKENS // 2) + b"[]]}",
             "body_too_large",
