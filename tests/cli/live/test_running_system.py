@@ -28,9 +28,11 @@ def beside(bare: Gtm, shared_demo: System) -> Gtm:
 
 def test_route(beside: Gtm) -> None:
     """A client in Britain is served in Dublin, and the table says why."""
-    done = beside.ok("route", "chat", "--client", "81.2.69.142")
-    assert "eu-west (lowest_latency)" in done.out
-    assert "eu-west: chosen" in done.out
+    asked = ("route", "chat", "--client", "81.2.69.142")
+    eventually(
+        lambda: "eu-west (lowest_latency)" in beside.ok(*asked).out, "nothing of other tests' drains is left"
+    )
+    assert "eu-west: chosen" in beside.ok(*asked).out
     assert beside.ok("route", "chat", "--client", "81.2.69.142", "--json").json["region"] == "eu-west"
     assert beside.ok("route", "web").out, "without an address it is about this machine"
 
