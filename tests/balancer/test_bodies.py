@@ -414,6 +414,7 @@ MULTIPART = b"multipart/form-data; boundary=XyZ"
         (_form([(_field(b"mo\\del"), b"big")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"x"), b"--XyZ")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"model"), b"big")]).replace(b"\r\n", b"\n\n", 1), MULTIPART, "body_ambiguous"),
+        (_form([(_field(b"model"), b"big")]).replace(b"big\r\n", b"bigXX"), MULTIPART, "body_ambiguous"),
         (b"preamble\r\n" + _form([(_field(b"model"), b"big")]), MULTIPART, "body_unread"),
         (_form([(_field(b"model"), b"big")]) + b"epilogue", MULTIPART, "body_unread"),
         (_form([(_field(b"model"), b"big")])[:-4], MULTIPART, "body_unread"),
