@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
+from math import isinf
 from typing import Any, TypeVar
 
 MAX_DEPTH = 100
@@ -74,21 +76,41 @@ def loads(content: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = N
 
 
 def read(content: bytes) -> Any:
-    """JSON as RFC 8259 has it: as `loads`, but in UTF-8 alone (§8.1) and without `NaN` and `Infinity` (§6).
+    """JSON as RFC 8259 has it: as `loads`, but in UTF-8 alone (§8.1), without `NaN` and `Infinity` (§6).
+
+    Also without numbers that no float holds, and without halves of surrogate pairs (§8.2), which nothing can write again.
 
     Raises:
         ValueError: as `loads`.
     """
-    return json.loads(shallow(content.decode()), object_pairs_hook=_once, parse_constant=_no_number)
+    found = json.loads(
+        shallow(content.decode()), object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number
+    )
+    if b"\\ud" in content.lower():  # only escapes can make one, and few texts have any
+        _check_surrogates(found)
+    return found
 
 
 def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object by its members, each of which must be there once."""
     found = dict(members)
     if len(found) < len(members):
-        names: set[str] = set()
-        raise TwiceError(next(name for name, _ in members if name in names or names.add(name)))  # type: ignore[func-returns-value]
+        raise TwiceError(Counter(name for name, _ in members).most_common(1)[0][0])
     return found
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    if isinf(found):
+        raise ValueError(f"`{text[:100]}` is a number out of range")
+    return found
+
+
+def _check_surrogates(found: Any) -> None:
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("a text has half a surrogate pair") from error
 
 
 def _no_number(text: str) -> Any:

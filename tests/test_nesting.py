@@ -353,7 +353,7 @@ def test_a_member_twice_is_refused_and_nothing_else_is_changed(text: str, coding
     try:
         found = read(raw)
     except ValueError:
-        assert twice or coding != "utf-8" or "NaN" in text
+        assert twice or coding != "utf-8" or "NaN" in text or "1e400" in text
     else:
         assert not twice
         assert coding == "utf-8"
@@ -367,3 +367,11 @@ def test_who_is_told_which_member() -> None:
     many = ",".join(f'"{number}":1' for number in range(200_000))
     with pytest.raises(TwiceError, match="`199999` twice"):
         loads(f'{{{many},"199999":2}}')
+
+
+def test_what_nothing_can_write_again() -> None:
+    """Half a surrogate pair and a number that no float holds, wherever they stand: JustVugg/colibri#1589."""
+    for text in (b'["\\ud800"]', b'{"a": {"\\uDFFF": 1}}', b"[-1e999]", b"[1E400]"):
+        with pytest.raises(ValueError, match=r"surrogate|out of range"):
+            read(text)
+    assert read(b'["\\ud83d\\ude00", "\\\\ud800"]') == ["\U0001f600", "\\ud800"]

@@ -1,7 +1,9 @@
 """Bodies that limits go by, held against docs/balancer.md ("Limits that go by the body") and against the readers of servers: what two of them take for two models is refused.
 
-Sources of what was reported: CVE-2020-16250 and its like (a member twice), golang/go#14750 (case-insensitive members), ggml-org/llama.cpp (no look at the Content-Type),
-vllm-project/vllm#9040 (bodies of any type), encode/starlette (`request.json()` detects UTF-16).
+What people reported of others, and what becomes of it here: a model twice, authorized as the first and run as the last (ENTERPILOT/GoModel#870), and members that match whatever their case
+(golang/go#14750, modelcontextprotocol/go-sdk#807) are refused; bodies of 2.5 MB (agentgateway/agentgateway#2350) and forms (higress-group/higress#1887, vllm-project/aibrix#1859) are read; names without quotes (dotnet/runtime#72447,
+nodejs/undici#4660) and parts with a length (cloudfoundry/cloud_controller_ng#4565) are what .NET writes; half a surrogate pair (JustVugg/colibri#1589, raullenchai/Rapid-MLX#730) and compressed bodies
+(agentgateway/agentgateway#2402 and #2621, langwatch/langwatch#6344) are refused with the reason.
 """
 
 from __future__ import annotations
@@ -13,18 +15,22 @@ import gzip
 import io
 import json
 import subprocess
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 from werkzeug.formparser import FormDataParser
+from werkzeug.test import EnvironBuilder
 
 from gtm.balancer.config import checked
 from gtm.balancer.plane.exchange import Exchange
@@ -149,6 +155,7 @@ def test_json(body: bytes, found: str) -> None:
         (b"/v1/models/big:x:predict", b"application/json", "big:x"),
         (b"/v2/models/b%69g/infer", b"application/octet-stream", "big"),
         (b"/v2/models/%ff/infer", b"application/json", "model_unread"),
+        (b"/v1/models/meta%3Allama:predict", b"application/json", "meta:llama"),
         (AUDIO, b"application/json", "body_unread"),
     ],
 )
@@ -167,6 +174,10 @@ def test_what_a_head_says() -> None:
         assert _model(RAW, _head(len(RAW), CHAT, None, (b"Content-Encoding", coding))) == found
     assert _model(gzip.compress(RAW), _head(9, CHAT, None, (b"Content-Encoding", b"gzip"))) == "body_encoded"
     assert _model(b"", _head(MAX_READ + 1)) == "body_too_large"
+    tensors = _head(
+        MAX_READ + 1, b"/v2/models/big/infer", None, (b"Content-Encoding", b"gzip")
+    )  # its path says it
+    assert _model(b"", tensors) == "big"
     headers = [(b"Host", b"a"), (b"Connection", b"upgrade"), (b"Upgrade", b"websocket")]
     socket = read_head(b"GET", b"/v1/realtime?model=big", "1.1", headers, keep_alive=True, upgrades=True)
     assert _model(b"", socket) == "model_unread"
@@ -383,6 +394,10 @@ def _field(name: bytes, more: bytes = b"") -> bytes:
 
 
 FILE = (_field(b"file", b'; filename="a b.wav"') + b"\r\nContent-Type: audio/wav", b"RIFF\r\n\0--Xy\r\n")
+DOTNET_FILE = (
+    b"Content-Type: application/octet-stream\r\nContent-Disposition: form-data; name=file; "
+    b"filename=a.wav; filename*=utf-8''a.wav\r\nContent-Length: 4"
+)
 MULTIPART = b"multipart/form-data; boundary=XyZ"
 
 
@@ -399,7 +414,27 @@ MULTIPART = b"multipart/form-data; boundary=XyZ"
         ),
         (_form([(_field(b"Model"), b"big")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"model", b'; filename="x"'), b"big")]), MULTIPART, "body_ambiguous"),
-        (_form([(b"Content-Disposition: form-data; name=model", b"big")]), MULTIPART, "body_ambiguous"),
+        (_form([(b"Content-Disposition: form-data; name=model", b"big")]), MULTIPART, "big"),
+        (_form([(b"Content-Disposition: form-data; name=mo%64el", b"big")]), MULTIPART, "body_ambiguous"),
+        (
+            _form(
+                [
+                    (DOTNET_FILE, b"RIFF"),
+                    (
+                        b"Content-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=model",
+                        b"big",
+                    ),
+                ]
+            ),
+            b'multipart/form-data; boundary="XyZ"',
+            "big",
+        ),
+        (
+            _form([(_field(b"model") + b"\r\nContent-Type: text/plain; charset=utf-16", b"b\0i\0g\0")]),
+            MULTIPART,
+            "model_unread",
+        ),
+        (_form([(_field(b"model") + b"\r\nContent-Transfer-Encoding: 8bit", b"big")]), MULTIPART, "big"),
         (
             _form([(b"Content-Disposition: form-data; name*=utf-8''model", b"big")]),
             MULTIPART,
@@ -478,6 +513,8 @@ def forms(draw: st.DrawFn) -> tuple[bytes, bytes]:
             _field(b"model") + b"\r\nContent-Type: text/plain",
             _field(b"model") + b"\r\n X: folded",
             b"Content-Type: text/plain\r\n" + _field(b"model"),
+            b"Content-Disposition: form-data; name=model; filename=a; filename*=utf-8''a",
+            _field(b"model") + b"\r\nContent-Length: 9",
         ]
     )
     heads |= st.binary(max_size=3).map(lambda name: _field(name.hex().encode()))
@@ -582,7 +619,8 @@ def test_through_a_balancer() -> None:
 
 
 def test_bodies_that_are_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one request, whatever it says of its length, and of all together; what ends gives back what it had."""
+    """Of one request, whatever it says of its length, and of all together; what ends gives back what it had, and ordinary ones are read meanwhile."""
+    monkeypatch.setattr("gtm.balancer.plane.exchange.MAX_INSPECTED", 1_000)
     monkeypatch.setattr("gtm.balancer.plane.exchange.MAX_READ", 100_000)
     monkeypatch.setattr("gtm.balancer.plane.exchange.MOST_READING", 150_000)
 
@@ -598,15 +636,62 @@ def test_bodies_that_are_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
             clients = [await w.client() for _ in range(3)]
             for one in clients[:2]:
                 one.send(head, b"%x\r\n%b\r\n" % (len(piece), piece))
-            await w.until(lambda: w.proxy.reading == 2 * len(piece))
+            await w.until(lambda: w.proxy.reading == 2 * (len(piece) - 1_000))
             clients[2].send(head, b"%x\r\n%b\r\n" % (len(piece), piece))
             refused = await clients[2].response()
             assert (refused.status, refused.get("retry-after")) == (503, b"1")
+            ordinary = await w.client()
+            ordinary.send(_post(RAW))
+            assert (await ordinary.response()).status == 200
             for one in clients[:2]:
                 one.close()
             await w.until(lambda: w.proxy.reading == 0)
 
     run(main)
+
+
+def test_pieces_of_a_body_take_little_more_than_the_body() -> None:
+    """However small they are sent: two bytes in a list take twenty times their room."""
+    count = 100_000
+
+    async def main() -> None:
+        async with world(await Backend(_echo).start()) as w:
+            w.proxy.body_rules = LIMITED
+            client = await w.client()
+            client.send(b"POST %b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT)
+            await w.until(lambda: len(w.gate.judged) == 1)
+            (exchange,) = w.gate.judged
+            tracemalloc.start()
+            try:
+                for _ in range(100):
+                    client.send(b"2\r\n{}\r\n" * (count // 100))
+                    await client.writer.drain()
+                await w.until(lambda: exchange.received == 2 * count)
+                assert tracemalloc.get_traced_memory()[0] < 5 * 2 * count
+            finally:
+                tracemalloc.stop()
+            client.close()
+
+    run(main)
+
+
+def test_what_clients_write_is_carried() -> None:
+    """Forms as the libraries write them that people use."""
+    name, audio = "whisper/large-v3", b"RIFF\0\xff\r\n--x"
+    files = {"file": ("\u00e4 b.wav", audio, "audio/wav")}
+    httpx_made = httpx.Request("POST", "http://a/", data={"model": name}, files=files)
+    requests_made = requests.Request("POST", "http://a/", data={"model": name}, files=files).prepare()
+    data = {"model": name, "file": (io.BytesIO(audio), "a b.wav")}
+    environ = EnvironBuilder(method="POST", data=data).get_environ()
+    made = [
+        (httpx_made.headers["content-type"], httpx_made.read()),
+        (requests_made.headers["content-type"], requests_made.body),
+        (environ["CONTENT_TYPE"], environ["wsgi.input"].read()),
+    ]
+    for kind, body in made:
+        assert isinstance(body, bytes)
+        assert isinstance(kind, str)
+        assert _model(body, _head(len(body), AUDIO, kind.encode())) == name, body
 
 
 def test_limits_that_come_while_a_body_is_read() -> None:

@@ -352,6 +352,8 @@ def test_batch_bodies_that_are_rejected(edge: Edge) -> None:
         item = b'{"service": "chat", "tenant": "bank", "tenant": "shop"}'
         detail = problem(post(b'{"requests": [%b]}' % item), 400, "invalid_request")["detail"]
         assert "the member `tenant` twice" in str(detail)
+        item = b'{"service": "chat", "tenant": "\\ud800"}'
+        problem(post(b'{"requests": [%b]}' % item), 400, "invalid_request")
         detail = problem(post(b'{"requests": [}'), 400, "invalid_request")["detail"]
         assert "char 14" in str(detail)
         for body in (b"", b"[]", b'{"requests": {}}', b'{"requests": [], "x": 1}', b"[" * 100_000, b'"\xff"'):

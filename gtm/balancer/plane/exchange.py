@@ -27,6 +27,7 @@ from gtm.balancer.plane.exchange_state import ANSWERING, CONNECTING, ENDED, NEW,
 from gtm.balancer.wire.bodies import (
     MAX_READ,
     MOST_READING,
+    READ,
     BodyError,
     kind_of,
     may_be_object,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 _MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
+_SMALL, _TOGETHER = 4096, 64 * 1024
+"""Bytes of a piece that is kept together with the one before, and of what is kept together."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
@@ -75,7 +78,7 @@ class Exchange(ExchangeEnd):
         except BodyError as error:
             self.refuse(error.refusal)
             return
-        reads = wants_body(self.head) if rules is None else self._kind is not BodyKind.NONE
+        reads = wants_body(self.head) if rules is None else self._kind in READ
         if reads and not self._body_ended:
             self.phase = READING
             self._continue()
@@ -94,11 +97,22 @@ class Exchange(ExchangeEnd):
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
             self._forget_body()
         if self._keeps:
-            self._pieces.append(piece)
+            self._keep(piece)
         if self.phase is READING:
             self._reading(len(piece))
         else:
             self.regulate()
+
+    def _keep(self, piece: bytes) -> None:
+        """Small pieces are kept together: of single bytes a list takes forty times their room."""
+        pieces = self._pieces
+        if len(piece) >= _SMALL or not pieces or len(pieces[-1]) >= _TOGETHER:
+            pieces.append(piece)
+            return
+        last = pieces[-1]
+        if not isinstance(last, bytearray):
+            last = pieces[-1] = bytearray(last)
+        last += piece
 
     def _reading(self, more: int) -> None:
         """So many bytes more have come of a body that is awaited."""
@@ -110,6 +124,9 @@ class Exchange(ExchangeEnd):
             self._kind = BodyKind.NONE
             self._read()
             return
+        more = min(more, self.received - MAX_INSPECTED)
+        if more <= 0:
+            return
         self._held += more
         self.proxy.reading += more
         if self.received > MAX_READ:
@@ -119,7 +136,7 @@ class Exchange(ExchangeEnd):
                 Refusal(
                     503,
                     "bodies_full",
-                    f"limits go by bodies here, and {MOST_READING >> 20} MiB of them are being read: try again",
+                    f"limits go by bodies here, and {MOST_READING >> 20} MiB of large ones are being read: try again",
                     retry_after=1.0,
                 )
             )
@@ -147,13 +164,11 @@ class Exchange(ExchangeEnd):
             return read_facts(head, b"".join(self._pieces) if reads else b"", cut)
         if self._kind is None:  # they came after it had begun
             self._kind = kind_of(head, rules)
-        if self._kind is BodyKind.NONE:
-            return read_facts(head, b"")
-        if not whole:
+        if not whole and self._kind in READ:
             raise BodyError(
                 "limits_changed", "limits that go by the body came while it was sent: try again", 503
             )
-        return read_strictly(head, self._kind, b"".join(self._pieces), rules, cut)
+        return read_strictly(head, self._kind, b"".join(self._pieces) if whole else b"", rules, cut)
 
     def _let_go(self) -> None:
         self.proxy.reading -= self._held
@@ -328,14 +343,15 @@ class Exchange(ExchangeEnd):
         if head.chunked and not self.fallback:
             more += announcement(head)
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
-        parts = [forwarded_head(head, target, host, more, expect=head.expects)]
+        parts: list[bytes | bytearray] = [forwarded_head(head, target, host, more, expect=head.expects)]
         if head.chunked:
-            parts += [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in self._pieces]
+            for piece in self._pieces:
+                parts += (b"%x\r\n" % len(piece), piece, b"\r\n")
             if self._body_ended:
                 parts.append(self._last_chunk())
         else:
             parts += self._pieces
-        upstream.start(self, b"".join(parts) if len(parts) > 1 else parts[0])
+        upstream.start(self, b"".join(parts))
         self._forget_body()
         client = self.client
         if client.paused or not client.writable or not self._body_ended:

@@ -136,7 +136,7 @@ class ExchangeState:
         self.lost = self.refusal = None
         self._connecting: asyncio.Task[None] | None = None
         self._tried: tuple[str, ...] = ()
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._kind: BodyKind | None = None
         """How its body is read where limits go by it; None: for hints."""
         self._held = 0

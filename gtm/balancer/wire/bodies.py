@@ -7,10 +7,10 @@ A limit by model, a budget of tokens and the models of a backend go by what a re
 |---|---|---|
 | JSON (the member `model`) | whatever its Content-Type says: llama.cpp and Ollama do not look at that | what is not JSON by RFC 8259: another coding than UTF-8, a byte order mark, `NaN`; what is no object; a member twice (Python and Go take the last, others the first or none); a member that differs from one that is read by its case (Go takes it for that); a model that is no text; bounds of the output that are no whole numbers |
 | a form (the part `model`) | multipart/form-data, written plainly | another type; two parts of that name; header lines of parts that can be understood in two ways; a boundary that stands in the body elsewhere |
-| its path | the path | a name that is not UTF-8 |
+| its path | the path alone | a name that is not UTF-8 |
 | an endpoint that is not known | as JSON, if it begins like an object | as JSON, but for a model that is not named |
 
-Besides: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_TOKENS` brackets and texts; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
+Besides, where bodies are read: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_TOKENS` brackets and texts; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
 model for these, and a WebSocket, whose messages name them.
 
 Laws, which tests/balancer/test_bodies.py holds against the readers of such servers:
@@ -29,7 +29,17 @@ from typing import NamedTuple
 import msgspec
 
 from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
-from gtm.balancer.wire.facts import BYTES_A_TOKEN, DECODER, MAX_NAME, Body, Cut, Facts, facts_of, leniently
+from gtm.balancer.wire.facts import (
+    BYTES_A_TOKEN,
+    DECODER,
+    FIELDS,
+    MAX_NAME,
+    Body,
+    Cut,
+    Facts,
+    facts_of,
+    leniently,
+)
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import ambiguous
 from gtm.balancer.wire.refusals import Refusal
@@ -38,12 +48,13 @@ from gtm.nesting import DEEPER, MAX_DEPTH
 MAX_READ = 32 * 1024 * 1024
 """Bytes of a body that is read."""
 MOST_READING = 256 * 1024 * 1024
-"""Bytes of bodies that are being read, of all requests."""
+"""Bytes of bodies that are being read, of all requests: of each what it has beyond `MAX_INSPECTED`, so that large ones keep out no ordinary ones."""
 MAX_TOKENS = 100_000
 """Brackets and texts within an object's members: each takes a fraction of a microsecond."""
 
-_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_DECIDING = frozenset(("model", *_BOUNDS))
+READ = frozenset((BodyKind.JSON, BodyKind.FORM, BodyKind.UNKNOWN))
+"""Kinds of requests whose bodies are read."""
+_DECIDING = frozenset(("model", "max_tokens", "max_completion_tokens", "max_output_tokens"))
 """Members that a limit goes by."""
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TOKEN = re.compile(rb'[\[\]{}"]')
@@ -58,18 +69,19 @@ _MULTIPART = re.compile(
 )
 """RFC 2046 §5.1.1; a space in a boundary is left out, and without quotes whatever is no token."""
 _DISPOSITION = re.compile(
-    rb"content-disposition:[ \t]*form-data;[ \t]*name=\"([^\"\\%\r\n]*)\"(;[ \t]*filename=\"(?:[^\"\\\r\n]|\\[^\r\n])*\")?[ \t]*",
+    rb"content-disposition:[ \t]*form-data;[ \t]*name=(?:\"([^\"\\%\r\n]*)\"|([!#$&+.^_`|~0-9A-Za-z-]+))"
+    rb"((?:;[ \t]*filename\*?=(?:\"(?:[^\"\\\r\n]|\\[^\r\n])*\"|[^\";\r\n \t]+))*)[ \t]*",
     re.IGNORECASE,
 )
-_PLAIN_TYPE = re.compile(rb"content-type:[ \t]*[!-~ \t]*", re.IGNORECASE)
+"""A name in quotes or, as .NET writes it, without (RFC 7578 §4.2, RFC 2183 §2); then the file's, if it is one."""
+_NO_MATTER = re.compile(
+    rb"content-type:[ \t]*[!-~ \t]*|content-length:[ \t]*[0-9]+[ \t]*"
+    rb"|content-transfer-encoding:[ \t]*(?:7bit|8bit|binary)[ \t]*",
+    re.IGNORECASE,
+)
+"""Lines that change nothing of what a part is."""
+_PLAIN = re.compile(rb"[ -~]*")
 _MAX_PARTS = 1000
-
-
-class _AnyObject(msgspec.Struct):
-    pass
-
-
-_ANY_OBJECT = msgspec.json.Decoder(_AnyObject)
 
 
 class BodyRules(NamedTuple):
@@ -93,8 +105,6 @@ def kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
         BodyError: it will not be, by what its head says.
     """
     kind = body_kind(head.method, head.path)
-    if kind is BodyKind.NONE:
-        return kind
     if kind is BodyKind.SOCKET:
         if rules.limits_models and head.upgrade:
             raise BodyError(
@@ -102,9 +112,13 @@ def kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
                 "models have limits here (`admission.models`), and which model a WebSocket is for is said in its messages, which are not read",
             )
         return BodyKind.NONE
+    if kind is BodyKind.NONE:
+        return kind
     wrong = ambiguous(head.path)
     if wrong is not None:
         raise BodyError("path_ambiguous", f"the path can be read in two ways: it has {wrong}")
+    if kind not in READ:
+        return kind
     if head.seen.get(b"content-encoding", b"identity").lower() != b"identity":
         raise BodyError(
             "body_encoded",
@@ -125,7 +139,7 @@ def too_large() -> BodyError:
     )
 
 
-def may_be_object(begin: bytes) -> bool:
+def may_be_object(begin: bytes | bytearray) -> bool:
     """Whether a body that begins so may be a JSON object, in any coding."""
     rest = begin.lstrip(_FIRST)
     return not rest or rest.startswith(b"{")
@@ -137,22 +151,22 @@ def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRul
     Args:
         head: of the request.
         kind: where it names its model, by `kind_of`.
-        body: all of it.
+        body: all of it, if its kind is one of `READ`.
         rules: what goes by it.
         cut: how its prompt is cut into blocks; None: it is not.
 
     Raises:
         BodyError: it does not.
     """
-    if kind is BodyKind.UNKNOWN and not (body and may_be_object(body[:64])):
-        return Facts(input_tokens=len(body) // BYTES_A_TOKEN)
+    size = (len(body) or head.length or 0) // BYTES_A_TOKEN
+    if kind is BodyKind.NONE or (kind is BodyKind.UNKNOWN and not (body and may_be_object(body[:64]))):
+        return Facts(input_tokens=size)
     if kind is BodyKind.PATH:
-        facts = Facts(model_in(head.path), len(body) // BYTES_A_TOKEN)
+        facts = Facts(model_in(head.path), size)
         if facts.model is None:
             raise BodyError("model_unread", "the model that the path names is not UTF-8")
     elif kind is BodyKind.FORM:
-        found = _form_model(head.seen.get(b"content-type", b""), body)
-        facts = Facts(found, len(body) // BYTES_A_TOKEN)
+        facts = Facts(_form_model(head.seen.get(b"content-type", b""), body), size)
     else:
         facts = facts_of(_object(body), body, cut)
     if facts.model is not None and len(facts.model) > MAX_NAME:
@@ -171,7 +185,7 @@ def _object(body: bytes) -> Body:
     Raises:
         BodyError: it is none.
     """
-    members = _members(body)  # before all else: what is nested too deeply ends here
+    _check_members(body)  # before all else: what is nested too deeply ends here
     try:
         return DECODER.decode(body)
     except msgspec.ValidationError:  # a member is of another type: that says nothing of what follows it
@@ -179,11 +193,11 @@ def _object(body: bytes) -> Body:
     except ValueError as error:
         raise _unread(str(error).lower()) from error
     try:
-        _ANY_OBJECT.decode(body)
+        members = FIELDS.decode(body)
     except ValueError as error:
         raise _unread(str(error).lower()) from error
-    _check_deciding(body, members)
-    return leniently({name: body[begin:end] for name, (begin, end) in members.items()})
+    _check_deciding(members)
+    return leniently(members)
 
 
 def _unread(why: str) -> BodyError:
@@ -193,13 +207,13 @@ def _unread(why: str) -> BodyError:
     )
 
 
-def _members(body: bytes) -> dict[str, tuple[int, int]]:
-    """The members of an object, and where their values stand. What is no JSON may be taken for it here.
+def _check_members(body: bytes) -> None:
+    """Look at the members of an object. What is no JSON may be taken for it here.
 
     Raises:
         BodyError: it is no object; one is there twice, or written as one that decides; it is nested too deeply, or there is too much in it.
     """
-    members: dict[str, tuple[int, int]] = {}
+    members: set[str] = set()
     at = _behind(body, 0)
     if not body.startswith(b"{", at):
         raise _unread(
@@ -212,8 +226,7 @@ def _members(body: bytes) -> dict[str, tuple[int, int]]:
             raise _unread(f"no member begins at byte {at}")
         behind = _text_end(body, at)
         key = _name(body[at:behind])
-        begin = _behind(body, _behind(body, behind) + 1)
-        end, more = _value_end(body, begin, MAX_TOKENS - tokens)
+        at, more = _value_end(body, _behind(body, _behind(body, behind) + 1), MAX_TOKENS - tokens)
         tokens += more + 1
         if tokens >= MAX_TOKENS:
             raise _too_much()
@@ -225,11 +238,10 @@ def _members(body: bytes) -> dict[str, tuple[int, int]]:
                 "body_ambiguous",
                 f"the body is ambiguous: some servers take its member `{key}` for `{folded}`",
             )
-        members[key] = (begin, end)
-        at = _behind(body, end)
+        members.add(key)
+        at = _behind(body, at)
         if body.startswith(b",", at):
             at = _behind(body, at + 1)
-    return members
 
 
 def _name(token: bytes) -> str:
@@ -294,12 +306,11 @@ def _too_much() -> BodyError:
     )
 
 
-def _check_deciding(body: bytes, members: dict[str, tuple[int, int]]) -> None:
+def _check_deciding(members: dict[str, msgspec.Raw]) -> None:
     """Refuse what decides and is of no type that all servers take alike."""
     for name in _DECIDING & members.keys():
-        begin, end = members[name]
         try:
-            value = msgspec.json.decode(body[begin:end])
+            value = msgspec.json.decode(members[name])
         except ValueError:  # a number beyond all bounds
             value = inf
         if name == "model" and not isinstance(value, str | None):
@@ -332,12 +343,12 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
         )
     dashes = b"--" + (said[1] or said[2])
     parts = body.split(dashes, _MAX_PARTS)
-    if parts[0] or len(parts) < 2 or parts[-1] not in (b"--", b"--\r\n"):
+    if parts[0] not in (b"", b"\r\n") or len(parts) < 2 or parts[-1] not in (b"--", b"--\r\n"):
         raise BodyError(
             "body_unread",
             f"the form does not begin with its boundary and end with it, or has more than {_MAX_PARTS} parts",
         )
-    found: list[bytes] = []
+    found: list[str] = []
     for part in parts[1:-1]:
         if not part.startswith(b"\r\n") or not part.endswith(b"\r\n"):
             raise BodyError("body_ambiguous", "the form's boundary stands within a line of it")
@@ -350,13 +361,14 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
         if name.lower() == b"model":
             if is_file or name != b"model":
                 raise BodyError("body_ambiguous", "the form's part `model` is no plain field")
-            found.append(value)
+            if not _PLAIN.fullmatch(
+                value
+            ):  # which of them it is depends on what else the form says of its coding
+                raise BodyError("model_unread", "the form's part `model` has characters that are not ASCII's")
+            found.append(value.decode())
     if len(found) > 1:
         raise BodyError("body_ambiguous", "the form has the part `model` twice")
-    try:
-        return found[0].decode() if found else None
-    except UnicodeDecodeError as error:
-        raise BodyError("model_unread", "the form's part `model` is not UTF-8") from error
+    return found[0] if found else None
 
 
 def _part_name(head: bytes) -> tuple[bytes | None, bool]:
@@ -365,7 +377,7 @@ def _part_name(head: bytes) -> tuple[bytes | None, bool]:
     for line in head.split(b"\r\n"):
         said = _DISPOSITION.fullmatch(line)
         if said is not None and name is None:
-            name, is_file = said[1], said[2] is not None
-        elif said is not None or not _PLAIN_TYPE.fullmatch(line):
+            name, is_file = said[1] or said[2] or b"", bool(said[3])
+        elif not _NO_MATTER.fullmatch(line):
             return None, False
     return name, is_file

@@ -78,7 +78,7 @@ class Body(msgspec.Struct):
 
 
 DECODER = msgspec.json.Decoder(Body)
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Body)}
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
@@ -160,12 +160,12 @@ def _read(body: bytes) -> Body | None:
     except ValueError:
         return None
     try:
-        return leniently(_FIELDS.decode(body))
+        return leniently(FIELDS.decode(body))
     except msgspec.DecodeError:
         return None
 
 
-def leniently(members: Mapping[str, msgspec.Raw | bytes]) -> Body:
+def leniently(members: Mapping[str, msgspec.Raw]) -> Body:
     """What can be read of an object's members, JSON each: one that is odd does not take the others with it."""
     found = Body()
     for name, kind in _TYPES.items():
@@ -178,7 +178,7 @@ def leniently(members: Mapping[str, msgspec.Raw | bytes]) -> Body:
 def with_model(body: bytes, model: str) -> bytes | None:
     """The same body for another model; None if it is no object that names one."""
     try:
-        members = _FIELDS.decode(shallow(body))
+        members = FIELDS.decode(shallow(body))
         msgspec.json.decode(members["model"], type=str)
     except (KeyError, ValueError):
         return None
