@@ -155,9 +155,13 @@ class WorkerPool:
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
-        listening = set(WorkerKind) if self._covered() else {worker.kind for worker in self._answering}
-        self.put([SilentMessage(tuple(kind for kind in WorkerKind if kind not in listening))])
+        self.put([self._silence()])
         self._moved()
+
+    def _silence(self) -> SilentMessage:
+        """Which kinds of worker nobody of listens now."""
+        listening = set(WorkerKind) if self._covered() else {worker.kind for worker in self._answering}
+        return SilentMessage(tuple(kind for kind in WorkerKind if kind not in listening))
 
     def rename(self, name: str) -> None:
         """Give workers that start from now on another name of the edge."""
@@ -181,8 +185,8 @@ class WorkerPool:
             if door is not None:
                 door.close()
         link = await AgentEnd.over(ours)
-        if worker.kind is WorkerKind.HTTP:
-            link.put([PartsMessage(self._leases.started(worker.index))])
+        if worker.kind is WorkerKind.HTTP:  # before the View, with which it listens: `/readyz` must know by then
+            link.put([self._silence(), PartsMessage(self._leases.started(worker.index))])
         link.put([message for message in self._everything() if concerns(worker.kind, message)])
         link.put([self._pulse()])
         self._links[worker] = link
