@@ -185,7 +185,9 @@ class WorkerPool:
             if door is not None:
                 door.close()
         link = await AgentEnd.over(ours)
-        if worker.kind is WorkerKind.HTTP:  # before the View, with which it listens: `/readyz` must know by then
+        if (
+            worker.kind is WorkerKind.HTTP
+        ):  # before the View, with which it listens: `/readyz` must know by then
             link.put([self._silence(), PartsMessage(self._leases.started(worker.index))])
         link.put([message for message in self._everything() if concerns(worker.kind, message)])
         link.put([self._pulse()])
