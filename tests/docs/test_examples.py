@@ -181,8 +181,6 @@ def _settle(demo: System) -> None:
         up = all(region["status"] == "up" and region["admin_state"] == "active" for region in health)
         explained = demo.route(service="web", client_ip="8.8.8.8", explain="1").json()
         usable = all(candidate["excluded"] is None for candidate in explained["candidates"])
-        dutch = demo.route(service="chat", client_ip="91.198.174.192", explain="1").json()
-        planned = any(" of such clients" in candidate["why"] for candidate in dutch["candidates"])
-        return up and usable and not planned and status["sync"]["state"] == "IN_SYNC"
+        return up and usable and status["sync"]["state"] == "IN_SYNC"
 
-    eventually(settled, "every region is up, every edge in sync, and the plan moves nobody", 3 * PATIENCE)
+    eventually(settled, "every region is up and every edge in sync")
