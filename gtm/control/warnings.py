@@ -15,8 +15,9 @@ def warnings(replica: Replica, now: float, approvals: int = 0) -> list[str]:
     """
     present, active = replica.now, replica.active
     found = [*(present.compiled.warnings if present.compiled is not None else ())]
-    if active is not None and (alarm := active.reports.vantages.alarm_words()):
-        found.append(alarm)
+    if active is not None:
+        vantages = active.reports.vantages
+        found += [words for words in (vantages.alarm_words(), vantages.tie_words()) if words]
     found += replica.subscribers.warnings()
     found += [
         f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "

@@ -70,7 +70,7 @@ GET    /v1/feed                                  .       .         .        .   
 POST   /v1/edges/x/report                        .       .         .        .     x      .        .
 GET    /v1/balancers/x/feed                      .       .         .        .     .      x        .
 POST   /v1/balancers/x/(room|report)             .       .         .        .     .      x        .
-POST   /v1/load-reports                          .       .         .        .     x      x        x
+POST   /v1/load-reports                          .       .         .        .     .      x        x
 """
 """Routes × roles: x may, . is refused. Names in paths are `x`, numbers 1."""
 OPEN = {"/healthz", "/readyz", "/metrics", "/v1/handoff/jwks.json"}

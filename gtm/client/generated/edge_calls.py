@@ -108,8 +108,8 @@ def send_beacons(body: types.Beacons) -> Call[types.Taken]:
 
 
 def send_latency_samples(body: types.Samples) -> Call[types.Taken]:
-    """Round trips that a balancer measured. With a token of role `balancer`, `reporter` or `edge`. At
-    most 5,000 in 1 MiB.
+    """Round trips that a balancer measured. With a token of role `balancer` or `reporter`. At most 5,000
+    in 1 MiB.
     """
     return Call(
         "POST",

@@ -88,8 +88,8 @@ class EdgeMethods(Session):
         return self.send(calls.send_beacons(body)).value
 
     def send_latency_samples(self, body: types.Samples) -> types.Taken:
-        """Round trips that a balancer measured. With a token of role `balancer`, `reporter` or `edge`. At
-        most 5,000 in 1 MiB.
+        """Round trips that a balancer measured. With a token of role `balancer` or `reporter`. At most 5,000
+        in 1 MiB.
         """
         return self.send(calls.send_latency_samples(body)).value
 
@@ -171,7 +171,7 @@ class AsyncEdgeMethods(AsyncSession):
         return (await self.send(calls.send_beacons(body))).value
 
     async def send_latency_samples(self, body: types.Samples) -> types.Taken:
-        """Round trips that a balancer measured. With a token of role `balancer`, `reporter` or `edge`. At
-        most 5,000 in 1 MiB.
+        """Round trips that a balancer measured. With a token of role `balancer` or `reporter`. At most 5,000
+        in 1 MiB.
         """
         return (await self.send(calls.send_latency_samples(body))).value

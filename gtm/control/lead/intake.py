@@ -183,6 +183,7 @@ def _bounded(one: EndpointHealth, now: float) -> EndpointHealth:
     latency = one.latency_ms
     return replace(
         one,
+        tied=False,  # it is control that says so
         since=min(max(one.since, 0.0), now) if isfinite(one.since) else now,
         detail=_interned(one.detail[:MAX_DETAIL]),
         latency_ms=latency if latency is not None and 0 <= latency <= _MAX_LATENCY else None,

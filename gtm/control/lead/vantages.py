@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, combinations
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Health
@@ -33,6 +34,8 @@ MAX_INSTANCES = 8
 """Running edges of one name and token; more report again and again under new instances, which no edge does."""
 GATHERING = 3.0
 """Seconds from the first report for which a control that starts tells no verdicts: the first to speak is not most of them."""
+MAX_SCOPES = 2_000
+"""Sets of regions that an alarm is about."""
 OVERLAP = 2.0
 """Seconds for which an edge and the one that replaces it may both be heard of."""
 _FORGET = 86_400.0
@@ -94,6 +97,8 @@ class Vantages:
         self._clock = clock
         self._monotonic = monotonic
         self._began: float | None = None
+        self._judged_by: Snapshot | None = None
+        self._scopes: tuple[frozenset[str], ...] = ()
         self._places: dict[tuple[str, str], dict[str, _Place]] = {}
 
     def take(self, token: str, name: str, address: str, report: EdgeReport, token_id: str = "") -> LiveEdge:
@@ -199,11 +204,13 @@ class Vantages:
         reports = [
             VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in self.all()
         ]
-        votes = combine(reports, now, MAX_AGE)
+        votes = combine(reports, now, MAX_AGE, self.judgement.votes)
         fresh = [report for report in reports if now - report.received <= MAX_AGE]
         seen = frozenset[str]().union(*(up_regions(report.health) for report in fresh))
         before = self.judgement.alarm
-        alarm = look(before, votes, seen, _scopes(snapshot), now)
+        if snapshot is not self._judged_by:
+            self._judged_by, self._scopes = snapshot, scopes(snapshot)
+        alarm = look(before, votes, seen, self._scopes, now)
         told = {} if self.gathering else withdrawn(votes, alarm)
         self.judgement = Judgement(votes, told, presumed(votes, alarm, fresh, now, MAX_AGE), alarm)
         if alarm.disputed.keys() - before.disputed.keys():
@@ -231,10 +238,26 @@ class Vantages:
             for name, tables in voters.items()
             if any((one.keys() & disputed.keys()) - up_regions(one) for one in tables)
         )
+        lone = " Only one token's edges vote, so nobody else can tell." if len(voters) == 1 else ""
         return (
             f"alarm: regions {_listed(sorted(disputed))} went down at once by the votes of edges alone; their verdicts are "
             f"withdrawn, and each edge goes by its own probes. Tokens whose edges say down: {_listed(down)}; up: "
-            f"{_listed(up)}. If they are up, look at the edges that say down, or revoke their tokens"
+            f"{_listed(up)}. If they are up, look at the edges that say down, or revoke their tokens.{lone}"
+        )
+
+    def tie_words(self) -> str:
+        """Which regions the votes are split over, and what that means; empty while there are none."""
+        disputed = self.judgement.alarm.disputed
+        tied = sorted(
+            name
+            for name, table in self.judgement.votes.items()
+            if name not in disputed and any(one.tied for one in table.values())
+        )
+        if not tied:
+            return ""
+        return (
+            f"as many tokens' edges say that regions {_listed(tied)} are up as say down: the verdict stays what it was, and "
+            "each edge goes by its own probes; `gtm regions show REGION` tells who says what"
         )
 
     def _forget(self) -> None:
@@ -262,14 +285,25 @@ def _key(edge: LiveEdge) -> str:
     return f"{edge.name}\n{edge.instance}"
 
 
-def _scopes(snapshot: Snapshot | None) -> Iterable[frozenset[str]]:
-    """The regions of a policy, and the members of each of its services."""
+def scopes(snapshot: Snapshot | None) -> tuple[frozenset[str], ...]:
+    """The regions that clients depend on together: all, those of each service, and those inside each fence of a service.
+
+    A fence is what one residency rule leaves of a service, or two rules together; of all of these, `MAX_SCOPES` count.
+    """
     if snapshot is None:
         return ()
-    members = {
-        frozenset(member.region for member in one.service.members) for one in snapshot.services.values()
-    }
-    return (frozenset(snapshot.region_numbers), *members)
+    services = [one.mask for one in snapshot.services.values()]
+    fences = [
+        dict.fromkeys(one.mask & rule.allowed for rule in one.rules if rule.enforced)
+        for one in snapshot.services.values()
+    ]
+    pairs = (first & second for of_one in fences for first, second in combinations(of_one, 2))
+    masks: set[int] = set()
+    for mask in chain([(1 << len(snapshot.regions)) - 1], services, chain.from_iterable(fences), pairs):
+        if len(masks) >= MAX_SCOPES:
+            break
+        masks.add(mask)
+    return tuple(frozenset(snapshot.names(mask)) for mask in masks if mask.bit_count() > 1)
 
 
 def _listed(names: list[str], most: int = 10) -> str:

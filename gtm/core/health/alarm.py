@@ -1,8 +1,8 @@
 """When many regions go down at once by votes alone: an alarm, not an action.
 
 Edges' reports are votes, and votes can be forged (a stolen token) or wrong (the vantages' own networks). One region that
-most vantages cannot reach is down. More than half of all regions, or of a service's, at once is taken for a mistake of
-those who say so: control withdraws its verdicts on them, and every edge goes by its own probes. A true outage so acts
+most vantages cannot reach is down. More than half of all regions, of a service's, or of those in a fence, at once is taken
+for a mistake of those who say so: control withdraws its verdicts on them, and every edge goes by its own probes. A true outage so acts
 as well, at each edge as soon as it sees it.
 
 Laws:
@@ -55,7 +55,7 @@ def look(
         before: the result of the last look; `Alarm()` at the start.
         agreed: what the votes say together.
         seen_up: the regions that at least one vantage sees up.
-        scopes: the regions of the policy, and the members of each of its services.
+        scopes: sets of regions that clients depend on together: all of the policy, a service's members, those in a fence.
         now: seconds.
     """
     up = up_regions(agreed)
@@ -79,7 +79,7 @@ def look(
         if now - fall.at <= WINDOW and (fall.from_up or region in seen_up)
     )
     found = dict(disputed)
-    for scope in scopes:
+    for scope in scopes if fresh - disputed.keys() else ():
         fallen = (fresh | disputed.keys()) & scope
         if len(fallen) > 1 and len(fallen) > len(up & scope) and fresh & scope - disputed.keys():
             found |= dict.fromkeys(fallen - found.keys(), now)

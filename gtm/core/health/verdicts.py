@@ -9,7 +9,9 @@ Laws:
      before most vantages say so.
   5. Who speaks for several vantages has one vote: their majority. A token that is stolen is one voter, under however
      many names it reports.
-  6. Votes alone do not empty an edge: where they would take down most of what it sees up itself, it goes by its own
+  6. A tie decides nothing: it leaves what was, and each vantage goes by its own probes. Otherwise one voter of two could
+     take any region down, or keep a dead one up.
+  7. Votes alone do not empty an edge: where they would take down most of what it sees up itself, it goes by its own
      probes there.
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe
@@ -85,16 +88,19 @@ class VantageReport:
 
 
 def combine(
-    reports: Iterable[VantageReport], now: float, max_age: float
+    reports: Iterable[VantageReport], now: float, max_age: float, before: HealthTable = MappingProxyType({})
 ) -> dict[str, dict[str, EndpointHealth]]:
-    """What the vantages say together: up where more than half of the voters that know an endpoint say up.
+    """What the vantages say together: what more than half of the voters that know an endpoint say.
 
-    A voter with several vantages says up where more than half of those of its vantages that know the endpoint do.
+    A voter with several vantages says what more than half of those of its vantages that know the endpoint say; where
+    these are split evenly, it does not vote. Where the voters are split evenly, the verdict stays what it was before, as
+    `tied`; there is none if there was none before.
 
     Args:
         reports: the newest report of each vantage.
         now: POSIX seconds, by the clock that stamped the reports.
         max_age: seconds after which a report has no vote.
+        before: what they said together the last time.
     """
     votes: dict[tuple[str, str], dict[str, list[EndpointHealth]]] = {}
     for report in reports:
@@ -107,13 +113,21 @@ def combine(
                     votes.setdefault((region, url), {}).setdefault(voter, []).append(health)
     combined: dict[str, dict[str, EndpointHealth]] = {}
     for (region, url), cast in votes.items():
-        combined.setdefault(region, {})[url] = _verdict([_verdict(seen) for seen in cast.values()])
+        said = [word for seen in cast.values() if (word := _verdict(seen)) is not None]
+        verdict = _verdict(said)
+        if verdict is None and (was := before.get(region, {}).get(url)) is not None:
+            verdict = was if was.tied else replace(was, tied=True)
+        if verdict is not None:
+            combined.setdefault(region, {})[url] = verdict
     return combined
 
 
-def _verdict(cast: list[EndpointHealth]) -> EndpointHealth:
+def _verdict(cast: list[EndpointHealth]) -> EndpointHealth | None:
+    """What most say; None if as many say up as say down."""
     up = [health for health in cast if health.status is HealthStatus.UP]
     down = [health for health in cast if health.status is HealthStatus.DOWN]
+    if len(up) == len(down):
+        return None
     side = up if len(up) > len(down) else down
     latencies = sorted(health.latency_ms for health in side if health.latency_ms is not None)
     # The vantage whose word made the majority: one that flapped alone, or has just started, moves no ramp.
@@ -132,17 +146,22 @@ def _verdict(cast: list[EndpointHealth]) -> EndpointHealth:
 
 
 def fill(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
-    """The vantages' common verdicts, and one vantage's own where there is none.
+    """The vantages' common verdicts, and one vantage's own where there is none, or a tie.
 
     A control that has just restarted knows nothing yet; edges must not forget what they see because of that.
     """
     filled = {region: dict(endpoints) for region, endpoints in own.items()}
     for region, endpoints in agreed.items():
         known = filled.setdefault(region, {})
-        known.update(
-            {url: health for url, health in endpoints.items() if health.status is not HealthStatus.UNKNOWN}
-        )
+        known.update({url: health for url, health in endpoints.items() if _decided(health, known.get(url))})
     return filled
+
+
+def _decided(agreed: EndpointHealth, own: EndpointHealth | None) -> bool:
+    """Whether the common verdict on an endpoint goes before a vantage's own, which may be missing."""
+    if agreed.status is HealthStatus.UNKNOWN:
+        return False
+    return not agreed.tied or own is None or own.status is HealthStatus.UNKNOWN
 
 
 def overruled(agreed: HealthTable, own: HealthTable) -> frozenset[str]:

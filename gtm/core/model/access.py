@@ -19,7 +19,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     """Also manage tokens."""
     EDGE = "edge"
-    """Follow the feed, report what it sees, and send what a reporter may. Nothing else."""
+    """Follow the feed, and report what the edge itself sees: its clients, its probes, its round trips. Nothing else."""
     REPORTER = "reporter"
     """Send load reports and latency samples: of any region, or of those that the token is bound to. Nothing else."""
     BALANCER = "balancer"
@@ -28,11 +28,11 @@ class Role(StrEnum):
 
 
 _RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.FENCE_ADMIN: 3, Role.ADMIN: 4}
-_REPORTING = (Role.REPORTER, Role.BALANCER, Role.EDGE)
+_REPORTING = (Role.REPORTER, Role.BALANCER)
 
 
 def permits(held: Role, needed: Role) -> bool:
-    """Whether a role includes another. `edge` and `balancer` include `reporter`; the three have to do with no others."""
+    """Whether a role includes another. `balancer` includes `reporter`; these two and `edge` have to do with no others."""
     if needed is Role.REPORTER:
         return held in _REPORTING
     if held in _RANK and needed in _RANK:

@@ -18,7 +18,8 @@ class HealthStatus(StrEnum):
 class EndpointHealth:
     """An endpoint's health. `since` is a POSIX time in seconds, `detail` the last failure in words.
 
-    `recovered`: it is up after having been down, so that slow start counts from `since`.
+    `recovered`: it is up after having been down, so that slow start counts from `since`. `tied`: as many vantages say up
+    as say down, so this is what they said together before; a vantage goes by its own probes there.
     """
 
     status: HealthStatus = HealthStatus.UNKNOWN
@@ -26,6 +27,7 @@ class EndpointHealth:
     detail: str = ""
     latency_ms: float | None = None
     recovered: bool = False
+    tied: bool = False
 
 
 UNKNOWN_HEALTH = EndpointHealth()

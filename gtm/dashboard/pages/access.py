@@ -39,7 +39,7 @@ ABILITIES: Sequence[tuple[str, Role]] = (
 )
 """What people may do, and the least role for it (`docs/operations.md`, Tokens)."""
 PROGRAMS: Sequence[tuple[Role, str]] = (
-    (Role.EDGE, "follows the feed with zone-signing keys, reports health and what a reporter may"),
+    (Role.EDGE, "follows the feed with zone-signing keys, reports its clients, probes and round trips"),
     (Role.BALANCER, "follows the feed without zone-signing keys, reports of the regions that it is bound to"),
     (Role.REPORTER, "sends load reports and measured round trips, and nothing else"),
 )

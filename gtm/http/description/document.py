@@ -120,7 +120,7 @@ def _paths() -> dict[str, Any]:
             "post": _operation(
                 "send_latency_samples",
                 "Round trips that a balancer measured",
-                f"With a token of role `balancer`, `reporter` or `edge`. At most {MAX_SAMPLES:,} in {MAX_SAMPLES_BYTES // 1024**2} MiB.",
+                f"With a token of role `balancer` or `reporter`. At most {MAX_SAMPLES:,} in {MAX_SAMPLES_BYTES // 1024**2} MiB.",
                 body="Samples",
                 answers={
                     "200": _json("What became of them.", "Taken"),

@@ -91,8 +91,8 @@ def reporter_of(grant: Grant, held: TokenGrant | None) -> Reporter:
     """
     _check(
         grant,
-        "sending samples takes a token of role reporter, balancer or edge",
-        "sending samples takes a bearer token of role reporter, balancer or edge",
+        "sending samples takes a token of role reporter or balancer",
+        "sending samples takes a bearer token of role reporter or balancer",
     )
     assert held is not None  # noqa: S101 - a token that is enough is known
     return Reporter(held.sha256[:REPORTER_LENGTH], held.regions)

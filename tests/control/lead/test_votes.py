@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
+from functools import cache
+from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.errors import Conflict
-from gtm.control.lead.vantages import GATHERING, MAX_AGE, MAX_EDGES, MAX_INSTANCES, OVERLAP, Vantages
+from gtm.control.lead.intake import Intake
+from gtm.control.lead.vantages import (
+    GATHERING,
+    MAX_AGE,
+    MAX_EDGES,
+    MAX_INSTANCES,
+    MAX_SCOPES,
+    OVERLAP,
+    Vantages,
+    scopes,
+)
 from gtm.core.health.alarm import HOLD, WINDOW
 from gtm.core.health.verdicts import followed, up_regions
+from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import Member, Service
 from gtm.core.model.state import EndpointHealth, HealthStatus
+from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.reports import EdgeReport
@@ -30,16 +46,24 @@ def table(seen: Seen, at: float = 0.0) -> dict[str, dict[str, EndpointHealth]]:
     return {region: {URL: EndpointHealth(statuses[up], at)} for region, up in seen.items()}
 
 
-def policy(regions: list[str], *services: list[str]) -> Snapshot:
-    """As much of a policy as votes are about."""
-    members = {
-        str(number): SimpleNamespace(
-            service=SimpleNamespace(members=[SimpleNamespace(region=name) for name in names])
-        )
-        for number, names in enumerate(services)
-    }
-    numbers = {name: number for number, name in enumerate(regions)}
-    return cast("Snapshot", SimpleNamespace(region_numbers=numbers, services=members))
+@cache
+def policy(
+    regions: tuple[str, ...], services: tuple[tuple[str, ...], ...], fences: tuple[tuple[str, ...], ...] = ()
+) -> Snapshot:
+    """A policy with services of these members, each with all the fences."""
+    return compile_policy(
+        Policy(
+            regions=tuple(Region(name, 0.0, 0.0, "DE", (Endpoint(URL),)) for name in regions),
+            services=tuple(
+                Service(f"s{number}", tuple(map(Member, names))) for number, names in enumerate(services)
+            ),
+            residency_rules=tuple(
+                ResidencyRule(f"f{number}", Match(), Places(regions=names))
+                for number, names in enumerate(fences)
+            ),
+        ),
+        (),
+    )
 
 
 @dataclass
@@ -49,6 +73,7 @@ class Control:
     regions: list[str]
     now: float = 1000.0
     services: list[list[str]] = field(default_factory=list)
+    fences: list[list[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -66,7 +91,8 @@ class Control:
 
     def judge(self) -> Any:
         """What the votes say now."""
-        return self.vantages.judge(policy(self.regions, *self.services))
+        services, fences = (tuple(map(tuple, sets)) for sets in (self.services, self.fences))
+        return self.vantages.judge(policy(tuple(self.regions), services, fences))
 
     def usable(self, seen: Seen) -> frozenset[str]:
         """What an edge that sees this answers with."""
@@ -80,18 +106,18 @@ class Control:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[list[str], list[list[str]], list[tuple[str, str]], list[str]]:
-    """Regions, members of services, honest edges (token, name), lying tokens: fewer than half."""
+    """Regions, members of services, honest edges (token, name), lying tokens: no more than half."""
     regions = [f"r{number}" for number in range(draw(st.integers(1, 7)))]
     services = draw(st.lists(st.lists(st.sampled_from(regions), min_size=1, unique=True), max_size=2))
     honest = draw(st.integers(1, 4))
     edges = [(f"h{n}", f"h{n}-{m}") for n in range(honest) for m in range(draw(st.integers(1, 3)))]
-    liars = [f"l{number}" for number in range(draw(st.integers(0, honest - 1)))]
+    liars = [f"l{number}" for number in range(draw(st.integers(0, honest)))]
     return regions, services, edges, liars
 
 
 @quick(400)
 @given(worlds(), st.data())
-def test_fewer_than_half_of_the_tokens_decide_nothing(world: Any, data: st.DataObject) -> None:
+def test_half_of_the_tokens_decide_nothing(world: Any, data: st.DataObject) -> None:
     """What all honest edges see up stays in the answers of each, and what they all see down leaves, whatever others say.
 
     Flapping, stale reports of liars, restarts of control in the middle, and reports in any order are among it.
@@ -199,23 +225,115 @@ def test_many_at_once_are_an_alarm_and_no_action() -> None:
     control.report("good", "good", up)
     lie = {**up, "a": False, "b": False}
     control.report("bad", "bad", lie)
+    control.report("ugly", "ugly", lie)
     assert set(control.vantages.judgement.told) == set(regions)
     assert up_regions(control.vantages.judgement.told) == {"c", "d", "e"}, "two of five may be down"
     control.report("bad", "bad", {**lie, "c": False})
+    control.report("ugly", "ugly", {**lie, "c": False})
     judged = control.vantages.judgement
     assert (set(judged.told), set(judged.alarm.disputed)) == ({"d", "e"}, {"a", "b", "c"})
     assert up_regions(judged.presumed) == set(regions)
     assert "`a`, `b`, `c`" in (words := control.vantages.alarm_words())
-    assert "say down: `bad`; up: `good`" in words
+    assert "say down: `bad`, `ugly`; up: `good`" in words
     for _ in range(10):  # for as long as somebody sees them up
         control.now += HOLD / 8
         control.report("good", "good", up)
-        control.report("bad", "bad", {**lie, "c": False})
+        for liar in ("bad", "ugly"):
+            control.report(liar, liar, {**lie, "c": False})
     assert set(control.vantages.judgement.alarm.disputed) == {"a", "b", "c"}
     control.report("bad", "bad", up)
     assert not control.vantages.judgement.alarm.disputed
     assert not control.vantages.alarm_words()
     assert up_regions(control.vantages.judgement.told) == set(regions)
+
+
+def test_one_of_two_tokens_decides_nothing() -> None:
+    """A tie leaves what was in the common verdict, and each edge goes by its own probes: nothing dies, nothing rises."""
+    control = Control(list("abcde"))
+    seen = {**dict.fromkeys("abcde", True), "e": False}
+    for edge in ("good", "bad"):
+        control.report(edge, edge, seen)
+    control.settled()
+    control.report("good", "good", seen)
+    control.report("bad", "bad", {**seen, "a": False, "e": True})
+    told = control.vantages.judgement.told
+    assert {name: (one[URL].status.value, one[URL].tied) for name, one in told.items()} == {
+        **dict.fromkeys("bcd", ("up", False)),
+        "a": ("up", True),
+        "e": ("down", True),
+    }
+    assert control.usable(seen) == set("abcd")
+    assert "regions `a`, `e` are up as say down" in control.vantages.tie_words()
+    assert control.usable({**seen, "a": False}) == set("bcd"), "an edge that sees it down leaves it at once"
+    control.report("good", "good", {**seen, "a": False})
+    assert not control.vantages.judgement.told["a"][URL].tied
+    assert control.usable(seen) == set("bcd"), "both say down"
+    assert "regions `e` are up" in control.vantages.tie_words()
+    control.report("bad", "bad", {**seen, "a": False})
+    assert not control.vantages.tie_words()
+
+
+def test_a_token_whose_edges_are_split_does_not_vote() -> None:
+    """Two edges of one token that contradict each other leave the verdict to others, or as it was."""
+    control = Control(list("ab"))
+    up = dict.fromkeys("ab", True)
+    for edge in ("one", "two"):
+        control.report("group", edge, up)
+    control.settled()
+    control.report("group", "two", {**up, "a": False})
+    assert control.vantages.judgement.told["a"][URL].tied
+    control.report("other", "other", {**up, "a": False})
+    assert control.vantages.judgement.told["a"][URL].status is HealthStatus.DOWN
+
+
+def test_nobody_reports_a_tie() -> None:
+    """Only control says that votes are split: of a report the mark is dropped."""
+    tied = {"a": {URL: EndpointHealth(HealthStatus.UP, tied=True)}}
+    read = Intake(policy(("a",), ()), Counter()).read(EdgeReport("1", 1, 1, tied), 1.0)
+    assert not read.health["a"][URL].tied
+
+
+def test_a_fence_is_a_world_of_its_own() -> None:
+    """Both regions that a residency rule leaves fall at once: an alarm, though five others are up."""
+    regions = list("abcdefg")
+    control = Control(regions, services=[regions], fences=[["a", "b", "c"], ["a", "b", "d"]])
+    up = dict.fromkeys(regions, True)
+    for edge in ("one", "two"):
+        control.report(edge, edge, up)
+    control.report("bad", "bad", {**up, "a": False, "b": False})
+    control.settled()
+    control.report("one", "one", {**up, "a": False, "b": False})
+    assert set(control.vantages.judgement.alarm.disputed) == {"a", "b"}, "the two that both rules leave"
+    assert control.usable(up) == set(regions)
+    control.fences = []
+    control.restart()
+    for edge in ("one", "two"):
+        control.report(edge, edge, up)
+    control.settled()
+    for edge in ("bad", "one"):
+        control.report(edge, edge, {**up, "a": False, "b": False})
+    assert control.usable(up) == set("cdefg")
+
+
+def test_an_alarm_says_if_only_one_token_votes() -> None:
+    """Where nobody else can tell, its word counts at once at its edges, and people are told."""
+    control = Control(list("abc"))
+    control.report("t", "edge", dict.fromkeys("abc", True))
+    control.settled()
+    control.report("t", "edge", dict.fromkeys("abc", False))
+    assert control.usable(dict.fromkeys("abc", False)) == frozenset()
+    assert control.vantages.alarm_words().endswith("Only one token's edges vote, so nobody else can tell.")
+
+
+def test_sets_of_regions_are_bounded() -> None:
+    """Hundreds of fences make no more than so many sets, those of the services among them."""
+    regions = tuple(f"r{number}" for number in range(40))
+    fences = tuple(
+        tuple(name for name in regions if name not in (one, two)) for one, two in combinations(regions[1:], 2)
+    )
+    found = scopes(policy(regions, (regions,), fences))
+    assert len(found) == MAX_SCOPES
+    assert {frozenset(regions), *map(frozenset, fences)} <= {*found}
 
 
 def test_half_at_once_is_no_alarm() -> None:
@@ -258,7 +376,8 @@ def test_an_alarm_outlasts_its_last_witness() -> None:
     control.settled()
     for _ in range(10):
         control.report("good", "good", up)
-        control.report("bad", "bad", down)
+        for liar in ("bad", "ugly"):
+            control.report(liar, liar, down)
         control.now += HOLD / 7
     control.report("bad", "bad", down)
     assert set(control.vantages.judgement.alarm.disputed) == set("abc")
@@ -293,7 +412,8 @@ def test_members_of_a_service_are_a_world_of_their_own() -> None:
     up = dict.fromkeys("abcdefg", True)
     control.report("good", "good", up)
     control.settled()
-    control.report("bad", "bad", {**up, "a": False, "b": False})
+    for liar in ("bad", "ugly"):
+        control.report(liar, liar, {**up, "a": False, "b": False})
     assert set(control.vantages.judgement.alarm.disputed) == {"a", "b"}
     control.services = []
     control.restart()

@@ -90,7 +90,8 @@ def _combined(*statuses: HealthStatus) -> HealthStatus:
         ((UP,), UP),
         ((UP, UP, DOWN), UP),
         ((UP, DOWN, DOWN), DOWN),
-        ((UP, DOWN), DOWN),
+        ((UP, DOWN), UNKNOWN),
+        ((UP, UP, DOWN, DOWN), UNKNOWN),
         ((UP, UNKNOWN, UNKNOWN), UP),
         ((UNKNOWN,), UNKNOWN),
         ((), UNKNOWN),
@@ -99,8 +100,22 @@ def _combined(*statuses: HealthStatus) -> HealthStatus:
 def test_more_than_half_of_those_that_know_decide(
     statuses: tuple[HealthStatus, ...], verdict: HealthStatus
 ) -> None:
-    """A majority of the vantages with a verdict says up; a tie is down; nobody's verdict is unknown."""
+    """A majority of the vantages with a verdict says up; a tie decides nothing; nobody's verdict is unknown."""
     assert _combined(*statuses) is verdict
+
+
+@pytest.mark.parametrize("was", [UP, DOWN])
+def test_a_tie_leaves_what_was(was: HealthStatus) -> None:
+    """With its time and detail, marked as tied, for as long as the tie lasts."""
+    before = {"r": {"u": EndpointHealth(was, 7.0, "before", 5.0)}}
+    reports = [_report("a", UP, since=50.0), _report("b", DOWN, since=60.0)]
+    tied = combine(reports, 100.0, 5.0, before)
+    assert tied == {"r": {"u": EndpointHealth(was, 7.0, "before", 5.0, tied=True)}}
+    assert combine(reports, 101.0, 5.0, tied) == tied
+    assert combine([*reports, _report("c", DOWN)], 101.0, 5.0, tied)["r"]["u"] == EndpointHealth(DOWN, 60.0)
+    for own in (EndpointHealth(UP), EndpointHealth(DOWN)):
+        assert fill(tied, {"r": {"u": own}})["r"]["u"] is own, "each vantage goes by its own probes"
+    assert fill(tied, {"r": {"u": EndpointHealth(UNKNOWN)}}) == fill(tied, {}) == tied
 
 
 def test_a_stale_report_has_no_vote() -> None:
