@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gtm.core.latency import Level, Sum, Vote
 from gtm.storage import tables
 
-SumKey = tuple[Level, str, str]
-"""Level, key and region."""
+SumKey = tuple[Level, str, str, str]
+"""Level, key, region and author."""
 VoteKey = tuple[str, str, str, str, str]
 """Network, claim, region, reporter and edge."""
 
@@ -22,7 +22,7 @@ _CHUNK = 1000
 
 
 class LatencyRepository:
-    """Sums by level, key and region; votes by network, claim, region, reporter and edge."""
+    """Sums by level, key, region and author; votes by network, claim, region, reporter and edge."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -35,6 +35,7 @@ class LatencyRepository:
                 Level(row.level),
                 row.key,
                 row.region,
+                row.author,
                 row.weight,
                 row.mean,
                 row.spread,

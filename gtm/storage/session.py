@@ -30,6 +30,7 @@ from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
+from gtm.storage.secrets import SecretRepository
 from gtm.storage.sessions import SessionRepository
 from gtm.storage.tokens import TokenRepository
 
@@ -144,6 +145,11 @@ class Transaction:
     def health(self) -> HealthRepository:
         """The history of health."""
         return HealthRepository(self.connection)
+
+    @property
+    def secrets(self) -> SecretRepository:
+        """Control's own keys."""
+        return SecretRepository(self.connection)
 
     @property
     def dnssec(self) -> DnssecRepository:

@@ -82,6 +82,14 @@ jurisdictions = _resource_table("jurisdictions")
 tenants = _resource_table("tenants")
 data_classes = _resource_table("data_classes")
 
+secrets = Table(
+    "secrets",
+    metadata,
+    _name(),
+    Column("value", LargeBinary, nullable=False),
+)
+"""Keys that control makes for itself, and shows to nobody."""
+
 revisions = Table(
     "revisions",
     metadata,
@@ -246,6 +254,16 @@ demand_hours = Table(
 )
 """`demand_minutes` of all sources added up; an hour without a row here is read minute by minute."""
 
+demand_peaks = Table(
+    "demand_peaks",
+    metadata,
+    Column("token", Text(collation="C"), primary_key=True),
+    Column("hour", DateTime(timezone=True), primary_key=True),
+    # Requests per second in the busiest minute of the hour.
+    Column("rate", Double, nullable=False),
+)
+"""How much the edges of a token asked for (`gtm.core.demand.belief`)."""
+
 plan_minutes = Table(
     "plan_minutes",
     metadata,
@@ -291,6 +309,8 @@ latency_sums = Table(
     Column("level", Text(collation="C"), primary_key=True),
     Column("key", Text(collation="C"), primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
+    # The id of the token whose edges say so; empty: from before this was kept.
+    Column("author", Text(collation="C"), primary_key=True),
     Column("weight", Double, nullable=False),
     Column("mean", Double, nullable=False),
     Column("spread", Double, nullable=False),

@@ -113,10 +113,15 @@ def test_one_token_has_one_vote(world: Api) -> None:
 
 def test_an_alarm_is_shown(world: Api) -> None:
     """Where votes would take down most regions, control says so, and who says what; nothing is published of it."""
-    with _client(world, "good") as good, _client(world, "bad") as bad:
+    with (
+        _client(world, "good") as good,
+        _client(world, "bad") as bad,
+        _client(world, "ugly") as ugly,
+    ):
         _report(good, "good", eu_central=True, eu_west=True, us_east=True)
-        _report(bad, "bad", eu_central=False, eu_west=False, us_east=True)
-        _eventually(lambda: any("say down: `bad`" in text for text in _status(world)["warnings"]))
+        for name, liar in (("bad", bad), ("ugly", ugly)):
+            _report(liar, name, eu_central=False, eu_west=False, us_east=True)
+        _eventually(lambda: any("say down: `bad`, `ugly`" in text for text in _status(world)["warnings"]))
         found = world.viewer.get("/v1/health").json()["regions"]
         assert [(one["status"], one["disputed"]) for one in found] == [
             ("down", True),

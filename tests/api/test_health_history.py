@@ -51,12 +51,13 @@ def test_changes_and_steps_are_told(world: Api) -> None:
     elsewhere = Probed("eu-central", "http://elsewhere.test", 1.0, 200, "")
     send(world, "fra", UP, (Probed("eu-central", URL, 4.0, 200, ""), elsewhere))
     send(world, "old", UP, None)
-    send(world, "fra", DOWN, (failed,), failed.failure)
     eventually(
         lambda: {one["vantage"] for one in changes(world)["items"]} == {"fra", "old", None},
         "all are told",
         30,
     )
+    send(world, "fra", DOWN, (failed,), failed.failure)
+    eventually(lambda: len(changes(world, vantage="fra")["items"]) == 2, "that it went down is told", 30)
     page = changes(world, vantage="fra")
     assert page["complete"] is True
     down, up = page["items"]

@@ -9,7 +9,9 @@ from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio
 
-SUM = Sum(Level.NETWORK, "203.0.113.0/24", "eu-central", 20.0, -3.25, 1.5, 1_800_000_000.5, (1 << 62) + 1)
+SUM = Sum(
+    Level.NETWORK, "203.0.113.0/24", "eu-central", "token-1", 20.0, -3.25, 1.5, 1_800_000_000.5, (1 << 62) + 1
+)
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 VOTE = Vote("203.0.113.0/24", "US|40,-74", "eu-central", "0f" * 8, "edge-1", 12.5, 0.25, 3.0, 1_800_000_000.5)
 
 
-async def save(database: Database, changed: list[Sum], gone: list[tuple[Level, str, str]]) -> list[Sum]:
+async def save(database: Database, changed: list[Sum], gone: list[tuple[Level, str, str, str]]) -> list[Sum]:
     """What is stored after a save."""
     async with database.transaction() as transaction:
         await transaction.latency.save(changed, gone)
@@ -48,7 +50,9 @@ async def test_what_is_gone_is_deleted(database: Database) -> None:
     """A sum that was forgotten is stored no more, and nothing else goes with it; many at once are no matter."""
     many = [SUM._replace(key=f"203.0.113.{number}/32") for number in range(2500)]
     await save(database, [SUM, *many], [])
-    assert await save(database, [], [(kept.level, kept.key, kept.region) for kept in many]) == [SUM]
+    assert await save(database, [], [(kept.level, kept.key, kept.region, kept.author) for kept in many]) == [
+        SUM
+    ]
 
 
 async def test_votes_come_back_and_go(database: Database) -> None:

@@ -24,12 +24,13 @@ from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
 from gtm.control.lead.history import retention
 from gtm.control.lead.history.health import HealthRecorder
-from gtm.control.lead.latency import LatencyBook
+from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
 from gtm.control.lead.planning import Planning
 from gtm.control.lead.reports import Reports
 from gtm.control.lead.rooms import Rooms
+from gtm.control.lead.takeover import load_seal
 from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
@@ -80,6 +81,7 @@ class Active:
         self.planning = Planning(
             current, election, self.reports, self.loads, leases=self.leases, clock=clock, monotonic=monotonic
         )
+        self._database = database
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
         self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
@@ -104,6 +106,7 @@ class Active:
     async def run(self) -> None:
         """Judge, plan, learn and record until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._load_seal())
             group.create_task(self.verdicts.run())
             group.create_task(self.planning.run())
             group.create_task(self.rooms.run())
@@ -118,13 +121,20 @@ class Active:
             if self._history is not None:
                 group.create_task(plan_history.run(self._history, lambda: self.planning.latest))
 
+    async def _load_seal(self) -> None:
+        self.reports.takeover.seal = await load_seal(self._database)
+
     def _per_answer(self) -> PerAnswer:
         return self.planning.latest.per_answer
 
-    def _measured(self) -> tuple[Policy, Assessment] | None:
+    def _measured(self) -> tuple[Policy, Assessment, Teachers] | None:
         """What latency tables are made for; None before the first policy."""
-        message = self._current.now.message
-        return None if message is None else (message.policy, self.planning.latest.capacity)
+        now = self._current.now
+        if now.message is None:
+            return None
+        edges = (edge.token_id for edge in self.reports.vantages.all())
+        teachers = Teachers.of(now.tokens.values(), edges, self._clock())
+        return now.message.policy, self.planning.latest.capacity, teachers
 
     def _publish_table(self, table: LatencyTable) -> None:
         self._current.become(replace(self._current.now, table=table))

@@ -32,8 +32,9 @@ from gtm.core.latency import (
     Vote,
     Witness,
 )
-from gtm.core.latency.aggregates import LEVEL_FIELDS, check_delta
+from gtm.core.latency.aggregates import LEVEL_FIELDS, NO_AUTHORS, Authors, check_delta
 from gtm.core.latency.doubt import check_witness
+from gtm.core.latency.geographic import model_ms, point_at, terminal_at
 from gtm.core.latency.samples import Level, keys_of
 from gtm.core.latency.table import Row
 from gtm.core.model.policy import Policy
@@ -43,6 +44,7 @@ from gtm.settings import DEFAULT_HALF_LIFE
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.latency import SumKey, VoteKey
 from gtm.storage.session import Database
+from gtm.storage.tokens import Token
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +90,37 @@ class RegionEstimate:
     measured: tuple[Measured, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Teachers:
+    """Whose word on round trips counts.
+
+    `successors` maps each live token's id to that of the newest live token of its name, which a rotation put in its place;
+    `names` are those of the tokens, `authors` says what each may say, by id.
+    """
+
+    successors: Mapping[str, str]
+    names: frozenset[str]
+    authors: Authors
+
+    @classmethod
+    def of(cls, tokens: Iterable[Token], edges: Iterable[str], now: float) -> Teachers:
+        """From tokens and the ids of those of running edges, at a POSIX time; `NOT_KNOWN` where no tokens were read yet."""
+        newest: dict[str, Token] = {}
+        live = [token for token in tokens if token.ends_at is None or token.ends_at.timestamp() > now]
+        found = sorted(live, key=lambda token: (token.created_at, token.id))
+        for token in found:
+            newest[token.name] = token
+        if not found:
+            return NOT_KNOWN
+        successors = {token.id: newest[token.name].id for token in found}
+        bound = {token.id: token.regions for token in found if token.regions is not None}
+        running = frozenset(successors[token] for token in edges if token in successors)
+        return cls(successors, frozenset(newest), Authors(bound, running))
+
+
+NOT_KNOWN = Teachers({}, frozenset(), NO_AUTHORS)
+
+
 class LatencyBook:
     """What is known of round trips.
 
@@ -108,9 +141,9 @@ class LatencyBook:
         """The reporters that dispute too much to have a vote."""
         self._database = database
         self._clock = clock
-        self.waiting: list[Delta] = []
-        """What the next table takes in."""
-        self._waiting_of: Counter[str] = Counter()
+        self.waiting: dict[str, list[Delta]] = {}
+        """What the next table takes in, by author."""
+        self._authors = NO_AUTHORS
         self._witnesses_of: Counter[str] = Counter()
         self._witnesses: list[tuple[str, Witness]] = []
         self._aggregates: Aggregates | None = None
@@ -122,32 +155,45 @@ class LatencyBook:
         # Versions go on from the clock (as epochs do), so that a restarted control's tables are newer than those before.
         self._table = LatencyTable(version=int(clock() * 1000))
 
-    def take(self, deltas: Iterable[Delta], source: str = "", witnesses: Iterable[Witness] = ()) -> None:
-        """Take in what an edge of a token (`source`) learned; `delta_problem` and `witness_problem` find nothing wrong."""
-        room = MAX_SHARE - self._waiting_of[source]
-        taken = list(islice(deltas, max(room, 0)))
-        self._waiting_of[source] += len(taken)
-        self.waiting.extend(taken)
+    def take(
+        self,
+        deltas: Iterable[Delta],
+        source: str = "",
+        witnesses: Iterable[Witness] = (),
+        author: str | None = None,
+    ) -> None:
+        """Take in what an edge of a token learned; `delta_problem` and `witness_problem` find nothing wrong.
+
+        Args:
+            deltas: of round trips.
+            source: the token's name.
+            witnesses: of where networks are.
+            author: the token's id, which no other ever has; None: its name stands for it.
+        """
+        author = source if author is None else author
+        told = list(deltas)
+        waiting = self.waiting.get(author, [])
+        room = min(MAX_SHARE - len(waiting), MAX_WAITING - sum(map(len, self.waiting.values())))
+        if len(told) > max(room, 0):
+            logger.warning("dropped %d deltas of round trips: too many at once", len(told) - max(room, 0))
+        if room > 0 and told:
+            self.waiting[author] = waiting + told[:room]
         room = MAX_SHARE - self._witnesses_of[source]
         said = [(source, witness) for witness in islice(witnesses, max(room, 0))]
         self._witnesses_of[source] += len(said)
         self._witnesses.extend(said)
         del self._witnesses[MAX_WAITING:]
-        if len(self.waiting) > MAX_WAITING:
-            logger.warning(
-                "dropped %d deltas of round trips: too many at once", len(self.waiting) - MAX_WAITING
-            )
-            del self.waiting[MAX_WAITING:]
 
     async def run(
         self,
-        world: Callable[[], tuple[Policy, Assessment] | None],
+        world: Callable[[], tuple[Policy, Assessment, Teachers] | None],
         publish: Callable[[LatencyTable], None],
     ) -> None:
         """Load, then make tables and save until cancelled; save once more at the end.
 
         Args:
-            world: the policy in force and the last assessment of its regions' capacity; None before the first policy.
+            world: the policy in force, the last assessment of its regions' capacity, and whose word counts; None before
+                the first policy.
             publish: called with each table that differs from the one before.
         """
         await self.load()
@@ -177,16 +223,26 @@ class LatencyBook:
                     "what was last learned of round trips is not saved: the database takes too long"
                 )
 
-    def turn(self, policy: Policy, assessment: Assessment) -> LatencyTable | None:
-        """Merge what waits, and make the table of now; None if the edges have it already."""
-        waiting, self.waiting = self.waiting, []
-        self._waiting_of.clear()
+    def turn(
+        self, policy: Policy, assessment: Assessment, teachers: Teachers = NOT_KNOWN
+    ) -> LatencyTable | None:
+        """Merge what waits, and make the table of now; None if the edges have it already.
+
+        Args:
+            policy: in force.
+            assessment: of its regions' capacity.
+            teachers: whose word counts. What others taught is taken out.
+        """
+        waiting, self.waiting = self.waiting, {}
         self._witnesses_of.clear()
         witnesses, self._witnesses = self._witnesses, []
         names = frozenset(region.name for region in policy.regions)
         with self._using:
             aggregates, now = self._settled(policy.regions), self._clock()
-            aggregates.merge([delta for delta in waiting if delta.region in names], now)
+            for author, deltas in waiting.items():
+                aggregates.merge([delta for delta in deltas if delta.region in names], now, author)
+            self._forget_others(aggregates, teachers)
+            self._authors = teachers.authors
             for edge, witness in witnesses:
                 if witness.region in names:
                     self._doubts.merge(edge, (witness,), now)
@@ -194,7 +250,15 @@ class LatencyBook:
             self._set_aside(self._doubts.set_aside(measured, now))
             self.disputed = tuple(self._doubts.disputed(self._table.doubts, now, names, measured))
             doubts = {one.network: one.doubt for one in self.disputed}
-            table = aggregates.table(self._table, now, names, _processing(policy, assessment), doubts)
+            table = aggregates.table(
+                self._table,
+                now,
+                names,
+                _processing(policy, assessment),
+                doubts,
+                expected=_expected(policy.regions),
+                authors=teachers.authors,
+            )
         if table is self._table:
             return None
         self._table = table
@@ -233,11 +297,23 @@ class LatencyBook:
             return ()
         found = []
         for level, key in keys_of(location):
-            kept = self._aggregates.known(level, key, region, self._clock())
+            kept = self._aggregates.known(level, key, region, self._clock(), self._authors)
             if kept is not None:
                 rows: Mapping[str, Row] = getattr(table, LEVEL_FIELDS[level])
                 found.append(Measured(kept, published=region in rows.get(key, {})))
         return tuple(found)
+
+    def _forget_others(self, aggregates: Aggregates, teachers: Teachers) -> None:
+        """Take out what was taught with tokens that count no more; what a rotated token taught is its successor's."""
+        if teachers is NOT_KNOWN:
+            return
+        for one, successor in teachers.successors.items():
+            aggregates.hand_on(one, successor)
+        gone = aggregates.authors - teachers.successors.keys()
+        if gone:
+            aggregates.forget(gone)
+            logger.warning("forgot what %d revoked or ended tokens taught of round trips", len(gone))
+        self._doubts.forget_edges(teachers.names)
 
     def _set_aside(self, reporters: frozenset[str]) -> None:
         for reporter in sorted(reporters - self.set_aside):
@@ -349,5 +425,17 @@ def _processing(policy: Policy, assessment: Assessment) -> Mapping[str, Mapping[
     return found
 
 
+def _expected(regions: Iterable[Region]) -> Callable[[str, str], float]:
+    """What geography says of the round trip between two of these regions, in ms."""
+    places = {region.name: (region.lat, region.lon) for region in regions}
+
+    def expected(one: str, other: str) -> float:
+        if one not in places or other not in places:
+            return 0.0
+        return model_ms(point_at(*places[one]), terminal_at(*places[other]))
+
+    return expected
+
+
 def _key(kept: Sum) -> SumKey:
-    return kept.level, kept.key, kept.region
+    return kept.level, kept.key, kept.region, kept.author

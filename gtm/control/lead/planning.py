@@ -83,7 +83,8 @@ class Planning:
         self._leases.apportion(planned.leasable)
         now = self._current.now
         if takeover.over and (now.keep_plan or not same_plan(planned.told, now.state.plan)):
-            told = now.with_state(self._clock(), plan=planned.told)
+            plan = await asyncio.to_thread(takeover.sealed, planned.told)
+            told = self._current.now.with_state(self._clock(), plan=plan)
             self._current.become(replace(told, keep_plan=False))
 
     def _plan(self, inputs: Inputs, reported: Reported) -> Planned:

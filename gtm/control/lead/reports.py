@@ -86,6 +86,9 @@ class Reports:
         compiled = self._current.now.compiled
         if self._intake.snapshot is not compiled:
             self._intake = Intake(compiled, self.dropped)
+        if report.plan is not None and not self.takeover.genuine(report.plan):
+            self.dropped["plan"] += self.takeover.seal is not None
+            report = replace(report, plan=None)
         report, now = self._intake.read(report, self._clock()), self._monotonic()
         known = self.vantages.take(token, edge, address, report, token_id)
         self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
@@ -93,7 +96,7 @@ class Reports:
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
         self.dropped["history"] = self.history.left_out
-        self._latency.take(report.latency, token or edge, report.witnesses)
+        self._latency.take(report.latency, token or edge, report.witnesses, token_id or token or edge)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))

@@ -4,13 +4,22 @@ Laws:
   1. Until demand has been heard of for a while, edges keep the plan they have: one made from too little demand would
      send everybody to the nearest region at once.
   2. Planning then goes on from that plan by steps, as if control had never been away.
+  3. Edges only carry the plan: it is taken over if a control on this database made it, of several the latest. An edge
+     that lies can withhold it, or offer an older one; it cannot make one up.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
 
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.session import Database
 
 LISTENING = 10.0
 """Seconds of reports before the first plan, where a plan is in force: all edges are back by then, and rates are steady."""
@@ -20,7 +29,42 @@ MAX_AHEAD = 60.0
 """Seconds by which a plan may be ahead of this control's clock; one from later still was made by nobody."""
 MAX_CLASSES = 50_000
 """Ranking classes that a plan from outside may have."""
+_KEY = "plan"
+_RETRY = 1.0
 _ROUNDING = 1e-6
+
+
+class PlanSeal:
+    """Marks plans as made by control, and tells them from others: HMAC-SHA-256 (RFC 2104) over all that edges follow.
+
+    Args:
+        key: known to the control processes on one database alone.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def sealed(self, plan: Plan) -> Plan:
+        """The plan, marked."""
+        return replace(plan, seal=self._of(plan))
+
+    def made(self, plan: Plan) -> bool:
+        """Whether the plan is one that was marked, and nothing of it was changed since."""
+        return hmac.compare_digest(self._of(plan), plan.seal) if plan.seal.isascii() else False
+
+    def _of(self, plan: Plan) -> str:
+        followed = (plan.made, plan.classes, plan.prices, plan.moving)
+        return hmac.digest(self._key, msgspec.json.encode(followed, order="deterministic"), "sha256").hex()
+
+
+async def load_seal(database: Database) -> PlanSeal:
+    """The seal of the control processes on a database; waits for as long as the database is away."""
+    while True:
+        try:
+            async with database.transaction() as transaction:
+                return PlanSeal(await transaction.secrets.key(_KEY))
+        except StorageUnavailable:
+            await asyncio.sleep(_RETRY)
 
 
 class Takeover:
@@ -29,6 +73,8 @@ class Takeover:
     def __init__(self) -> None:
         self.plan = NO_PLAN
         self.over = False
+        self.seal: PlanSeal | None = None
+        """Tells whether control made a plan; None: not known yet, and then no plan is taken over."""
         self._began: float | None = None
         self._told: set[str] = set()
 
@@ -43,6 +89,16 @@ class Takeover:
             if plan.classes and plan.made >= self.plan.made:
                 self.plan = plan
         return edge not in self._told
+
+    def genuine(self, plan: Plan) -> bool:
+        """Whether control made a plan that an edge says it follows; one that plans nothing needs no proof."""
+        if not plan.classes:
+            return True
+        return self.seal is not None and len(plan.classes) <= MAX_CLASSES and self.seal.made(plan)
+
+    def sealed(self, plan: Plan) -> Plan:
+        """A plan as it is published."""
+        return plan if self.seal is None else self.seal.sealed(plan)
 
     def end(self, now: float) -> bool:
         """Whether plans may be published from now on."""

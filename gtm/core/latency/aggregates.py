@@ -7,20 +7,40 @@ Laws:
      nobody can talk a sum round alone, however long he talks.
   4. A row enters the table only with enough samples of enough sources; of a network's, with many.
   5. The table changes only where an estimate has moved enough to matter, and then its version grows.
+  6. Whose word it is, is kept: each author (the token of the edges or balancers that measured) has sums of its own. What
+     several say is the median of their means, whatever number of samples each says it took; of an even number, geography
+     has a voice, too. What one says alone moves an estimate by `Settings.alone_ms` at most, unless it speaks of its own: a
+     region's balancers of that region, the only edge of everything. Authors share the table's rows and the memory evenly.
+     `forget` takes out what an author taught.
+
+Example. Two edges measured Berlin's round trips to Frankfurt, 12 and 15 ms above what geography says. A third says -2,900,
+of a million samples; the median is 12. What it alone says of Paris counts as -25.
+
+>>> def of(key, ms, samples):
+...     return Delta(Level.COUNTRY, key, "fra", True, samples, 7, ms, 1.0, 0.0)
+>>> sums = Aggregates()
+>>> for author, deltas in {"a": [of("DE", 12.0, 9)], "b": [of("DE", 15.0, 9)],
+...                        "liar": [of("DE", -2900.0, 10**6), of("FR", -2900.0, 10**6)]}.items():
+...     sums.merge(deltas, 0.0, author)
+>>> {key: row["fra"][0] for key, row in sums.table(LatencyTable(), 0.0, {"fra"}).countries.items()}
+{'DE': 12.0, 'FR': -25.0}
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
+from heapq import nsmallest
 from math import floor, isfinite, log2
-from typing import NamedTuple
+from statistics import median
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import MAX_RTT_MS, Delta, Level
 from gtm.core.latency.table import LatencyTable, Row, network_key
+from gtm.core.model.access import matches
 from gtm.core.model.geometry import parse_square
 
 
@@ -30,7 +50,8 @@ class Settings:
 
     `half_life`: after this long, a sample counts half. `beacon_weight`: what a browser's sample counts beside a
     balancer's. `most_weight`: beyond this, the newest outweigh the oldest. `step_ms`, `most_step_ms`: a delta counts
-    as at most three spreads away from what it meets, at least the one and at most the other. `min_weight`,
+    as at most three spreads away from what it meets, at least the one and at most the other. `alone_ms`: what one author
+    of several moves an estimate by where no other measured. `min_weight`,
     `min_sources`: what a row needs to be published; `network_weight` what a network's needs instead of `min_weight`.
     `min_change_ms`: what an estimate must move to be published anew. `max_rows`: of the table, heaviest first.
     `max_sums`: of the memory, heaviest kept.
@@ -41,6 +62,7 @@ class Settings:
     most_weight: float = 500.0
     step_ms: float = 20.0
     most_step_ms: float = 100.0
+    alone_ms: float = 25.0
     min_weight: float = 4.0
     network_weight: float = 20.0
     min_sources: int = 3
@@ -52,12 +74,13 @@ class Settings:
 class Sum(NamedTuple):
     """A sum as it is stored: no client and no address, and of the sources one bit in 63 each.
 
-    `weight` in samples as of `updated` (POSIX seconds); `mean` and `spread` in ms, as in `Delta`.
+    `author` is the id of the token whose edges say so; empty: from before this was kept, or of all together. `weight` in samples as of `updated` (POSIX seconds); `mean` and `spread` in ms, as in `Delta`.
     """
 
     level: Level
     key: str
     region: str
+    author: str
     weight: float
     mean: float
     spread: float
@@ -65,7 +88,30 @@ class Sum(NamedTuple):
     sources: int
 
 
-_Key = tuple[Level, str, str]
+_What = tuple[Level, str, str]
+"""Level, key and region."""
+_Key = tuple[Level, str, str, str]
+"""The same, and the author."""
+Expected = Callable[[str, str], float]
+"""The round trip in ms between two regions as geography has it, by their names."""
+
+
+class Authors(NamedTuple):
+    """Who may say what: the authors that are `bound` to regions (a name or a pattern of names), and those of `edges` that run.
+
+    Authors of sums that are neither count as of edges that ran.
+    """
+
+    bound: Mapping[str, str] = MappingProxyType({})
+    edges: frozenset[str] = frozenset()
+
+
+NO_AUTHORS = Authors()
+
+
+def _nowhere(_one: str, _other: str) -> float:
+    """Without regions' places geography says nothing."""
+    return 0.0
 
 
 class Aggregates:
@@ -78,14 +124,30 @@ class Aggregates:
 
     def __init__(self, sums: Iterable[Sum] = (), settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
-        self._sums: dict[_Key, Sum] = {(kept.level, kept.key, kept.region): kept for kept in sums}
+        self._sums: dict[_Key, Sum] = {_key(kept): kept for kept in sums}
 
-    def merge(self, deltas: Iterable[Delta], now: float) -> None:
+    @property
+    def authors(self) -> frozenset[str]:
+        """Whose word the sums are, without what is from before this was kept."""
+        return frozenset(kept.author for kept in self._sums.values()) - {""}
+
+    def forget(self, authors: Collection[str]) -> None:
+        """Take out what these authors taught."""
+        self._sums = {key: kept for key, kept in self._sums.items() if kept.author not in authors}
+
+    def hand_on(self, author: str, successor: str) -> None:
+        """What an author taught is its successor's from now on, unless that one measured the same thing."""
+        for key in [key for key in self._sums if key[3] == author] if author != successor else ():
+            kept = self._sums.pop(key)._replace(author=successor)
+            self._sums.setdefault(_key(kept), kept)
+
+    def merge(self, deltas: Iterable[Delta], now: float, author: str = "") -> None:
         """Add what an edge sent. The order of deltas does not matter, but for what is cut off of outliers.
 
         Args:
             deltas: as sent; those dated after `now` count as of now, because a wrong clock must not outlast the right.
             now: POSIX seconds.
+            author: the id of its token.
 
         Raises:
             ValueError: a delta's numbers or its key are impossible. None of the deltas is added.
@@ -93,25 +155,31 @@ class Aggregates:
         checked = list(deltas)
         for delta in checked:
             check_delta(delta)
+        if author and self.authors <= {author}:
+            self.hand_on("", author)  # from before authors were kept: there was no other
         for delta in checked:
-            self._add(delta, min(delta.at, now))
+            self._add(delta, min(delta.at, now), author)
         if len(self._sums) > self.settings.max_sums:
             newest = max(kept.updated for kept in self._sums.values())
-            heaviest = nlargest(
+            kept = _shared(
+                {key: self._weight(one, newest) for key, one in self._sums.items()},
+                lambda key: (key[3],),
                 self.settings.max_sums * 3 // 4,
-                self._sums.values(),
-                key=lambda kept: self._weight(kept, newest),
             )
-            self._sums = {(kept.level, kept.key, kept.region): kept for kept in heaviest}
+            self._sums = {key: one for key, one in self._sums.items() if key in kept}
 
-    def known(self, level: Level, key: str, region: str, now: float) -> Sum | None:
-        """One sum, with its weight as of now; None if nothing was ever measured."""
-        kept = self._sums.get((level, key, region))
-        return None if kept is None else kept._replace(weight=self._weight(kept, now))
+    def known(
+        self, level: Level, key: str, region: str, now: float, authors: Authors = NO_AUTHORS
+    ) -> Sum | None:
+        """What all authors say together of one thing, with its weight as of now; None if nothing was ever measured."""
+        what = level, key, region
+        said = [one for one in self._sums.values() if (one.level, one.key, one.region) == what]
+        return self._together(said, now, self._entitled(authors)) if said else None
 
     def measured(self) -> dict[str, int]:
         """How many networks were measured from each region."""
-        return Counter(region for level, _, region in self._sums if level is Level.NETWORK)
+        networks = {(key, region) for level, key, region, _ in self._sums if level is Level.NETWORK}
+        return Counter(region for _, region in networks)
 
     def sums(self, now: float) -> list[Sum]:
         """All that is to be stored. What has all but been forgotten is dropped for good."""
@@ -125,6 +193,9 @@ class Aggregates:
         regions: Collection[str],
         processing_ms: Mapping[str, Mapping[str, float]] | None = None,
         doubts: Mapping[str, Doubt] | None = None,
+        *,
+        expected: Expected = _nowhere,
+        authors: Authors = NO_AUTHORS,
     ) -> LatencyTable:
         """The table for the edges: `previous` itself, if nothing has moved enough to matter.
 
@@ -134,14 +205,21 @@ class Aggregates:
             regions: names of those that may be in the table.
             processing_ms: what regions take themselves, by region and service; None: as in `previous`.
             doubts: the networks whose locations are disputed; None: as in `previous`.
+            expected: what geography says of two regions.
+            authors: who may say what.
         """
         mutual: dict[str, dict[str, float]] = {}
         levels: dict[Level, dict[str, Row]] = {level: {} for level in LEVEL_FIELDS}
         weights: dict[tuple[Level, str], float] = {}
-        for (level, key, region), kept in self._sums.items():
-            weight = self._weight(kept, now)
-            if region not in regions:
-                continue
+        voices: dict[_What, list[Sum]] = {}
+        for (level, key, region, _), one in self._sums.items():
+            if region in regions:
+                voices.setdefault((level, key, region), []).append(one)
+        said_by: dict[tuple[Level, str], set[str]] = {}
+        entitled = self._entitled(authors)
+        for (level, key, region), said in voices.items():
+            kept = self._together(said, now, entitled, expected)
+            weight = kept.weight
             if level is Level.REGION:
                 if key in regions and weight >= 0.5:
                     before = previous.mutual.get(key, {}).get(region)
@@ -152,7 +230,8 @@ class Aggregates:
                 levels[level].setdefault(key, {})[region] = self._entry(kept.mean, weight, old)
                 favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
                 weights[level, key] = weights.get((level, key), 0.0) + favour * weight
-        chosen = set(nlargest(self.settings.max_rows, weights, key=lambda row: (weights[row], row)))
+                said_by.setdefault((level, key), set()).update(one.author for one in said)
+        chosen = _shared(weights, said_by.__getitem__, self.settings.max_rows)
         table = LatencyTable(
             version=previous.version,
             mutual=mutual,
@@ -165,10 +244,54 @@ class Aggregates:
         )
         return previous if table == previous else replace(table, version=previous.version + 1)
 
-    def _add(self, delta: Delta, dated: float) -> None:
+    def _entitled(self, authors: Authors) -> Callable[[Sum], bool]:
+        """Whether a sum is of what its author can know alone, so that nobody has to agree."""
+        lone = len((self.authors | authors.edges) - authors.bound.keys()) <= 1
+
+        def entitled(one: Sum) -> bool:
+            bound = authors.bound.get(one.author)
+            return (lone or not one.author) if bound is None else matches(bound, one.region)
+
+        return entitled
+
+    def _together(
+        self, said: list[Sum], now: float, entitled: Callable[[Sum], bool], expected: Expected = _nowhere
+    ) -> Sum:
+        """What authors say of one thing, as of now.
+
+        Authors of few samples have one voice together, and none beside those of enough.
+        """
+        settings, first, sources = self.settings, said[0], 0
+        weights = [self._weight(one, now) for one in said]
+        for one in said:
+            sources |= one.sources
+        voices = [
+            one
+            for one, weight in zip(said, weights, strict=True)
+            if weight >= settings.min_weight and one.sources.bit_count() >= settings.min_sources
+        ]
+        heard = voices or said
+        model = expected(first.key, first.region) if first.level is Level.REGION else 0.0
+        if len(voices) > 1:
+            means = [one.mean for one in voices]
+            mean = median(means if len(means) % 2 else [*means, model])
+        else:
+            mean = _mean(heard, [min(weight, settings.min_weight) for weight in weights])
+            if not all(map(entitled, heard)):
+                mean = max(model - settings.alone_ms, min(model + settings.alone_ms, mean))
+        return first._replace(
+            author="",
+            weight=min(sum(weights), settings.most_weight),
+            mean=mean,
+            spread=median(one.spread for one in heard),
+            updated=max(one.updated for one in said),
+            sources=sources,
+        )
+
+    def _add(self, delta: Delta, dated: float, author: str) -> None:
         settings = self.settings
         added = delta.samples * (1.0 if delta.trusted else settings.beacon_weight)
-        key = (delta.level, delta.key, delta.region)
+        key = (delta.level, delta.key, delta.region, author)
         kept = self._sums.get(key)
         if kept is None:
             self._sums[key] = Sum(
@@ -237,6 +360,33 @@ class Aggregates:
         else:
             worth = 2.0 ** floor(log2(weight))
         return self._damped(mean, None if before is None else before[0]), worth
+
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+def _shared(weights: Mapping[R, float], authors: Callable[[R], Iterable[str]], most: int) -> Collection[R]:
+    """The heaviest of each author, as many of each as of any other; all, if there are no more than `most`."""
+    if len(weights) <= most:
+        return weights.keys()
+    places: dict[R, int] = {}
+    counts: Counter[str] = Counter()
+    for one in sorted(weights, key=lambda row: (-weights[row], row)):
+        of = tuple(authors(one))
+        places[one] = min(counts[author] for author in of)
+        counts.update(of)
+    return set(nsmallest(most, weights, key=lambda row: (places[row], -weights[row], row)))
+
+
+def _mean(said: Sequence[Sum], weights: Sequence[float]) -> float:
+    """The mean of sums' means; of one alone, its own to the last digit."""
+    if len(said) == 1:
+        return said[0].mean
+    return sum(weight * one.mean for weight, one in zip(weights, said, strict=True)) / sum(weights)
+
+
+def _key(kept: Sum) -> _Key:
+    return kept.level, kept.key, kept.region, kept.author
 
 
 LEVEL_FIELDS = {

@@ -55,7 +55,8 @@ class Plan:
     region would cost all others, in ms of latency: a class that the plan does not know goes where estimate plus price
     is least. `idle` says since when (POSIX time in seconds) a class has had no demand: it is dropped after a while.
     `moving` names the services with traffic on its way to where the plan wants it, and when it last was (POSIX time in
-    seconds): some time after that they count as settled.
+    seconds): some time after that they count as settled. `seal` is control's mark that it made this plan: edges carry it,
+    and only control can tell.
     """
 
     made: float = 0.0
@@ -63,6 +64,7 @@ class Plan:
     prices: dict[str, float] = field(default_factory=dict)
     idle: dict[str, float] = field(default_factory=dict)
     moving: dict[str, float] = field(default_factory=dict)
+    seal: str = ""
 
 
 NO_PLAN = Plan()

@@ -181,7 +181,10 @@ def test_one_tokens_samples_leave_room_for_others() -> None:
     for _ in range(10):
         book.take([delta] * (MAX_SHARE // 2), "greedy")
     book.take([delta] * 100, "modest")
-    assert len(book.waiting) == MAX_SHARE + 100
+    assert {name: len(deltas) for name, deltas in book.waiting.items()} == {
+        "greedy": MAX_SHARE,
+        "modest": 100,
+    }
 
 
 def test_no_part_of_a_report_grows_beyond_the_policy() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gtm.control.lead import vantages
-from gtm.control.lead.takeover import GATHERING, LISTENING, Takeover, plan_problem
+from gtm.control.lead.takeover import GATHERING, LISTENING, PlanSeal, Takeover, load_seal, plan_problem
 from gtm.control.replica import Replica
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.reports import EdgeReport
@@ -16,6 +19,7 @@ from gtm.feed.wire import StateMessage, decode
 from gtm.storage.session import Database
 from tests.control.lead.test_planner import _inputs
 from tests.core.decision.test_choice import NOW
+from tests.core.strategies import quick
 
 KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})
 
@@ -74,6 +78,72 @@ def test_shares_that_make_no_sense_are_refused(plan: Plan, *, wrong: bool) -> No
     assert bool(plan_problem(plan)) is wrong
 
 
+SEAL = PlanSeal(b"k" * 32)
+
+
+@quick(200)
+@given(st.data())
+def test_only_what_control_made_is_its_own(data: st.DataObject) -> None:
+    """A plan that is marked is known again over the wire; with any number of it changed, or another key's, it is not."""
+    shares = st.floats(0, 1)
+    classes = data.draw(
+        st.dictionaries(
+            st.text(max_size=5), st.builds(ClassPlan, st.dictionaries(st.text(max_size=3), shares), shares)
+        )
+    )
+    plan = Plan(
+        data.draw(st.floats(0, 2e9)), classes, data.draw(st.dictionaries(st.text(max_size=3), shares))
+    )
+    sealed = msgspec.json.decode(msgspec.json.encode(SEAL.sealed(plan)), type=Plan)
+    assert SEAL.made(sealed)
+    assert not PlanSeal(b"l" * 32).made(sealed)
+    forged = data.draw(
+        st.sampled_from(
+            [
+                replace(sealed, made=sealed.made + 1),
+                replace(sealed, classes={**classes, "more": ClassPlan({"de": 1.0}, shed=1.0)}),
+                replace(sealed, prices={**sealed.prices, "more": 1.0}),
+                replace(sealed, moving={"chat": 1.0}),
+                replace(sealed, seal=""),
+                replace(sealed, seal="\N{SNOWMAN}"),
+            ]
+        )
+    )
+    assert not SEAL.made(forged)
+
+
+def test_a_plan_that_nobody_made_is_not_taken_over() -> None:
+    """An edge that makes one up from a later time is not heard, and those that say what they follow are."""
+    control = _Control()
+    made_up = replace(
+        control.plan,
+        made=NOW + control.now + 50,
+        classes={control.row.ranking_class: ClassPlan({"ie": 1.0}, 1.0)},
+    )
+    control.second(made_up)
+    assert control.reply.wants_plan, "it is asked again"
+    assert control.active.reports.dropped["plan"] == 1
+    control.second(replace(made_up, seal=control.plan.seal))
+    control.second(control.plan)
+    assert not control.reply.wants_plan
+    assert control.active.reports.takeover.plan.classes == control.plan.classes
+
+
+def test_all_processes_of_a_database_have_one_seal(database_url: str) -> None:
+    """Whoever starts later knows the plans of the one before."""
+
+    async def seals() -> list[PlanSeal]:
+        database = Database(database_url)
+        try:
+            return list(await asyncio.gather(*(load_seal(database) for _ in range(3))))
+        finally:
+            await database.dispose()
+
+    one, other, _ = asyncio.run(seals())
+    assert other.made(one.sealed(KEPT))
+    assert not SEAL.made(one.sealed(KEPT))
+
+
 class _Control:
     """A control process just started, with one edge that spills 3 of 12 requests a second."""
 
@@ -82,7 +152,7 @@ class _Control:
         inputs = _inputs(12.0)
         (self.row,) = inputs.rates
         self.health = inputs.state.health
-        self.plan = Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})})
+        self.plan = SEAL.sealed(Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})}))
         replica = Replica(
             Database("postgresql://nobody@127.0.0.1:1/none"),
             lambda: NOW + self.now,
@@ -91,6 +161,7 @@ class _Control:
         replica.current.become(replace(replica.now, compiled=inputs.snapshot))
         assert replica.active is not None
         self.active, self.subscribers = replica.active, replica.subscribers
+        self.active.reports.takeover.seal = SEAL
 
     def second(self, plan: Plan | None = None) -> StateMessage:
         """One report with a second's demand, and one plan; what the edge is told next."""
@@ -126,6 +197,7 @@ def test_a_restart_of_control_moves_nobody() -> None:
         assert bool(told.state.health) is not gathering, "health is told meanwhile"
         told = control.second()
     assert control.now >= 1000.0 + LISTENING
+    assert SEAL.made(told.state.plan)
     weights = told.state.plan.classes[control.row.ranking_class].weights
     assert weights == {"de": pytest.approx(0.75, abs=0.03), "ie": pytest.approx(0.25, abs=0.03)}
 
