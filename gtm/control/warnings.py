@@ -48,6 +48,13 @@ def _of_active(present: Present, active: Active, now: float) -> list[str]:
     """Of where edges stand and of where clients are, which the active control alone hears of."""
     live = active.reports.vantages.live()
     found = [*edges.outside_rules(present.compiled, live, now), *told.ending_certificates(live, now)]
+    named = {token.id: token.name for token in present.tokens.values()}
+    found += [
+        f"edges of token `{named.get(token, token)}` say that {claim:,.0f} requests a second are asked of them, and only {counts:,.0f} "
+        "count: that is far more than in the last day, and nobody else sees it (docs/planning.md#how-far-edges-are-believed). If "
+        "it is true, have the regions report their load; if not, revoke the token"
+        for token, (claim, counts) in sorted(active.planning.excess.items())
+    ]
     doubtful = sum(one.doubt.doubtful for one in active.latency.disputed)
     if doubtful:
         found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")

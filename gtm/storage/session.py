@@ -28,6 +28,7 @@ from gtm.storage.history.health import HealthRepository
 from gtm.storage.history.plans import PlanRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
+from gtm.storage.peaks import PeakRepository
 from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.secrets import SecretRepository
@@ -130,6 +131,11 @@ class Transaction:
     def plans(self) -> PlanRepository:
         """The plan's history."""
         return PlanRepository(self.connection)
+
+    @property
+    def peaks(self) -> PeakRepository:
+        """How much edges asked for."""
+        return PeakRepository(self.connection)
 
     @property
     def demand(self) -> DemandRepository:

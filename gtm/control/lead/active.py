@@ -27,6 +27,7 @@ from gtm.control.lead.history.health import HealthRecorder
 from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
+from gtm.control.lead.peaks import PeakKeeper
 from gtm.control.lead.planning import Planning
 from gtm.control.lead.reports import Reports
 from gtm.control.lead.rooms import Rooms
@@ -82,6 +83,7 @@ class Active:
             current, election, self.reports, self.loads, leases=self.leases, clock=clock, monotonic=monotonic
         )
         self._database = database
+        self._peaks = PeakKeeper(database, self.reports, clock)
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
         self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
@@ -107,6 +109,7 @@ class Active:
         """Judge, plan, learn and record until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._load_seal())
+            group.create_task(self._peaks.run())
             group.create_task(self.verdicts.run())
             group.create_task(self.planning.run())
             group.create_task(self.rooms.run())

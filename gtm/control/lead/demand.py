@@ -5,6 +5,7 @@ Laws:
      there, on it or on its way to others), and is forgotten after.
   2. DNS answers are not requests. How many requests one stands for follows from what the regions report; without
      reports it counts as one.
+  3. An edge is believed as far as its token's history and others' words make likely (`gtm.core.demand.belief`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from heapq import nlargest
 from math import exp, expm1
 from operator import itemgetter
 
+from gtm.core.demand.belief import UNKNOWN, Standing, limits
 from gtm.core.demand.rows import Row
 
 TIME_CONSTANT = 3.0
@@ -46,6 +48,7 @@ class _Edge:
     """One edge's smoothed rates, that began at 0 when it was first heard; `seconds` is the time its reports are of."""
 
     heard: float
+    token: str
     seconds: float = 0.0
     rates: dict[str, float] = field(default_factory=dict)
 
@@ -69,6 +72,24 @@ class Reported:
     rows: Mapping[str, Row]
     names: tuple[str, ...] = ()
     """Of the edges, as the book was told them."""
+    tokens: tuple[str, ...] = ()
+    """Whose edges they are."""
+    standing: Standing = UNKNOWN
+    """What their tokens are judged by."""
+
+    def claims(self) -> dict[str, float]:
+        """What the edges of each token say that is asked of them, per second."""
+        found: dict[str, float] = {}
+        for token, (rates, corrections) in zip(self.tokens, self.edges, strict=True):
+            said = sum(rate * corrections[_tier(self.rows[text])] for text, rate in rates.items())
+            found[token] = found.get(token, 0.0) + said
+        return found
+
+    def excess(self) -> dict[str, tuple[float, float]]:
+        """The tokens that say more than they are believed: what they say, and what of that counts, per second."""
+        claims = self.claims()
+        most = limits(claims, self.standing)
+        return {token: (claim, most[token]) for token, claim in claims.items() if claim > most[token]}
 
     def decisions(self) -> dict[str, dict[str, float]]:
         """Decisions per second of each edge, by the tier that they were asked by."""
@@ -80,12 +101,19 @@ class Reported:
                 tiers[row.via] = tiers.get(row.via, 0.0) + rate * corrections[_tier(row)]
         return found
 
-    def rates(self) -> dict[Row, float]:
-        """Requests (or DNS answers) per second of every row, over all edges."""
+    def rates(self, excess: Mapping[str, tuple[float, float]] | None = None) -> dict[Row, float]:
+        """Requests (or DNS answers) per second of every row, over all edges, as far as they are believed.
+
+        Args:
+            excess: what `excess` said, if it was asked already.
+        """
         total: dict[str, float] = defaultdict(float)
-        for rates, corrections in self.edges:
+        excess = self.excess() if excess is None else excess
+        parts = {token: counts / claim for token, (claim, counts) in excess.items()}
+        for token, (rates, corrections) in zip(self.tokens, self.edges, strict=True):
+            part = parts.get(token, 1.0)
             for text, rate in rates.items():
-                total[text] += rate * corrections[_tier(self.rows[text])]
+                total[text] += part * rate * corrections[_tier(self.rows[text])]
         return {self.rows[text]: rate for text, rate in total.items() if rate > 0}
 
 
@@ -104,8 +132,10 @@ class DemandBook:
         seconds: float,
         now: float,
         wanted: Callable[[Row], bool] = lambda _: True,
-    ) -> None:
-        """Take in what an edge counted in the last seconds.
+        *,
+        token: str = "",
+    ) -> float:
+        """Take in what an edge counted in the last seconds; how much of it is kept.
 
         Args:
             edge: which, by a name that no other has.
@@ -113,8 +143,10 @@ class DemandBook:
             seconds: that were counted.
             now: monotonic seconds.
             wanted: asked of each row when it is first seen, whether to count it.
+            token: whose edge it is; empty: its own.
         """
-        known = self._edges.setdefault(edge, _Edge(now))
+        known = self._edges.setdefault(edge, _Edge(now, token or edge))
+        counted = 0.0
         known.heard = now
         known.seconds += max(seconds, 0.0)
         kept = {via: exp(-max(seconds, 0.0) / time) for via, time in _TIMES.items()}
@@ -134,11 +166,13 @@ class DemandBook:
                 self._rows[text] = row
             gained = (1 - kept[_tier(self._rows[text])]) / max(seconds, 1e-3)
             rates[text] = rates.get(text, 0.0) + count * gained
+            counted += count
         known.rates = dict(_largest(rates))
         if len(self._rows) > self._room:
             used = frozenset().union(*(one.rates for one in self._edges.values()))
             self._rows = {text: row for text, row in self._rows.items() if text in used}
             self._room = 2 * max(_FEW, len(self._rows))
+        return counted
 
     def rates(self, now: float) -> dict[Row, float]:
         """Requests (or DNS answers) per second of every row, over all edges that count."""
@@ -148,12 +182,13 @@ class DemandBook:
         """Drop what an edge counted."""
         self._edges.pop(edge, None)
 
-    def reported(self, now: float) -> Reported:
-        """What the edges that count have reported."""
+    def reported(self, now: float, standing: Standing = UNKNOWN) -> Reported:
+        """What the edges that count have reported, with what their tokens are judged by."""
         self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= KEPT}
         # An edge's rates are replaced whole, and rows only added to what is handed out.
         edges = tuple((edge.rates, edge.corrections()) for edge in self._edges.values())
-        return Reported(edges, self._rows, tuple(self._edges))
+        tokens = tuple(edge.token for edge in self._edges.values())
+        return Reported(edges, self._rows, tuple(self._edges), tokens, standing)
 
 
 def _largest(numbers: Mapping[str, float]) -> Mapping[str, float]:

@@ -18,6 +18,7 @@ from ipaddress import ip_network
 from itertools import islice
 from typing import TypeVar
 
+from gtm.control.lead.succession import successors
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import (
     Aggregates,
@@ -105,17 +106,14 @@ class Teachers:
     @classmethod
     def of(cls, tokens: Iterable[Token], edges: Iterable[str], now: float) -> Teachers:
         """From tokens and the ids of those of running edges, at a POSIX time; `NOT_KNOWN` where no tokens were read yet."""
-        newest: dict[str, Token] = {}
-        live = [token for token in tokens if token.ends_at is None or token.ends_at.timestamp() > now]
-        found = sorted(live, key=lambda token: (token.created_at, token.id))
-        for token in found:
-            newest[token.name] = token
-        if not found:
+        known = list(tokens)
+        heirs = successors(known, now)
+        if not heirs:
             return NOT_KNOWN
-        successors = {token.id: newest[token.name].id for token in found}
-        bound = {token.id: token.regions for token in found if token.regions is not None}
-        running = frozenset(successors[token] for token in edges if token in successors)
-        return cls(successors, frozenset(newest), Authors(bound, running))
+        live = [token for token in known if token.id in heirs]
+        bound = {token.id: token.regions for token in live if token.regions is not None}
+        running = frozenset(heirs[token] for token in edges if token in heirs)
+        return cls(heirs, frozenset(token.name for token in live), Authors(bound, running))
 
 
 NOT_KNOWN = Teachers({}, frozenset(), NO_AUTHORS)

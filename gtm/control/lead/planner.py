@@ -18,7 +18,7 @@ from time import perf_counter
 from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, requests_of, requests_per_answer
 from gtm.core.capacity.load import FRESH, Key, Load
 from gtm.core.capacity.processing import Sent
-from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess, turnover
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.demand.rows import Row
@@ -37,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 TICK = 1.0
 """Seconds between plans."""
+ROOM = 0.25
+"""The part of what it can take that a region has free for a plan not to refuse what it would serve: one that sheds for
+real fills its regions, but for moments."""
 _UNMET = frozenset({Outcome.SERVED.value, Outcome.REFUSED_OVERLOAD.value})
 
 
@@ -113,6 +116,7 @@ class Planner:
         try:
             tick = solve_tick(problem, plan, self._fill)
             plan = advance(plan, problem, tick.solution, given.now)
+            plan = unrefused(plan, problem, having_room(capacity, given.now))
             solution, self._fill = tick.solution, tick.fill
         except PlanError as error:
             failure = str(error)
@@ -129,8 +133,10 @@ class Planner:
         self, given: Inputs
     ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[str, float]]:
         """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class."""
+        # What a region says that arrives counts up to twice what it can serve: more changes nothing for honest ones.
+        most = {region: 2 * turnover(supply) for region, supply in given.capacity.supply.items()}
         served = {
-            (service, region): load.requests_per_second
+            (service, region): min(load.requests_per_second, most.get(region, inf))
             for (region, service), load in given.loads.items()
             if service and load.requests_per_second is not None and load.age(given.now) <= FRESH
         }
@@ -191,6 +197,58 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
             for name in (*names, QuotaName(region, into=True).text):
                 by_dns[name] += rate * part
     return {name: max(0.0, rate - by_dns[name]) for name, rate in rates.items() if rate < inf}
+
+
+def having_room(capacity: Assessment, now: float) -> frozenset[str]:
+    """The regions that report free slots now: some part of what they can take is free, and nobody waits.
+
+    Args:
+        capacity: what each region can take, with what it reported.
+        now: POSIX seconds.
+    """
+    return frozenset(name for name, region in capacity.regions.items() if _has_room(region, now))
+
+
+def _has_room(region: RegionCapacity, now: float) -> bool:
+    whole, *services = region.parts
+    loads = [part.load for part in ([whole] if whole.load is not None else services) if part.load is not None]
+    fresh = all(load.age(now) <= FRESH and load.outstanding is not None for load in loads)
+    if not loads or not fresh or whole.slots.usable is None or any(load.queue for load in loads):
+        return False
+    return sum(load.outstanding or 0.0 for load in loads) <= (1 - ROOM) * whole.slots.usable
+
+
+def unrefused(plan: Plan, problem: Problem, free: frozenset[str]) -> Plan:
+    """A plan that refuses nobody whom a region would serve that has free slots, and that no quota keeps from it.
+
+    Demand is what edges say, free slots are what regions see: where they contradict each other, a region's own balancer
+    refuses what is really too much, and a plan that refused before would do so for a forged number.
+
+    Args:
+        plan: with shed shares.
+        problem: what it answers.
+        free: the regions that report free slots.
+    """
+    if not free or not any(one.shed or one.tenants for one in plan.classes.values()):
+        return plan
+    bounded = {(quota.home, region) for quota in problem.quotas for region in quota.to}
+    guests = {
+        name
+        for name, one in problem.supply.items()
+        if (one.spill_in_rate, one.spill_in_share) == (None, None)
+    }
+    regions = {one.key: one.regions for one in problem.classes}
+    classes = dict(plan.classes)
+    for key, one in plan.classes.items():
+        order = regions.get(key, ())
+        if (one.shed or one.tenants) and any(
+            region in free
+            and one.weights.get(region, 0.0) > 0
+            and (region == order[0] or (region in guests and (order[0], region) not in bounded))
+            for region in order
+        ):
+            classes[key] = replace(one, shed=0.0, tenants={})
+    return replace(plan, classes=classes)
 
 
 def over_http(plan: Plan, problem: Problem, http: Mapping[str, float]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gtm.control.lead.demand import Reported
@@ -14,6 +14,8 @@ from gtm.control.lead.loads import Loads
 from gtm.control.lead.planner import TICK, Inputs, Planned, Planner, same_plan
 from gtm.control.lead.reports import Reports, moved
 from gtm.control.live.present import Current
+from gtm.core.capacity.supply import arrivals, turnover
+from gtm.core.demand.belief import PART
 from gtm.core.latency import Estimator
 from gtm.core.policy.snapshot import Snapshot
 
@@ -53,6 +55,8 @@ class Planning:
         self._monotonic = monotonic
         self.planner = Planner()
         """Makes the plans, and has the last."""
+        self.excess: Mapping[str, tuple[float, float]] = {}
+        """The tokens whose edges say more than they are believed, by id: what they say, and what of that counts."""
         self._estimator: Estimator | None = None
         self._estimated: Snapshot | None = None
 
@@ -80,6 +84,10 @@ class Planning:
             logger.exception("the planner failed; the last plan stays")
             return
         self._loads.assessment = planned.capacity
+        self._reports.elsewhere = (
+            arrivals(self._loads.loads(snapshot.policy), self._clock()),
+            PART * sum(map(turnover, planned.capacity.supply.values())),
+        )
         self._leases.apportion(planned.leasable)
         now = self._current.now
         if takeover.over and (now.keep_plan or not same_plan(planned.told, now.state.plan)):
@@ -89,7 +97,8 @@ class Planning:
 
     def _plan(self, inputs: Inputs, reported: Reported) -> Planned:
         """One plan, beside the event loop."""
-        return self.planner.tick(replace(inputs, rates=reported.rates()))
+        self.excess = reported.excess()
+        return self.planner.tick(replace(inputs, rates=reported.rates(self.excess)))
 
     def _inputs(self, snapshot: Snapshot) -> Inputs:
         """All that one plan is made from, as of now, but for the rates."""

@@ -60,5 +60,9 @@ class RateBook:
         known = self._sources.get(source)
         return {} if known is None else dict(known.rates)
 
+    def forget(self, source: str) -> None:
+        """Drop what a source counted."""
+        self._sources.pop(source, None)
+
     def _forget(self, now: float) -> None:
         self._sources = {name: one for name, one in self._sources.items() if now - one.heard <= KEPT}

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from gtm.control.lead.demand import DemandBook, Reported
@@ -13,9 +14,11 @@ from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
+from gtm.control.lead.succession import successors
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import Vantages
 from gtm.control.live.present import Current
+from gtm.core.demand import belief
 from gtm.core.health.history import History
 from gtm.feed.reports import EdgeReply, EdgeReport
 
@@ -50,6 +53,10 @@ class Reports:
     ) -> None:
         self.vantages = Vantages(clock, monotonic)
         self.demand = DemandBook()
+        self.peaks = belief.History()
+        """How much the edges of each token asked for in the last day."""
+        self.elsewhere = 0.0, inf
+        """What regions report to arrive, and what any token may ask for, in requests per second."""
         self.corrections = RateBook()
         self.dns = RateBook()
         """What DNS does at each edge (`gtm.telemetry.dns_part`)."""
@@ -67,6 +74,9 @@ class Reports:
         self._clock = clock
         self._monotonic = monotonic
         self._intake = Intake(None, self.dropped)
+        self._tokens: object = None
+        self.successors: Mapping[str, str] = {}
+        """The tokens that count, by id, and which a rotation put in another's place; empty: not known yet."""
 
     def take(
         self, edge: str, address: str, report: EdgeReport, token: str = "", token_id: str = ""
@@ -83,6 +93,7 @@ class Reports:
         Raises:
             Conflict: one token reports under too many names.
         """
+        self.follow()
         compiled = self._current.now.compiled
         if self._intake.snapshot is not compiled:
             self._intake = Intake(compiled, self.dropped)
@@ -91,7 +102,11 @@ class Reports:
             report = replace(report, plan=None)
         report, now = self._intake.read(report, self._clock()), self._monotonic()
         known = self.vantages.take(token, edge, address, report, token_id)
-        self.demand.take(known.source, report.demand, report.seconds, now, self._intake.wanted)
+        whose = self.successors.get(token_id, token_id) or token or edge
+        counted = self.demand.take(
+            known.source, report.demand, report.seconds, now, self._intake.wanted, token=whose
+        )
+        self.peaks.count(whose, counted)
         self.corrections.take(known.source, report.corrections, report.seconds, now)
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
@@ -101,6 +116,19 @@ class Reports:
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
         return replace(reply, leases=self._leases.answer(edge, report.leases, now))
+
+    def follow(self) -> None:
+        """Forget at once what the edges of tokens say that count no more; a rotated token's are its successor's."""
+        tokens = self._current.now.tokens
+        if tokens is self._tokens:
+            return
+        self._tokens, self.successors = tokens, successors(tokens.values(), self._clock())
+        if self.successors:
+            self.peaks.retain(self.successors)
+            for edge in self.vantages.retain(self.successors):
+                self.demand.forget(edge.source)
+                self.corrections.forget(edge.source)
+                self.dns.forget(edge.source)
 
     def dns_rates(self, source: str) -> dict[str, float]:
         """What DNS does at an edge now, per second, by the edge's source."""
@@ -123,7 +151,8 @@ class Reports:
     @property
     def reported(self) -> Reported:
         """The rates of all edges now, to be added up."""
-        return self.demand.reported(self._monotonic())
+        standing = self.peaks.standing(self._clock(), *self.elsewhere)
+        return self.demand.reported(self._monotonic(), standing)
 
 
 def moved(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str, str], float]:

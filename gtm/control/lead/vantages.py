@@ -11,7 +11,7 @@ Laws:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, combinations
@@ -192,6 +192,19 @@ class Vantages:
         """Forget the edges of a name."""
         for key in [key for key in self._places if key[1] == name]:
             del self._places[key]
+
+    def retain(self, tokens: Container[str]) -> list[LiveEdge]:
+        """Forget the edges of other tokens than these, by id; which they were. An edge without a token's id stays."""
+        gone = [
+            (key, instance, place.edge)
+            for key, places in self._places.items()
+            for instance, place in places.items()
+            if place.edge.token_id and place.edge.token_id not in tokens
+        ]
+        for key, instance, _ in gone:
+            del self._places[key][instance]
+        self._places = {key: places for key, places in self._places.items() if places}
+        return [edge for _, _, edge in gone]
 
     @property
     def gathering(self) -> bool:

@@ -41,6 +41,7 @@ class Verdicts:
     def judge(self) -> None:
         """Combine what the vantages say now; a verdict that differs makes a new state."""
         now = self._current.now
+        self._reports.follow()
         judgement = self._reports.vantages.judge(now.compiled)
         if not self._reports.vantages.gathering:
             self._reports.history.judged(judgement.votes, self._clock())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from gtm.core.capacity.load import Freshness, Key, Load, freshness, mean, whole
 from gtm.core.capacity.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
@@ -121,6 +122,22 @@ class Assessment:
 
 
 NO_ASSESSMENT = Assessment()
+
+
+def arrivals(loads: Mapping[Key, Load], now: float) -> float:
+    """The requests per second that regions report to arrive now: of each region as a whole, or of its services."""
+    found: dict[str, dict[str, float]] = {}
+    for (region, service), load in loads.items():
+        if load.requests_per_second is not None and freshness(load, now) is Freshness.FRESH:
+            found.setdefault(region, {})[service] = load.requests_per_second
+    return sum(rates.get("", sum(rates.values())) for rates in found.values())
+
+
+def turnover(supply: Supply) -> float:
+    """The requests per second that a region can serve, of its quickest service; infinite where no bound is known."""
+    quickest = min(supply.service_time_s.values(), default=0.0)
+    by_slots = supply.slots / quickest if supply.slots is not None and quickest > 0 else inf
+    return min(by_slots, inf if supply.rate is None else supply.rate)
 
 
 def assess(

@@ -1,0 +1,171 @@
+"""How far edges are believed when they say how much is asked of them.
+
+What an edge counts of its own clients nobody else sees, so nobody can check it; and the plan, which is made from it, moves
+clients of all edges, or refuses them. An edge that lies (its token was stolen) must not move others by more than an honest
+burst of its own clients would.
+
+Laws:
+  1. A lone token is believed wholly: there are no others.
+  2. A token is believed up to `BURST` times its own busiest minute of the last day, at once: an honest burst counts in full.
+  3. Further it is believed as far as somebody else's word makes it likely, whichever is most: as far as the median of the
+     other tokens asks; as far as regions report more arrivals, or the world asked for more in its busiest minute, than the
+     others ask for now (clients move from an edge that ends to another); and as far as `PART` of what all regions can serve.
+  4. History grows slowly: in a minute's record, what is beyond twice the busiest minute of earlier hours counts only as
+     far as others make it likely, or as gives it no more than `PART` at once. A liar who is patient doubles what he may say
+     each hour, and no faster.
+
+So the largest lie of one edge does to others what a burst of `BURST` times its busiest minute would; of one without a
+history, what a second edge like the others would, or a tenth of all capacity.
+
+Example. Frankfurt asked for 100 a second at most, Dublin for 20. Dublin says a billion now: it is believed up to 160.
+
+>>> standing = Standing({"fra": 100.0, "dub": 20.0}, world=120.0, arrivals=0.0, part=0.0)
+>>> limits({"fra": 90.0, "dub": 1e9}, standing)["dub"]
+160.0
+
+Frankfurt's edge ends, and its clients come to Dublin, as many as the world asked for before: they all count.
+
+>>> limits({"fra": 0.0, "dub": 119.0}, Standing({"fra": 100.0, "dub": 1.0}, 120.0, 0.0, 0.0))["dub"]
+120.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median_low
+
+BURST = 8.0
+"""Times its own busiest minute that a token is believed."""
+GROWTH = 2.0
+"""Times the busiest minute of earlier hours that a minute counts in the history by its token's word alone."""
+PART = 0.1
+"""Of what all regions can serve: so much any token may ask for."""
+MINUTE = 60.0
+"""Seconds that a history's rates are means of."""
+HOUR = 3600
+"""Seconds for which a history keeps one number."""
+HOURS = 24
+"""Hours that a history goes back."""
+WORLD = ""
+"""Stands for all tokens together in a history."""
+
+Peaks = Mapping[tuple[str, int], float]
+"""By token and hour (of POSIX time): the requests per second of its busiest minute, as far as it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What tokens are judged by. All in requests (or DNS answers) per second.
+
+    `peaks` are the busiest minutes of the last day by token, `world` that of all together, `arrivals` what regions report to
+    arrive, `part` what any token may ask for.
+    """
+
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    world: float = 0.0
+    arrivals: float = 0.0
+    part: float = inf
+
+
+UNKNOWN = Standing()
+"""Nothing is known to judge by, and any token may ask for anything."""
+
+
+def limits(claims: Mapping[str, float], standing: Standing) -> dict[str, float]:
+    """How much of each token's claim counts at most.
+
+    Args:
+        claims: what each token says that is asked of its edges now, in requests (or DNS answers) per second.
+        standing: what it is judged by.
+    """
+    if len(claims) < 2:
+        return dict.fromkeys(claims, inf)
+    return {
+        token: max(BURST * standing.peaks.get(token, 0.0), standing.part, likely)
+        for token, likely in _likely(claims, standing).items()
+    }
+
+
+def _likely(claims: Mapping[str, float], standing: Standing) -> dict[str, float]:
+    """How much of each token's claim others make likely (law 3); all of a lone one's."""
+    total = sum(claims.values())
+    seen = max(standing.world, standing.arrivals)
+    ordered = sorted(claims.values())
+    found = {}
+    for token, claim in claims.items():
+        others = ordered.copy()
+        others.remove(claim)
+        median = median_low(others) if others else inf
+        found[token] = max(median, seen - (total - claim))
+    return found
+
+
+class History:
+    """The busiest minutes of the last day, by token. Times are POSIX seconds."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[tuple[str, int], float] = {}
+        self._counts: dict[str, float] = {}
+        self._minute: int | None = None
+
+    def add(self, peaks: Peaks) -> None:
+        """Take in what was kept."""
+        self._peaks |= {key: max(rate, self._peaks.get(key, 0.0)) for key, rate in peaks.items()}
+
+    def count(self, token: str, requests: float) -> None:
+        """A token's edges were asked so often since the last time."""
+        self._counts[token] = self._counts.get(token, 0.0) + requests
+
+    def standing(self, now: float, arrivals: float, part: float) -> Standing:
+        """What tokens are judged by now. Ends the minute, if it is over."""
+        minute = int(now // MINUTE)
+        if self._minute is None:
+            # The first minute is not whole: what was counted in it makes no rate.
+            self._minute, self._counts = minute, {}
+        elif minute > self._minute:
+            seconds = MINUTE * (minute - self._minute)
+            self._record(
+                {token: count / seconds for token, count in self._counts.items()}, now, arrivals, part
+            )
+            self._minute, self._counts = minute, {}
+        elif minute < self._minute:  # the clock stepped back
+            self._minute = minute
+        peaks = self._busiest(int(now // HOUR) + 1)
+        return Standing(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
+
+    def peaks(self) -> Peaks:
+        """All that is to be kept."""
+        return dict(self._peaks)
+
+    def retain(self, successors: Mapping[str, str]) -> None:
+        """Forget the tokens that are not live; what a rotated token did is its successor's."""
+        kept: dict[tuple[str, int], float] = {}
+        for (token, hour), rate in self._peaks.items():
+            heir = WORLD if token == WORLD else successors.get(token)
+            if heir is not None:
+                kept[heir, hour] = max(rate, kept.get((heir, hour), 0.0))
+        self._peaks = kept
+
+    def _busiest(self, before: int) -> dict[str, float]:
+        """The busiest minute of each token in the hours of the last day before one."""
+        found: dict[str, float] = {}
+        for (token, hour), rate in self._peaks.items():
+            if before - HOURS - 1 <= hour < before:
+                found[token] = max(rate, found.get(token, 0.0))
+        return found
+
+    def _record(self, claims: Mapping[str, float], now: float, arrivals: float, part: float) -> None:
+        """Take in a minute's mean rates."""
+        hour = int(now // HOUR)
+        peaks, earlier = self._busiest(hour + 1), self._busiest(hour)
+        standing = Standing(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
+        likely = _likely(claims, standing)
+        counted = {
+            token: min(claim, max(GROWTH * earlier.get(token, 0.0), standing.part / BURST, likely[token]))
+            for token, claim in claims.items()
+        }
+        for token, rate in {**counted, WORLD: sum(counted.values())}.items():
+            self._peaks[token, hour] = max(rate, self._peaks.get((token, hour), 0.0))
+        self._peaks = {key: rate for key, rate in self._peaks.items() if key[1] >= hour - HOURS}
