@@ -23,7 +23,8 @@ from gtm.api.reported import LEASES, key_problems, learned_problems, lease_probl
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.balancers import Heard
-from gtm.control.lead.rooms import Rooms
+from gtm.control.lead.rooms import MOST_PARTS, Rooms
+from gtm.control.live.subscribers import MOST_BALANCERS
 from gtm.control.live.tokens import speaks_for
 from gtm.core.handoff.keys import MOST
 from gtm.core.latency.samples import Level
@@ -95,7 +96,9 @@ async def balancer_feed(
         return held is not None and held.role is Role.BALANCER
 
     ctx.leading()
-    lines = ctx.replica.subscribers.stream_to_balancer(name, revision, sha256, still_allowed)
+    subscribers = ctx.replica.subscribers
+    subscribers.require_room(who.name, MOST_BALANCERS)
+    lines = subscribers.stream_to_balancer(name, revision, sha256, still_allowed, who.name)
     return reply_lines(lines)
 
 
@@ -283,7 +286,7 @@ def _not_for(token: str, region: str) -> Forbidden:
     )
 
 
-_MAX_REPORT = 64 * 1024
+_MAX_REPORT = 16 * 1024
 """Bytes of one line."""
 _GOODBYE = b"{}"
 _REPORTS = msgspec.json.Decoder(RoomReport)
@@ -295,7 +298,8 @@ _REPORTS = msgspec.json.Decoder(RoomReport)
     summary="Say how many slots of a region are free, as its balancer",
     description="A body that goes on for up to a minute: a report a line whenever slots change, an empty line every 0.1 s in between, "
     "and `{}` at its end. A body that breaks off, or three beats that are missed, make every edge probe the region at once. A line is "
-    '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above.',
+    '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above. Of '
+    f"`parts` those count that the policy names, {MOST_PARTS} at most; a line has {_MAX_REPORT} bytes at most.",
     status_code=204,
     openapi_extra={
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "string"}}}}
@@ -342,6 +346,9 @@ async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) 
         for line in lines:
             said = line == _GOODBYE
             if not line or said:
+                rooms.beat(region, source)
+                continue
+            if not rooms.reads(region, source):
                 rooms.beat(region, source)
                 continue
             try:

@@ -233,12 +233,13 @@ class Pusher:
         )
 
     def _share(self) -> float:
-        """Of what is open elsewhere: one part in as many as there are that may want to send."""
+        """Of what is open elsewhere: one part in as many as there are that may want to send, by tokens, and then by those of this one's."""
         rooms = self._current.rooms
         if rooms is not self._heard:
             self._heard = rooms
             every = (room for several in rooms.values() for room in several)
-            self._wanting = wanting(every, self._current.senders, self._current.boot())
+            current = self._current
+            self._wanting = wanting(every, current.senders, current.boot()) * current.beside
         return 1 / (self._wanting * self._siblings)
 
     def _known(self, number: int, part: str) -> Standing | None:

@@ -321,7 +321,7 @@ class Carrier:
         mine = self._sharing.share(limit, now)
         free = max(0.0, min(limit - taken, mine - admission.running))
         whole = max(free, float(self._sharing.part(limit, now)))
-        return Slots(free, whole, float(admission.waiting))
+        return Slots.counted(free, whole, float(admission.waiting))
 
     def _slots_beside(self) -> Slots | None:
         """The same for a request that waits already: without itself."""
