@@ -169,7 +169,7 @@ def test_balancers_reach_those_whose_tokens_speak_for_the_region() -> None:
 def test_what_balancers_tell_is_bounded_and_forgotten() -> None:
     """So many of one token; a token that ended makes no room for itself; silence for an hour ends it."""
     times = [0.0]
-    leases: Any = SimpleNamespace(answer=lambda *args: args[0])
+    leases: Any = SimpleNamespace(answer=lambda *args, **_: args[0])
     latency: Any = SimpleNamespace(take=lambda *_: None)
     book = Balancers(leases, latency, lambda: times[0])
     for number in range(MOST):

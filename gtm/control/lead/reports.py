@@ -97,7 +97,7 @@ class Reports:
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
-        return replace(reply, leases=self._leases.answer(edge, report.leases, now))
+        return replace(reply, leases=self._leases.answer(edge, report.leases, now, owner=token))
 
     def dns_rates(self, source: str) -> dict[str, float]:
         """What DNS does at an edge now, per second, by the edge's source."""
