@@ -171,6 +171,11 @@ class ControlSettings(ServerSettings):
         minimum=0,
         maximum=366,
     )
+    peer_allow: tuple[Network, ...] = option(
+        "",
+        "Networks in which balancers may say that others of their region reach them, with commas.",
+        read=options.networks,
+    )
     dnssec_key_file: Path | None = option(
         None,
         "What private DNSSEC keys are encrypted with in the database; made in the data directory by default.",

@@ -22,7 +22,7 @@ from gtm.runtime.balancer.words import Word
 
 MOST_PEERS = 64
 """Balancers of one region that are heard."""
-MOST_OF_A_TOKEN = 32
+MOST_OF_A_TOKEN = 16
 """Of these, those whose keys one token told: who has stolen it must not crowd out the others."""
 MOST_STARTS = 4
 """Starts of one of them that are: its successor's, and its predecessor's that finishes."""
