@@ -303,6 +303,11 @@ class BalancerSettings(ServerSettings):
         "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
         read=options.networks,
     )
+    probe_allow: tuple[Network, ...] = option(
+        "",
+        "Networks to push to although they are loopback, link-local or a cloud's metadata service, with commas.",
+        read=options.networks,
+    )
     ca_file: Path | None = option(
         None,
         "Certificates (PEM) to trust besides the public ones, for control and for probes.",

@@ -146,9 +146,9 @@ def counting(
         token for token in present.tokens.values() if token.ends_at is None or token.ends_at.timestamp() > now
     ]
     live = {token.id: token.edges for token in count if token.role is Role.EDGE}
-    named = {(token.id, token.name) for token in count if token.role is Role.BALANCER}
+    named = {(token.id, token.name): token.regions or "" for token in count if token.role is Role.BALANCER}
     pushing = {
-        PublicKey(one.issuer, key, Issuer.BALANCER)
+        PublicKey(one.issuer, key, Issuer.BALANCER, named[one.token_id, one.issuer])
         for one in balancers
         if (one.token_id, one.issuer) in named
         for key in one.keys
