@@ -151,7 +151,8 @@ class ReportsDropped(Collector):
         )
         active = self._replica.active
         for part in _PARTS:
-            found.add_metric((part,), active.reports.dropped[part] if active is not None else 0)
+            count = 0 if active is None else active.reports.dropped[part] + active.balancers.dropped[part]
+            found.add_metric((part,), count)
         for part in _ROOM_PARTS:
             found.add_metric((part,), active.rooms.dropped[part] if active is not None else 0)
         yield found

@@ -136,17 +136,18 @@ LIARS: Mapping[str, Says] = {
     "two": lambda head: _answer(_good(head), b"gtm-peer: " + _good(head)),
     "interim": lambda head: _answer(_good(head), status=b"103 Early Hints"),
     "another's key": lambda head: _answer(proof(_asked(head), "iad", OTHER) or b""),
-    "goes on": lambda head: _answer(_good(head)) + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nmore",
+    "goes on": lambda head: _answer(_good(head)) + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+    "junk behind": lambda head: _answer(_good(head)) + b"more",
     "ends": lambda head: _answer(_good(head), b"connection: close"),
     "long": lambda head: _answer(_good(head), b"x: " + b"x" * 9000),
     "a body": lambda head: _answer(_good(head), length=9000) + b"x" * 9000,
 }
 
 
-async def _connect(port: int, **more: Any) -> None:
+async def _connect(port: int, host: str = "127.0.0.1", **more: Any) -> None:
     told: list[str] = []
     route = PeerRoute(
-        f"http://127.0.0.1:{port}",
+        f"http://{host}:{port}",
         "iad",
         _published,
         idle=30.0,
@@ -209,12 +210,12 @@ def test_nothing_connects_where_probes_would_not() -> None:
             before, loop.getaddrinfo = loop.getaddrinfo, getaddrinfo  # type: ignore[method-assign]
             try:
                 with pytest.raises(UnprovenError, match=r"169.254.169.254, a link-local address"):
-                    await _connect(port)
-                assert asked == ["127.0.0.1"]
-                await _connect(port)
+                    await _connect(port, "moves.test")
+                assert asked == ["moves.test"]
+                await _connect(port, "moves.test")
             finally:
                 loop.getaddrinfo = before  # type: ignore[method-assign]
-            assert asked == ["127.0.0.1"] * 2
+            assert asked == ["moves.test"] * 2
         assert len(got) <= 2
 
     asyncio.run(main())

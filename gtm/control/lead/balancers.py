@@ -11,6 +11,7 @@ Laws:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
 from gtm.core.model.policy import Policy
 from gtm.core.quota.concern import concerning
+from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaText
 from gtm.feed.reports import BalancerReply, BalancerReport
 
@@ -72,6 +74,8 @@ class Balancers:
         pushes: RateBook | None = None,
         policy: Callable[[], Policy] = Policy,
     ) -> None:
+        self.dropped: Counter[str] = Counter()
+        """Items that were left out of reports, by part of the report."""
         self._policy = policy
         self._concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = None, {}
         self._leases = leases
@@ -111,8 +115,13 @@ class Balancers:
             self._pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
         # No edge has such a name: two that share one are told apart by their tokens.
         concerned = self._concerned(report.region)
+        use = report.leases
+        if use is not None:
+            theirs = use.of(concerned)
+            self.dropped["leases"] += _quotas(use) - _quotas(theirs)
+            use = theirs
         return BalancerReply(
-            self._leases.answer(f"{token}/{name}", report.leases, now, owner=token, concerned=concerned)
+            self._leases.answer(f"{token}/{name}", use, now, owner=token, concerned=concerned)
         )
 
     def _concerned(self, region: str) -> frozenset[QuotaText]:
@@ -151,3 +160,8 @@ class Balancers:
     def _forget(self, now: float) -> None:
         for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:
             del self._told[known]
+
+
+def _quotas(use: LeaseUse) -> int:
+    """How many quotas a report tells of."""
+    return len(use.used.keys() | use.denied.keys() | {lease.quota for lease in use.held})

@@ -13,8 +13,8 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.units import MOST_INTEGER, MOST_RATE, within
@@ -23,8 +23,6 @@ from gtm.core.quota.names import QuotaText
 DURATION = 3.0
 """Seconds that a lease lasts: two reports may be lost before an edge stops spending."""
 MAX_WORKERS = 1024
-MOST_QUOTAS = 10_000
-"""Quotas that a report can tell of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +55,7 @@ class LeaseUse:
     `used` and `denied` count requests by quota since the instance started, so that a lost report loses nothing.
 
     Raises:
-        ValueError: no instance, numbers below 0 or above `MOST_INTEGER`, more quotas than `MOST_QUOTAS`, or workers that are not 1 to
-            `MAX_WORKERS`.
+        ValueError: no instance, numbers below 0 or above `MOST_INTEGER`, or workers that are not 1 to `MAX_WORKERS`.
     """
 
     instance: str
@@ -69,13 +66,20 @@ class LeaseUse:
     denied: dict[QuotaText, int] = field(default_factory=dict)
     held: tuple[Lease, ...] = ()
 
+    def of(self, quotas: Collection[QuotaText]) -> LeaseUse:
+        """The same of these quotas alone."""
+        return replace(
+            self,
+            used={quota: count for quota, count in self.used.items() if quota in quotas},
+            denied={quota: count for quota, count in self.denied.items() if quota in quotas},
+            held=tuple(lease for lease in self.held if lease.quota in quotas),
+        )
+
     def __post_init__(self) -> None:
         if not self.instance:
             raise ValueError("the instance is empty")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise ValueError(f"workers are {self.workers}, not 1 to {MAX_WORKERS}")
-        if max(len(self.used), len(self.denied), len(self.held)) > MOST_QUOTAS:
-            raise ValueError(f"a report tells of {MOST_QUOTAS} quotas at most")
         numbers = self.report, self.sequence, *self.used.values(), *self.denied.values()
         if min(numbers) < 0 or max(numbers) > MOST_INTEGER:
             raise ValueError(f"the numbers of reports, grants and requests are from 0 to {MOST_INTEGER}")

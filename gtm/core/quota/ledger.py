@@ -297,7 +297,7 @@ class LeaseLedger:
         if seconds < _LEARN_EVERY:
             return
         weight = 1 - exp(-seconds / _DEMAND_TIME)
-        # Names are kept that are quotas; before it is known which are, those of this report.
+        # What is no quota any more is forgotten; before it is known which are, those of this report count.
         known = set(self._quotas or counts)
         if book.concerned is not None:
             known &= set(book.concerned)

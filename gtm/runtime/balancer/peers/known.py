@@ -94,6 +94,10 @@ class Known:
         """Those that count, this balancer itself among them."""
         return tuple(one for _, (one, _) in sorted(self._peers.items()))
 
+    def addresses(self) -> tuple[str, ...]:
+        """Where they are, each once: a place is told what there is as often, whatever number of names it has."""
+        return tuple(dict.fromkeys(one.address for one in self.peers()))
+
     def _sweep(self) -> None:
         now = self._now()
         self._peers = {

@@ -185,8 +185,7 @@ class PeerLine:
 
     def _places(self) -> list[tuple[str, int]]:
         """Where others are, each once; once this balancer leaves, where its successor is too."""
-        addresses = dict.fromkeys(one.address for one in self._known.peers())
-        return [peer_place(one) for one in addresses if self._ending or one != self.address]
+        return [peer_place(one) for one in self._known.addresses() if self._ending or one != self.address]
 
     def _say(self, *, ending: bool = False) -> bool:
         """Tell all others; whether there was a way to."""
