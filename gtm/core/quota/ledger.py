@@ -239,18 +239,23 @@ class LeaseLedger:
     def in_force(self, quota: QuotaText, now: float) -> float:
         """The most that all edges together may spend of a quota, in requests per second, with what rests of it."""
         self._end(now)
-        return sum(self._by_owner(quota).values())
+        return self._taken(quota, "")[0]
 
-    def _by_owner(self, quota: QuotaText) -> Mapping[str, float]:
-        """The same by owner."""
-        found: dict[str, float] = defaultdict(float)
-        for _, rate, owner in self._resting.get(quota, ()):
-            found[owner] += rate
+    def _taken(self, quota: QuotaText, owner: str) -> tuple[float, float]:
+        """The same, and an owner's part of it."""
+        every: float = 0
+        own: float = 0
+        for _, rate, whose in self._resting.get(quota, ()):
+            every += rate
+            if whose == owner:
+                own += rate
         for book in self._books.values():
             share = book.shares.get(quota)
             if share is not None:
-                found[book.owner] += share.rate
-        return found
+                every += share.rate
+                if book.owner == owner:
+                    own += share.rate
+        return every, own
 
     def _owners_parts(self, targets: Mapping[Holder, float], total: float) -> dict[str, float]:
         """What each owner's leases of a quota may grow to: what its holders should have, or an equal part."""
@@ -354,9 +359,9 @@ class LeaseLedger:
             return target if wanted or foreign or quota not in self._quotas or quota in self._over else held
         if now < self._alone or target < held * (1 + _STEP):
             return held
-        taken = self._by_owner(quota)
+        every, own = self._taken(quota, book.owner)
         part = self._parts.get(quota, {}).get(book.owner, 0.0)
-        free = min(total - sum(taken.values()), part - taken.get(book.owner, 0.0))
+        free = min(total - every, part - own)
         rate = min(target, held + free)
         return rate if rate >= max(min(LEAST, total), held * (1 + _STEP)) else held
 
