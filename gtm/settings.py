@@ -171,6 +171,11 @@ class ControlSettings(ServerSettings):
         minimum=0,
         maximum=366,
     )
+    peer_allow: tuple[Network, ...] = option(
+        "",
+        "Networks in which balancers may say that others of their region reach them, with commas.",
+        read=options.networks,
+    )
     dnssec_key_file: Path | None = option(
         None,
         "What private DNSSEC keys are encrypted with in the database; made in the data directory by default.",
@@ -296,6 +301,11 @@ class BalancerSettings(ServerSettings):
     trusted_proxies: tuple[Network, ...] = option(
         "",
         "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
+        read=options.networks,
+    )
+    probe_allow: tuple[Network, ...] = option(
+        "",
+        "Networks to push to although they are loopback, link-local or a cloud's metadata service, with commas.",
         read=options.networks,
     )
     ca_file: Path | None = option(

@@ -110,6 +110,7 @@ def create_app(
     sign_in: str = "",
     dashboard_url: str | None = None,
     answers: Answers | None = None,
+    peer_allow: tuple[Network, ...] = (),
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -133,6 +134,7 @@ def create_app(
         sign_in: the secret of a link that signs in as admin once; empty: there is none.
         dashboard_url: where people find the dashboard, if another stands before it.
         answers: what an edge would send, for explanations; None: they don't say.
+        peer_allow: networks in which balancers may say that others reach them.
     """
 
     def end_feeds() -> None:
@@ -190,6 +192,7 @@ def create_app(
         answers=answers,
         dashboard_url=dashboard_url,
         geoip=geoip,
+        peer_allow=peer_allow,
     )
     if sign_in:
         context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)

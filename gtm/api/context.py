@@ -34,6 +34,7 @@ from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
+from gtm.settings import Network
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Actor, Via
 from gtm.storage.resources import Managed
@@ -60,7 +61,8 @@ class Context:
     `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
     have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
     `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once,
-    `geoip` is what `locate` reads, for processes that locate addresses themselves.
+    `geoip` is what `locate` reads, for processes that locate addresses themselves, `peer_allow` has networks in which balancers may say that others
+    reach them.
     """
 
     database: Database
@@ -75,6 +77,7 @@ class Context:
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
     dashboard_url: str | None = None
     geoip: GeoIP = (None, None)
+    peer_allow: tuple[Network, ...] = ()
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property

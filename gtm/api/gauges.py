@@ -137,7 +137,7 @@ class ControlGauges(Collector):
 
 
 class ReportsDropped(Collector):
-    """What was left out of edges' reports, counted where they are read."""
+    """What was left out of reports, counted where they are read."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -146,16 +146,20 @@ class ReportsDropped(Collector):
         """The counter as it is now."""
         found = CounterMetricFamily(
             "gtm_control_report_dropped",
-            "Items of edges' reports that were left out: the policy does not name them.",
+            "Items of edges' and balancers' reports that were left out: the policy does not name them, or they came too often.",
             labels=("part",),
         )
         active = self._replica.active
         for part in _PARTS:
-            found.add_metric((part,), active.reports.dropped[part] if active is not None else 0)
+            count = 0 if active is None else active.reports.dropped[part] + active.balancers.dropped[part]
+            found.add_metric((part,), count)
+        for part in _ROOM_PARTS:
+            found.add_metric((part,), active.rooms.dropped[part] if active is not None else 0)
         yield found
 
 
 _Value = tuple[str, tuple[str, ...], float | None]
+_ROOM_PARTS = ("room_reports", "room_parts")
 _PARTS = ("health", "demand", "corrections", "leases", "plan", "dns", "probes", "certificates", "history")
 
 

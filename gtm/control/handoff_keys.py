@@ -6,15 +6,19 @@ Laws:
      they were told with ends, or that it tells others.
      A balancer's are told again within a second, whoever is active, and only what knows of peers' slots needs them; so they are
      written down nowhere (`gtm.control.lead.balancers`).
-  3. Nothing is published before what the database holds is known: fewer keys than there are would end the handoffs of the rest.
+  3. What is told is published once a second at most, for everybody who follows is sent all of it and judges anew by it. What a token's end
+     withdraws is withdrawn at once.
+  4. Nothing is published before what the database holds is known: fewer keys than there are would end the handoffs of the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 
 from gtm.control.lead.balancers import ToldKeys
 from gtm.control.lead.vantages import LiveEdge
@@ -48,6 +52,7 @@ class HandoffKeys:
         heard: the edges heard of within a day, those of one name oldest first.
         clock: POSIX seconds.
         balancers: the keys that balancers told, by their tokens' names.
+        monotonic: seconds that never step back.
     """
 
     def __init__(
@@ -57,7 +62,12 @@ class HandoffKeys:
         heard: Callable[[], Iterable[LiveEdge]],
         clock: Callable[[], float],
         balancers: Callable[[], Iterable[ToldKeys]] = tuple,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._monotonic = monotonic
+        self._published = -inf
+        self._tokens: object = None
         self._balancers = balancers
         self._database = database
         self._current = current
@@ -72,7 +82,11 @@ class HandoffKeys:
             if self._told is None:
                 with suppress(StorageUnavailable):
                     await self.load()
-            self.look()
+            if (
+                self._current.now.tokens is not self._tokens
+                or self._monotonic() - self._published >= LOOK_EVERY
+            ):
+                self.look()
             # Not `wait_for`, which may lose a cancellation that comes with the change (in Python 3.11).
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
@@ -109,6 +123,7 @@ class HandoffKeys:
         for edge in self._heard():
             heard.setdefault(edge.name, []).append(Told(edge.report.handoff_keys, edge.token_id))
         self._told |= heard
+        self._tokens = now.tokens
         keys = counting(self._told, now, self._clock(), self._balancers())
         if keys != now.handoff_keys.keys or not now.handoff_keys.version:
             version = max(now.handoff_keys.version + 1, int(self._clock() * 1000))
@@ -117,6 +132,7 @@ class HandoffKeys:
         if peers != now.peers.peers:
             now = replace(now, peers=PeersMessage(peers))
         if now is not self._current.now:
+            self._published = self._monotonic()
             self._current.become(now)
 
 
@@ -146,9 +162,9 @@ def counting(
         token for token in present.tokens.values() if token.ends_at is None or token.ends_at.timestamp() > now
     ]
     live = {token.id: token.edges for token in count if token.role is Role.EDGE}
-    named = {(token.id, token.name) for token in count if token.role is Role.BALANCER}
+    named = {(token.id, token.name): token.regions or "" for token in count if token.role is Role.BALANCER}
     pushing = {
-        PublicKey(one.issuer, key, Issuer.BALANCER)
+        PublicKey(one.issuer, key, Issuer.BALANCER, named[one.token_id, one.issuer])
         for one in balancers
         if (one.token_id, one.issuer) in named
         for key in one.keys

@@ -75,7 +75,9 @@ class CurrentView:
         """Free slots by region, as their balancers last said; times by `boot`. No View is made of these: they change too often."""
         self._transit = Transit()
         self.senders = 1
-        """How many edges and balancers go by them."""
+        """How many tokens go by them."""
+        self.beside = 1
+        """How many edges or balancers do by the token of this one."""
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
@@ -134,7 +136,7 @@ class CurrentView:
             now = self.boot()
             # A sender without a name is a test's, or an older control: its messages are taken as they say.
             late = self._transit.late(message.sender, message.sent, now) if message.sender else 0.0
-            self.senders = message.senders
+            self.senders, self.beside = message.senders, message.beside
             self.rooms = {
                 region: tuple(report.held(now, late) for report in reports)
                 for region, reports in message.rooms.items()

@@ -103,6 +103,7 @@ class BalancerReport:
 
 @dataclass(frozen=True, slots=True)
 class BalancerReply:
-    """Control → balancer, in answer to its report: the quotas' leases it holds from now on."""
+    """Control → balancer, in answer to its report: the quotas' leases it holds from now on. `notice` is for people, to be said in its log."""
 
     leases: LeaseGrant | None = None
+    notice: str = ""

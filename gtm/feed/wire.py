@@ -27,6 +27,7 @@ from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import Keys
+from gtm.feed.units import Counter, Followers, Moment, Seconds
 from gtm.nesting import shallow
 
 MAX_LINE = 64 * 1024 * 1024
@@ -153,9 +154,9 @@ class RoomReport:
     """What one balancer said of its region's slots, `age` seconds ago (`gtm.core.balance.spill.room.Room`)."""
 
     source: str
-    started: float
-    sequence: int
-    age: float
+    started: Moment
+    sequence: Counter
+    age: Seconds
     whole: Slots
     parts: dict[str, Slots] = field(default_factory=dict)
 
@@ -169,16 +170,18 @@ class RoomReport:
 class RoomMessage:
     """Free slots by region, up to ten times a second. Older edges skip it.
 
-    `senders`: how many edges and balancers go by it, among which what is free is divided. `suspects`: regions whose balancers
+    What is free is divided among `senders`, the tokens that edges and balancers go by it with, and the part of each among those who do
+    with it, which are `beside` for the receiver (itself among them): nobody has more by opening more. `suspects`: regions whose balancers
     fell silent a moment ago, to be probed at once. `sent`: when, by the even clock of the process of control that `sender` names: what
     is on the way for longer than usual is older than it says (`gtm.core.balance.spill.room.Transit`).
     """
 
     rooms: dict[str, tuple[RoomReport, ...]] = field(default_factory=dict)
-    senders: int = 1
+    senders: Followers = 1
     suspects: tuple[str, ...] = ()
-    sent: float = 0.0
+    sent: Seconds = 0.0
     sender: str = ""
+    beside: Followers = 1
 
 
 NO_ROOMS = RoomMessage()

@@ -30,9 +30,9 @@ import re2
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe, ProbeType
+from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
 from gtm.prober import certificates
-from gtm.prober.targets import CheckError, Target, addresses
 from gtm.settings import Network
 from gtm.transport import tls_context
 
@@ -44,7 +44,11 @@ _SHOWN = 80
 """Longest piece of an endpoint's own words in a detail, in characters."""
 
 
-def target_of(url: str, probe: Probe) -> Target:
+class CheckError(Exception):
+    """The check failed, for the reason in its message."""
+
+
+def target_of(url: str, probe: Probe) -> Destination:
     """Where the checks of an endpoint go.
 
     `probe.port` overrides the URL's port; where neither is given it is the scheme's own (of the probe for HTTP and
@@ -61,7 +65,7 @@ def target_of(url: str, probe: Probe) -> Target:
     if not host:
         raise CheckError(f"the endpoint's url `{url}` names no host")
     scheme = parts.scheme if probe.type is ProbeType.TCP else probe.type.value
-    return Target(host, port or _DEFAULT_PORTS.get(scheme, 80))
+    return Destination(host, port or _DEFAULT_PORTS.get(scheme, 80))
 
 
 class Checker:
@@ -69,7 +73,7 @@ class Checker:
 
     Args:
         clock: POSIX seconds, for the results' time.
-        allowed: networks that are checked although they are none that edges usually reach out to (`targets`).
+        allowed: networks that are checked although they are none that edges usually reach out to (`gtm.destinations`).
         ca_file: certificates that count besides the public ones, None for no others.
     """
 
@@ -118,13 +122,21 @@ class Checker:
             return self._failed(f"no answer within {probe.timeout:g} s", connection)
         except CheckError as error:
             return self._failed(str(error), connection)
+        except DestinationError as error:
+            hint = f"if that is meant, start the edge with GTM_PROBE_ALLOW={error.literal}"
+            return self._failed(f"not probed: {error}; {hint}", connection)
         except Exception as error:  # noqa: BLE001 - law 1: a check never raises, whatever a library throws
             return self._failed(_describe(error), connection)
         latency_ms = round((monotonic() - started) * 1000, 3)
         return self._result(connection, ok=True, latency_ms=latency_ms)
 
     async def _try(
-        self, address: Target, patience: float, target: Target, probe: Probe, connection: _Connection
+        self,
+        address: Destination,
+        patience: float,
+        target: Destination,
+        probe: Probe,
+        connection: _Connection,
     ) -> None:
         """Check a target at one of its addresses; `patience`: seconds to connect."""
         if probe.type is ProbeType.TCP:
@@ -199,7 +211,7 @@ class _Connection:
             self.secured(info["return_value"].get_extra_info("ssl_object"))
 
 
-async def _connect(target: Target, connection: _Connection) -> None:
+async def _connect(target: Destination, connection: _Connection) -> None:
     _, writer = await asyncio.open_connection(target.host, target.port)
     connection.made(writer.get_extra_info("socket"))
     writer.close()
@@ -209,8 +221,8 @@ async def _connect(target: Target, connection: _Connection) -> None:
 
 async def _exchange(
     transport: httpx.AsyncHTTPTransport,
-    address: Target,
-    target: Target,
+    address: Destination,
+    target: Destination,
     probe: Probe,
     connection: _Connection,
     *,

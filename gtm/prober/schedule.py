@@ -30,8 +30,8 @@ from gtm.core.model.certificates import ShownCertificate
 from gtm.core.model.regions import AdminState, Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
-from gtm.prober.checks import Checker, target_of
-from gtm.prober.targets import CheckError, Target
+from gtm.destinations import Destination
+from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import Network
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Prober:
         """The newest result of each region's endpoints, by region and URL."""
         self._outcomes: deque[Probed] = deque(maxlen=MOST_OUTCOMES)
         self._probes: dict[tuple[str, str], _Key] = {}
-        self._locks: dict[Target | None, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[Destination | None, tuple[asyncio.Lock, int]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
         self._checks: set[asyncio.Task[None]] = set()
         self._runs: set[asyncio.Task[None]] = set()

@@ -94,6 +94,17 @@ def test_a_line_that_breaks_off_makes_a_suspect(world: Api, line: Line) -> None:
         (b'{"source":"x","started":1,"sequence":1,"age":0,"whole":{"free":9,"limit":8}}\n', b"400"),
         (b'{"source":"x","started":1,"sequence":1,"age":0,"whole":{"free":-1,"limit":8}}\n', b"400"),
         (b"x" * 70_000, b"400"),
+        (b'{"source":"x","started":1,"sequence":1,"age":0,"whole":{"free":1e308,"limit":1e308}}\n', b"400"),
+        (b'{"source":"x","started":1,"sequence":1,"age":0,"whole":{"free":1,"limit":1000001}}\n', b"400"),
+        (
+            b'{"source":"x","started":1,"sequence":%d,"age":0,"whole":{"free":1,"limit":1}}\n' % (2**70),
+            b"400",
+        ),
+        (
+            b'{"source":"x","started":1,"sequence":%d,"age":0,"whole":{"free":1,"limit":1}}\n' % (2**53),
+            b"400",
+        ),
+        (b'{"source":"x","started":1e12,"sequence":1,"age":0,"whole":{"free":1,"limit":1}}\n', b"400"),
     ],
 )
 def test_what_is_no_report_is_refused(world: Api, line: Line, sent: bytes, status: bytes) -> None:
@@ -125,3 +136,14 @@ def test_what_balancers_pushed_is_at_a_glance(world: Api) -> None:
     refused = world.balancer.post(path, json=wrong)
     assert refused.status_code == 422
     assert {one["path"] for one in refused.json()["errors"]} == {"pushes", "seconds"}
+
+
+def test_parts_that_the_policy_does_not_name_are_told_to_nobody(world: Api, line: Line) -> None:
+    """What they are is of no use to anybody, and would go to everybody ten times a second."""
+    parts = b",".join(b'"p%d":{"free":1,"limit":1}' % number for number in range(900))
+    head = b'{"source":"x","started":1,"sequence":1,"age":0,"whole":{"free":3,"limit":8},'
+    line.say(head + b'"parts":{"chat":{"free":2,"limit":2},%b}}\n' % parts)
+    eventually(lambda: _free(world) == [3], "it is heard")
+    (room,) = world.server.app.state.context.replica.now.rooms.rooms[REGION]
+    assert set(room.parts) <= {"chat"}
+    assert 'gtm_control_report_dropped_total{part="room_parts"} 90' in world.admin.get("/metrics").text

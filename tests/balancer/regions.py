@@ -17,7 +17,6 @@ from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
@@ -38,6 +37,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import made
+from gtm.settings import LOOPBACK
 from tests import worlds
 from tests.balancer.world import Backend, Message, Peer, Script, read_body, read_head
 
@@ -160,7 +160,7 @@ class Regions:
     def publish(self, *without: str) -> None:
         """The keys of all balancers but these."""
         keys = sorted(
-            PublicKey(f"{here.name}-token", key_text(here.key.public), Issuer.BALANCER)
+            PublicKey(f"{here.name}-token", key_text(here.key.public), Issuer.BALANCER, here.name)
             for here in self.all.values()
             if here.name not in without
         )
@@ -283,7 +283,7 @@ async def regions(
             service_s=service_s or picker.service_s,
             afford=bank.afford,
             now=loop.time,
-            route=Route,
+            allowed=LOOPBACK,
         )
         proxy = Proxy(gate, admission, picker, loop=loop, region=name, pusher=pusher)
         proxy.start()

@@ -20,10 +20,14 @@ from gtm.control.live.present import Current, Present
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey
 from gtm.core.model.access import Role
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.state import State
+from gtm.core.quota.leases import Lease, LeaseUse
+from gtm.core.quota.names import QuotaText
 from gtm.feed.reports import BalancerReport, EdgeReport
 from gtm.feed.wire import Peer
 from gtm.storage.tokens import Token
+from tests import worlds
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW.timestamp() + 60
@@ -169,7 +173,7 @@ def test_balancers_reach_those_whose_tokens_speak_for_the_region() -> None:
 def test_what_balancers_tell_is_bounded_and_forgotten() -> None:
     """So many of one token; a token that ended makes no room for itself; silence for an hour ends it."""
     times = [0.0]
-    leases: Any = SimpleNamespace(answer=lambda *args: args[0])
+    leases: Any = SimpleNamespace(answer=lambda *args, **_: args[0])
     latency: Any = SimpleNamespace(take=lambda *_: None)
     book = Balancers(leases, latency, lambda: times[0])
     for number in range(MOST):
@@ -181,3 +185,57 @@ def test_what_balancers_tell_is_bounded_and_forgotten() -> None:
     assert reply.leases == "fra/b0", "no edge has such a name"
     times[0] = 3700.0
     assert [(one.issuer, one.keys) for one in book.told()] == [("fra", ("k2",))]
+
+
+def test_keys_that_change_all_the_time_are_published_once_a_second() -> None:
+    """Whoever tells others with each report makes nobody judge anew ten times a second; what a token's end withdraws goes at once."""
+
+    async def main() -> None:
+        current = Current(present(token("1", None, Role.BALANCER), token("2", None, Role.BALANCER)))
+        clock, told = [100.0], [ToldKeys("token-1", "1", ("a",), 0.0), ToldKeys("token-2", "2", ("b",), 0.0)]
+        stored: Any = _Stored()
+        book = HandoffKeys(stored, current, list, lambda: LATER, lambda: told, monotonic=lambda: clock[0])
+        running = asyncio.create_task(book.run())
+
+        async def settle() -> frozenset[str]:
+            current.wake()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return frozenset(key.x for key in current.now.handoff_keys.keys)
+
+        while not current.now.handoff_keys.version:
+            await settle()
+        first = current.now.handoff_keys.version
+        for number in range(50):
+            told[0] = ToldKeys("token-1", "1", (f"{number}",), 0.0)
+            assert await settle() == {"a", "b"}
+        assert current.now.handoff_keys.version == first
+        current.become(replace(current.now, tokens={"1": current.now.tokens["1"]}))
+        assert await settle() == {"49"}, "a token has ended"
+        told[0] = ToldKeys("token-1", "1", ("last",), 0.0)
+        assert await settle() == {"49"}
+        clock[0] += 1.0
+        assert await settle() == {"last"}
+        running.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_balancer_s_leases_are_of_its_region() -> None:
+    """Of what it tells of others nothing is taken in, however much it is; and it is counted."""
+    asked: list[LeaseUse] = []
+    leases: Any = SimpleNamespace(answer=lambda _name, use, _now, **_: asked.append(use))
+    latency: Any = SimpleNamespace(take=lambda *_: None)
+    rules = (
+        SpilloverRule("us-out", "us", ("de",), max_requests_per_second=9.0),
+        SpilloverRule("de-out", "de", ("fr",), max_requests_per_second=9.0),
+    )
+    policy = replace(worlds.policy(*worlds.regions("de fr us")), spillover_rules=rules)
+    book = Balancers(leases, latency, lambda: 0.0, policy=lambda: policy)
+    counts = dict.fromkeys(("us-out", "de-out", *map(str, range(1000))), 5)
+    held = tuple(Lease(QuotaText(name), 1.0) for name in ("us-out", "de-out"))
+    use = LeaseUse("i", 1, used=counts, denied=counts, held=held)
+    book.take("bal-us", "1", "us-1", BalancerReport(use, ("k",), "us"), "r")
+    one = {"us-out": 5}
+    assert asked == [LeaseUse("i", 1, used=one, denied=one, held=held[:1])]
+    assert book.dropped == {"leases": 1001}

@@ -79,6 +79,7 @@ def settings(data_dir: Path, region: str, ports: dict[str, int], control: str) -
         geoip_db=None,
         geoip_overrides=None,
         metrics_allow=LOOPBACK,
+        probe_allow=LOOPBACK,
         log_level="info",
         control_url=control,
         token="gtm_test",

@@ -139,7 +139,8 @@ def report(free: float, limit: float, waiting: float = 0, age: float = 0.0, **pa
 
 def say(edge: Edge, senders: int = 1, /, **rooms: RoomReport) -> None:
     """Let regions report."""
-    edge.current.apply(RoomMessage({name: (one,) for name, one in rooms.items()}, senders))
+    named = {name: (replace(one, source=f"{name}-1"),) for name, one in rooms.items()}
+    edge.current.apply(RoomMessage(named, senders))
 
 
 def redirect(edge: Edge, service: str, client: str) -> tuple[int, str | None, str]:
@@ -340,7 +341,7 @@ class Checked:
         rooms = {
             name: tuple(
                 RoomReport(
-                    f"{place}",
+                    f"{name}-{place}",
                     one.started,
                     one.number,
                     age,
@@ -444,7 +445,7 @@ def test_what_is_not_corrected_is_byte_for_byte_the_plan_s(seed: int) -> None:
     random = Random(seed)
     world, plan, said = some_world(random), some_plan(random), some_said(random)
     several = [some_asked(random) for _ in range(8)]
-    free = {name: [(0.0, model.Said(1.0, 1, 0.0, (9e9, 9e9, 0.0)))] for name in NAMES}
+    free = {name: [(0.0, model.Said(1.0, 1, 0.0, (9e5, 9e5, 0.0)))] for name in NAMES}
     old = {name: [(5.0, one) for _, one in reports] for name, reports in said.items()}
     edges = [Checked(*world, {}, 1) for _ in range(3)]
     for checked in edges:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gtm.core.model.regions import Probe, ProbeType
+from gtm.destinations import refusal
 from gtm.prober.checks import Checker
-from gtm.prober.targets import refusal
 from gtm.settings import LOOPBACK
 from tests.prober.servers import http, serve
 
@@ -42,6 +42,28 @@ PROBE = Probe(timeout=5.0)
         ("100.100.100.200", "metadata"),
         ("168.63.129.16", "metadata"),
         ("192.0.0.192", "metadata"),
+        ("169.254.170.2", "link-local"),
+        ("fd00:ec2::23", "metadata"),
+        ("fd20:ce::254", "metadata"),
+        ("::7f00:1", "loopback"),  # IPv4-compatible
+        ("::a9fe:a9fe", "link-local"),
+        ("::ffff:0:a9fe:a9fe", "link-local"),  # IPv4-translated
+        ("64:ff9b:1::a9fe:a9fe", "link-local"),  # NAT64 of one's own, prefixes of 96, 64, 56 and 48 bits
+        ("64:ff9b:1::a9:fea9:fe00:0", "link-local"),
+        ("64:ff9b:1:a9:fe:a9fe::", "link-local"),
+        ("64:ff9b:1:a9fe:a9:fe00::", "link-local"),
+        ("64:ff9b:1::6464:64c8", "metadata"),
+        ("2002:a9fe:a9fe::1", "link-local"),  # 6to4
+        ("2002:7f00:1::", "loopback"),
+        ("2001:0:c000:201::5601:5601", "link-local"),  # Teredo, the client: its bits are turned
+        ("2001:0:a9fe:a9fe::3fff:fdfe", "link-local"),  # and the server
+        ("2001:db8::5efe:a9fe:a9fe", "link-local"),  # ISATAP
+        ("fd00::200:5efe:a83f:8110", "metadata"),
+        ("64:ff9b:1::c633:6401", None),
+        ("64:ff9b:1:c633:64:100::", None),
+        ("2002:c633:6401::1", None),
+        ("2002:a00:1::1", None),
+        ("64:ff9b::a00:1", None),
         ("10.0.0.1", None),
         ("172.16.0.1", None),
         ("192.168.1.1", None),

@@ -8,22 +8,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import ip_address
 from time import time
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
-from gtm.api.context import Balancer, Ctx, Viewer, reply_lines
+from gtm.api.context import Balancer, Context, Ctx, Viewer, reply_lines
 from gtm.api.context import reply as reply_json
 from gtm.api.query import HeldChecksum, HeldRevision, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.balancers import Heard
-from gtm.control.lead.rooms import Rooms
+from gtm.control.lead.rooms import MOST_PARTS, Rooms
+from gtm.control.live.subscribers import MOST_BALANCERS
 from gtm.control.live.tokens import speaks_for
 from gtm.core.handoff.keys import MOST
 from gtm.core.latency.samples import Level
@@ -32,6 +35,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
 from gtm.feed.reports import BalancerReport
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
+from gtm.geoip.address import parse_address
 from gtm.nesting import shallow
 from gtm.options import peer_place
 
@@ -95,7 +99,9 @@ async def balancer_feed(
         return held is not None and held.role is Role.BALANCER
 
     ctx.leading()
-    lines = ctx.replica.subscribers.stream_to_balancer(name, revision, sha256, still_allowed)
+    subscribers = ctx.replica.subscribers
+    subscribers.require_room(who.name, MOST_BALANCERS)
+    lines = subscribers.stream_to_balancer(name, revision, sha256, still_allowed, who.name)
     return reply_lines(lines)
 
 
@@ -122,7 +128,20 @@ def _push_problems(found: BalancerReport, regions: str | None) -> Iterator[Probl
 
 REPLY = {
     "description": "Taken in; the leases of quotas that the balancer holds from now on.",
-    "content": {"application/json": {"schema": {"type": "object", "properties": {"leases": LEASES}}}},
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "leases": LEASES,
+                    "notice": {
+                        "type": "string",
+                        "description": "For people, to be said in the balancer's log; empty: nothing.",
+                    },
+                },
+            }
+        }
+    },
 }
 _REPORT = {
     "required": True,
@@ -152,7 +171,8 @@ _REPORT = {
                     "address": {
                         "type": "string",
                         "maxLength": 60,
-                        "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere.",
+                        "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere. They "
+                        "are told of it if the report comes from there, an endpoint of the region is there, or GTM_PEER_ALLOW has it.",
                     },
                     "pushes": {
                         "type": "object",
@@ -209,8 +229,38 @@ async def report_balancer(
     found = replace(found, pushes=known if found.region in names else {})
     held = ctx.present.tokens.get(who.sha256)
     token_id = "" if held is None else held.id
+    notice = ""
+    if found.address and not _reached_from(ctx, request, found):
+        source = request.client.host if request.client else "an unknown address"
+        notice = (
+            f"other balancers of region `{found.region}` are not told of `{found.address}`: the report came from `{source}`, and no endpoint of "
+            "the region is there; start control with GTM_PEER_ALLOW=NETWORK, or give the balancer --peer-address"
+        )
+        found = replace(found, address="")
     reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
+    reply = replace(reply, notice=notice)
     return Response(msgspec.json.encode(reply), media_type="application/json")
+
+
+def _reached_from(ctx: Context, request: Request, found: BalancerReport) -> bool:
+    """Whether others may be told that they reach a balancer where it says.
+
+    They send datagrams there, so whoever has a token must not choose at will who gets them: it is the address that the report comes
+    from, one that the region's endpoints have, or in a network that control was started with. A report from this very machine may name any of its
+    loopback addresses.
+    """
+    host = ip_address(peer_place(found.address)[0])
+    source = parse_address(request.client.host.partition("%")[0]) if request.client else None
+    if source is not None and (host == source or (host.is_loopback and source.is_loopback)):
+        return True
+    if any(host in network for network in ctx.peer_allow if network.version == host.version):
+        return True
+    return any(
+        str(host) in {*endpoint.ipv4, *endpoint.ipv6, (urlsplit(endpoint.url).hostname or "")}
+        for region in ctx.present.policy.regions
+        if region.name == found.region
+        for endpoint in region.endpoints
+    )
 
 
 def _own_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
@@ -283,7 +333,7 @@ def _not_for(token: str, region: str) -> Forbidden:
     )
 
 
-_MAX_REPORT = 64 * 1024
+_MAX_REPORT = 16 * 1024
 """Bytes of one line."""
 _GOODBYE = b"{}"
 _REPORTS = msgspec.json.Decoder(RoomReport)
@@ -295,7 +345,8 @@ _REPORTS = msgspec.json.Decoder(RoomReport)
     summary="Say how many slots of a region are free, as its balancer",
     description="A body that goes on for up to a minute: a report a line whenever slots change, an empty line every 0.1 s in between, "
     "and `{}` at its end. A body that breaks off, or three beats that are missed, make every edge probe the region at once. A line is "
-    '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above.',
+    '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above. Of '
+    f"`parts` those count that the policy names, {MOST_PARTS} at most; a line has {_MAX_REPORT} bytes at most.",
     status_code=204,
     openapi_extra={
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "string"}}}}
@@ -342,6 +393,9 @@ async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) 
         for line in lines:
             said = line == _GOODBYE
             if not line or said:
+                rooms.beat(region, source)
+                continue
+            if not rooms.reads(region, source):
                 rooms.beat(region, source)
                 continue
             try:

@@ -26,6 +26,7 @@ from gtm.control.lead.takeover import plan_problem
 from gtm.control.lead.told import told_by
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
+from gtm.control.live.subscribers import MOST_EDGES
 from gtm.core.handoff.keys import MOST
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
@@ -92,8 +93,11 @@ async def feed(
 
     ctx.leading()
     _check_name(who, edge)
+    ctx.replica.subscribers.require_room(who.name, MOST_EDGES)
     seal = None if key is None else _seal(key, edge, who.sha256)
-    lines: AsyncIterator[bytes] = ctx.replica.subscribers.stream(edge, revision, sha256, still_allowed, seal)
+    lines: AsyncIterator[bytes] = ctx.replica.subscribers.stream(
+        edge, revision, sha256, still_allowed, seal=seal, token=who.name
+    )
     return reply_lines(lines)
 
 

@@ -12,6 +12,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.networks import locate_client
 from gtm.handoff.jwt import Signer
+from gtm.handoff.proof import proof
 from gtm.handoff.verifier import Nonces, Verifier
 
 
@@ -64,12 +65,13 @@ class OwnHandoffs:
         self._current = current
         self._keys: PublicKeys | None = None
         self._text = ""
+        self._key: OwnKey | None = None
         self._signer: Signer | None = None
         self._issuer = ""
 
     def use(self, key: OwnKey) -> None:
         """Sign by this key from now on."""
-        self._text, self._signer, self._keys = key_text(key.public), Signer(key), None
+        self._key, self._text, self._signer, self._keys = key, key_text(key.public), Signer(key), None
 
     @property
     def issuer(self) -> str:
@@ -85,6 +87,10 @@ class OwnHandoffs:
     def signs(self) -> bool:
         """Whether others would believe it."""
         return self._signer is not None and bool(self.issuer)
+
+    def proof(self, asked: bytes, region: str) -> bytes | None:
+        """What proves to a peer that this is a balancer of a region (`gtm.handoff.proof`); None if it would not believe it."""
+        return None if self._key is None or not self.signs else proof(asked, region, self._key)
 
     def sign(self, claims: Claims) -> bytes | None:
         """The handoff; None if nobody would believe it."""

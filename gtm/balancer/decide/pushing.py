@@ -5,7 +5,9 @@ Laws:
   2. A push is signed by a key of this balancer's that is published, or does not happen: no peer would believe it.
   3. What owes a quota takes a token of it, or does not happen.
   4. A client that is sent on (`push: redirect`) has a handoff of one hop in its link: nobody pushes it further.
-  5. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
+  5. Who has not proven to be a balancer of the peer's region sees nothing of a request, and no address is connected to that probes would not
+     (`gtm.balancer.plane.backend.peers`).
+  6. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
 
 A peer says whether it takes a push, in a field of its answer that no client gets: `taken`, or `not-taken` where it was refused before any
 backend had it. One that says nothing has not understood that it was a push; it is left alone for a while.
@@ -13,8 +15,10 @@ backend had it. One that says nothing has not understood that it was a push; it 
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import ssl
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +29,7 @@ from urllib.parse import urlsplit
 from gtm.balancer.decide.gate import PUSH
 from gtm.balancer.decide.handoffs import OwnHandoffs
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.backend.peers import PeerRoute
 from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
@@ -45,12 +50,15 @@ from gtm.core.model.outcomes import Reason
 from gtm.core.model.requests import Location
 from gtm.core.model.services import Push
 from gtm.core.quota.names import QuotaText
+from gtm.destinations import Network
 from gtm.feed.current import CurrentView
 from gtm.handoff import carried
 from gtm.handoff.carried import HEADER
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
+
+logger = logging.getLogger(__name__)
 
 IDLE = 30.0
 """Seconds after which a connection to a peer that waits is closed: a balancer waits for longer."""
@@ -113,7 +121,8 @@ class Pusher:
             None: nobody knows.
         service_s: mean seconds that a request holds a slot.
         afford: takes one token of each quota, or none and says no.
-        route: makes the way to an endpoint.
+        allowed: networks that are connected to whatever they are (`gtm.destinations`).
+        tls: what an https endpoint must show; None: the system's authorities.
         now: monotonic seconds.
         siblings: how many such processes this balancer has.
     """
@@ -129,7 +138,8 @@ class Pusher:
         service_s: Callable[[], float],
         afford: Callable[[tuple[QuotaText, ...]], bool],
         now: Callable[[], float],
-        route: Callable[[str], Route] = Route,
+        allowed: tuple[Network, ...] = (),
+        tls: ssl.SSLContext | None = None,
         siblings: int = 1,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -139,6 +149,8 @@ class Pusher:
         """The same, for control: service, region and why, tabs between."""
         self.in_flight: Counter[str] = Counter()
         """Requests at peers, by region."""
+        self.unproven: Counter[str] = Counter()
+        """Connections to peers' endpoints on which nothing was sent, for who is there did not prove to be a balancer."""
         self._current = current
         self._region = region
         self._name = name
@@ -147,7 +159,8 @@ class Pusher:
         self._service_s = service_s
         self._afford = afford
         self._now = now
-        self._make_route = route
+        self._allowed = allowed
+        self._tls = tls
         self._draw = draw
         self._sent = Sent()
         self._routes: dict[str, Route] = {}
@@ -196,6 +209,17 @@ class Pusher:
             self._shunned[sent.route.url] = self._now() + MISUNDERSTOOD
         return said != PUSH_NOT_TAKEN
 
+    def proof(self, asked: bytes) -> bytes | None:
+        """What proves to a peer that this is a balancer of its region; None: nothing does, or somebody else is asked for."""
+        return self._own.proof(asked, self._region)
+
+    def _unproven(self, url: str, why: str) -> None:
+        """Leave an endpoint alone; its region's operator, or this one's, must hear why."""
+        self._shunned[url] = self._now() + MISUNDERSTOOD
+        self.unproven[url] += 1
+        if self.unproven[url] & (self.unproven[url] - 1) == 0:  # the 1st, 2nd, 4th, 8th … time
+            logger.warning("nothing is pushed to %s for %d s: %s", url, MISUNDERSTOOD, why)
+
     def routes(self) -> tuple[Route, ...]:
         """The ways to all peers."""
         return tuple(self._routes.values())
@@ -233,12 +257,13 @@ class Pusher:
         )
 
     def _share(self) -> float:
-        """Of what is open elsewhere: one part in as many as there are that may want to send."""
+        """Of what is open elsewhere: one part in as many as there are that may want to send, by tokens, and then by those of this one's."""
         rooms = self._current.rooms
         if rooms is not self._heard:
             self._heard = rooms
             every = (room for several in rooms.values() for room in several)
-            self._wanting = wanting(every, self._current.senders, self._current.boot())
+            current = self._current
+            self._wanting = wanting(every, current.senders, current.boot()) * current.beside
         return 1 / (self._wanting * self._siblings)
 
     def _known(self, number: int, part: str) -> Standing | None:
@@ -306,6 +331,7 @@ class Pusher:
             self._routes.pop(url).close()
         now = self._now()
         self._shunned = {url: until for url, until in self._shunned.items() if until > now}
+        self.unproven = Counter({url: count for url, count in self.unproven.items() if url in known})
 
     # --- how ---
 
@@ -336,7 +362,15 @@ class Pusher:
             return _sent_on(region, endpoint.url, exchange.head.target, handoff)
         route = self._routes.get(endpoint.url)
         if route is None:
-            route = self._routes[endpoint.url] = self._make_route(endpoint.url)
+            route = self._routes[endpoint.url] = PeerRoute(
+                endpoint.url,
+                region,
+                lambda: self._current.handoff_keys,
+                allowed=self._allowed,
+                tls=self._tls,
+                idle=IDLE,
+                unproven=self._unproven,
+            )
         self._count(routing, region, Why.MOVED.value)
         self.in_flight[region] += 1
         host = exchange.head.host

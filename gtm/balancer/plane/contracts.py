@@ -128,6 +128,9 @@ class Pusher(Protocol):
         None: it stays.
         """
 
+    def proof(self, asked: bytes) -> bytes | None:
+        """What proves to a peer that this is a balancer of its region (`gtm.handoff.proof`); None: nothing does."""
+
     def answered(self, sent: Sent, said: bytes | None) -> bool:
         """Whether the peer took it, by what its answer says of that."""
 

@@ -25,6 +25,7 @@ from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
+from gtm.handoff.proof import FIELD, PATH
 
 _log = logging.getLogger(__name__)
 
@@ -179,6 +180,8 @@ class Proxy:
         head = exchange.head
         if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
             return self._health(exchange)
+        if head.target == PATH and head.method == b"GET":
+            return self._proof(exchange)
         if self.paths is not None:
             refusal = self.paths.refusal(head.method, head.target)
             if refusal is not None:
@@ -202,6 +205,23 @@ class Proxy:
                 b"connection: close\r\n" if exchange.closes else b"",
                 b"" if exchange.head.method == b"HEAD" else body,
             )
+        )
+
+    def _proof(self, exchange: Exchange) -> bytes | Refusal:
+        asked = exchange.head.seen.get(FIELD)
+        try:
+            found = None if self.pusher is None or asked is None else self.pusher.proof(asked)
+        except Exception:  # noqa: BLE001 - logged there; nothing is proven
+            return _internal("the proof")
+        if found is None:
+            words = "ask as a balancer does (docs/spill-back.md), for this region; a balancer that has just started proves nothing yet"
+            return Refusal(404, "no_proof", words)
+        exchange.status = 200
+        closes = b"connection: close\r\n" if exchange.closes else b""
+        return b"HTTP/1.1 200 OK\r\ncache-control: no-store\r\n%b: %b\r\ncontent-length: 0\r\n%b\r\n" % (
+            FIELD,
+            found,
+            closes,
         )
 
     def renew(self, exchange: Exchange) -> Refusal | None:

@@ -77,7 +77,9 @@ class Active:
         self.latency = LatencyBook(database, clock, half_life)
         self.leases = Leases(election, clock, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
-        self.balancers = Balancers(self.leases, self.latency, monotonic, self.reports.pushes)
+        self.balancers = Balancers(
+            self.leases, self.latency, monotonic, self.reports.pushes, lambda: current.now.policy
+        )
         self.verdicts = Verdicts(current, self.reports, clock)
         self.planning = Planning(
             current, election, self.reports, self.loads, leases=self.leases, clock=clock, monotonic=monotonic

@@ -5,11 +5,13 @@ Laws:
   2. They live in memory only. A control that becomes active hears each of them again within a second, and while it has not, nothing is pushed.
   3. What is learned of round trips is of the regions that the token speaks for (the caller sees to it), counts as what came with that token,
      and disputes in its name alone.
-  4. Leases are of the same books as edges': no quota is spent twice because of who spends it.
+  4. Leases are of the same books as edges': no quota is spent twice because of who spends it. A balancer is leased quotas that pushes
+     from its own region may owe, and no others; its token is one owner, whatever balancers it has.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +19,10 @@ from gtm.control.errors import Conflict
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
+from gtm.core.model.policy import Policy
+from gtm.core.quota.concern import concerning
+from gtm.core.quota.leases import LeaseUse
+from gtm.core.quota.names import QuotaText
 from gtm.feed.reports import BalancerReply, BalancerReport
 
 MOST = 64
@@ -57,6 +63,7 @@ class Balancers:
         latency: what is known of round trips.
         monotonic: seconds that never step back.
         pushes: takes what they found no slot for; None: a book of its own.
+        policy: the one in force.
     """
 
     def __init__(
@@ -65,7 +72,12 @@ class Balancers:
         latency: LatencyBook,
         monotonic: Callable[[], float],
         pushes: RateBook | None = None,
+        policy: Callable[[], Policy] = Policy,
     ) -> None:
+        self.dropped: Counter[str] = Counter()
+        """Items that were left out of reports, by part of the report."""
+        self._policy = policy
+        self._concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = None, {}
         self._leases = leases
         self._latency = latency
         self._pushes = pushes or RateBook()
@@ -102,7 +114,25 @@ class Balancers:
             counts = {f"{report.region}\t{told}": count for told, count in report.pushes.items()}
             self._pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
         # No edge has such a name: two that share one are told apart by their tokens.
-        return BalancerReply(self._leases.answer(f"{token}/{name}", report.leases, now))
+        concerned = self._concerned(report.region)
+        use = report.leases
+        if use is not None:
+            theirs = use.of(concerned)
+            self.dropped["leases"] += _quotas(use) - _quotas(theirs)
+            use = theirs
+        return BalancerReply(
+            self._leases.answer(f"{token}/{name}", use, now, owner=token, concerned=concerned)
+        )
+
+    def _concerned(self, region: str) -> frozenset[QuotaText]:
+        """The quotas that balancers of a region may hold."""
+        policy = self._policy()
+        if self._concerns[0] is not policy:
+            self._concerns = policy, {}
+        found = self._concerns[1].get(region)
+        if found is None:
+            found = self._concerns[1][region] = concerning(policy, region)
+        return found
 
     def told(self) -> Iterable[ToldKeys]:
         """The keys of all that were heard of lately."""
@@ -130,3 +160,8 @@ class Balancers:
     def _forget(self, now: float) -> None:
         for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:
             del self._told[known]
+
+
+def _quotas(use: LeaseUse) -> int:
+    """How many quotas a report tells of."""
+    return len(use.used.keys() | use.denied.keys() | {lease.quota for lease in use.held})

@@ -9,12 +9,15 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 
 from gtm.control.lead.election import FENCE, Election, Sole, Standing
 from gtm.core.quota.leases import LeaseGrant, LeaseUse
-from gtm.core.quota.ledger import LeaseLedger
+from gtm.core.quota.ledger import PROOF, LeaseLedger
 from gtm.core.quota.names import QuotaText
+
+logger = logging.getLogger(__name__)
 
 
 class Leases:
@@ -35,17 +38,41 @@ class Leases:
         self._term = election.terms
         self._ledger = self._begin(FENCE if election.terms else 0.0)
 
-    def answer(self, edge: str, use: LeaseUse | None, now: float) -> LeaseGrant | None:
+    def answer(
+        self,
+        edge: str,
+        use: LeaseUse | None,
+        now: float,
+        *,
+        owner: str = "",
+        concerned: Collection[QuotaText] | None = None,
+    ) -> LeaseGrant | None:
         """What an edge holds from now on; None if it asks for nothing, or this process may lease nothing.
 
         Args:
             edge: its name.
             use: what it reports of its leases.
             now: monotonic seconds.
+            owner: the name of its token; empty: it has one of its own.
+            concerned: the quotas that it may hold; None: all.
         """
         if use is None or self._election.standing is not Standing.ACTIVE:
             return None
-        return self._current(now).answer(edge, use, now)
+        ledger = self._current(now)
+        whose = owner or edge
+        before = ledger.withdrawn[whose]
+        grant = ledger.answer(edge, use, now, owner=owner, concerned=concerned)
+        count = ledger.withdrawn[whose]
+        if count > before and not count & before:  # the 1st, 2nd, 4th, 8th … time
+            logger.warning(
+                "`%s` has not taken what it was leased for %d s (token `%s`, for the %d. time): its leases of quotas are withdrawn, and "
+                "it may begin anew; if it is one of yours, look at its workers, else revoke its token",
+                edge,
+                PROOF,
+                whose,
+                count,
+            )
+        return grant
 
     def apportion(self, rates: Mapping[QuotaText, float]) -> None:
         """Divide what edges may spend of each quota, in requests per second, among them."""

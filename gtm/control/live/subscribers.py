@@ -1,6 +1,9 @@
 """Who subscribes to one control process: each is sent what it lacks at once, and every change as it happens.
 
-Law: zone-signing keys go to edges alone, sealed to each.
+Laws:
+  1. Zone-signing keys go to edges alone, sealed to each.
+  2. What is divided among those who follow is divided among tokens, and a token's part among those who follow with it: whoever opens more
+     feeds has no more of it, and leaves others no less.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
 
+from gtm.control.errors import Conflict
 from gtm.control.live.present import Current
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.latency import LatencyTable
@@ -39,6 +44,10 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT = 1.0
 """Seconds between heartbeats on every feed."""
+MOST_EDGES = 1_000
+"""Feeds of one token of edges (`gtm.control.lead.vantages.MAX_EDGES`)."""
+MOST_BALANCERS = 64
+"""Feeds of one token of balancers: as many as have their keys kept (`gtm.control.lead.balancers.MOST`)."""
 
 
 class Subscribers:
@@ -55,11 +64,14 @@ class Subscribers:
         """Edges that subscribe now."""
         self.balancers: Counter[str] = Counter()
         """Balancers that subscribe now, by name."""
+        self._following: dict[str, Counter[str]] = {}
+        """Feeds that are open, by token and by the name that each is for."""
         self._current = current
         self._clock = clock
         self._monotonic = monotonic
         self._closed = False
         self._lines: dict[str, tuple[object, bytes]] = {}
+        self._rooms: tuple[RoomMessage, dict[int, bytes]] = NO_ROOMS, {}
         self.refused: dict[str, str] = {}
         """What is wrong with what cannot be sent, by part: subscribers keep what they were sent before."""
         self._public: dict[str, Counter[str]] = {}
@@ -82,7 +94,9 @@ class Subscribers:
         revision: int,
         sha256: str | None = None,
         still_allowed: Callable[[], bool] = lambda: True,
+        *,
         seal: Seal | None = None,
+        token: str = "",
     ) -> AsyncIterator[bytes]:
         """What one edge is sent: all it needs at once, then each change as it happens, and heartbeats in between.
 
@@ -92,15 +106,18 @@ class Subscribers:
             sha256: the checksum of that, if it says.
             still_allowed: asked before each message; the feed ends when the token does.
             seal: what seals keys to it; without, it is sent none.
+            token: the name of its token; empty: it has one of its own.
         """
+        token = token or edge
         self.count += 1
+        self._following.setdefault(token, Counter())[edge] += 1
         public = seal.public if seal is not None else ""
         self._public.setdefault(edge, Counter())[public] += 1
 
         def lacking(sent: dict[str, object]) -> bytes:
             before = sent.get("keys")
             # Before the policy: an edge that learns of a signed zone can sign it at once.
-            found = self._keys(sent, seal) + self._lacking(sent)
+            found = self._keys(sent, seal) + self._lacking(sent, token)
             if sent.get("keys") is not before:
                 self._say(edge)
             return found
@@ -112,25 +129,48 @@ class Subscribers:
                     yield chunk
         finally:
             self.count -= 1
+            self._gone(token, edge)
             self._public[edge] -= Counter((public,))
             if not self._public[edge]:
                 del self._public[edge]
                 self._said.pop(edge, None)
 
     async def stream_to_balancer(
-        self, name: str, revision: int, sha256: str | None, still_allowed: Callable[[], bool]
+        self, name: str, revision: int, sha256: str | None, still_allowed: Callable[[], bool], token: str = ""
     ) -> AsyncIterator[bytes]:
         """What one balancer is sent, likewise: no zone-signing keys, sealed or not."""
+        token = token or name
         self.balancers[name] += 1
+        self._following.setdefault(token, Counter())[name] += 1
+
+        def lacking(sent: dict[str, object]) -> bytes:
+            return self._lacking_to_balancer(sent, token)
+
         try:
             sent = self._holding(f"balancer {name}", revision, sha256)
-            async with contextlib.aclosing(
-                self._chunks(sent, self._lacking_to_balancer, still_allowed)
-            ) as chunks:
+            async with contextlib.aclosing(self._chunks(sent, lacking, still_allowed)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
             self.balancers -= Counter((name,))
+            self._gone(token, name)
+
+    def require_room(self, token: str, most: int) -> None:
+        """Take no more feeds of one token than it may have open.
+
+        Raises:
+            Conflict: it has as many.
+        """
+        if self._following.get(token, Counter()).total() >= most:
+            raise Conflict(
+                f"the token `{token}` has {most} feeds open, as many as one may: make others a token of their own, or end what "
+                "opens so many"
+            )
+
+    def _gone(self, token: str, name: str) -> None:
+        self._following[token] -= Counter((name,))
+        if not self._following[token]:
+            del self._following[token]
 
     def _holding(self, who: str, revision: int, sha256: str | None) -> dict[str, object]:
         """What somebody who holds a revision need not be sent first, by part."""
@@ -159,8 +199,8 @@ class Subscribers:
 
     @property
     def senders(self) -> int:
-        """How many follow: edges and balancers."""
-        return self.count + sum(self.balancers.values())
+        """How many tokens edges and balancers follow with."""
+        return len(self._following)
 
     def warnings(self) -> list[str]:
         """What is wrong with what is sent, or with who subscribes."""
@@ -202,8 +242,8 @@ class Subscribers:
         line = self._line("keys", now.keys, keep_plan=now.keep_plan)
         return seal.seal(line) if line and seal is not None else b""
 
-    def _lacking(self, sent: dict[str, object]) -> bytes:
-        """The messages that a subscriber lacks, in the order it should take them in."""
+    def _lacking(self, sent: dict[str, object], token: str) -> bytes:
+        """The messages that a subscriber with a token lacks, in the order it should take them in."""
         lines: list[bytes] = []
         now = self._current.now
         parts = (
@@ -213,18 +253,29 @@ class Subscribers:
             ("state", now.state),
             # An empty set too: the follower may hold keys that were withdrawn.
             ("handoff_keys", now.handoff_keys if now.handoff_keys.version else None),
-            ("room", now.rooms if now.rooms is not NO_ROOMS else None),
         )
         for key, value in parts:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
             sent[key] = value
             lines.append(self._line(key, value, keep_plan=now.keep_plan))
+        if now.rooms is not NO_ROOMS and sent.get("room") is not now.rooms:
+            sent["room"] = now.rooms
+            lines.append(self._room(now.rooms, len(self._following.get(token, ())) or 1))
         return b"".join(lines)
 
-    def _lacking_to_balancer(self, sent: dict[str, object]) -> bytes:
+    def _room(self, rooms: RoomMessage, beside: int) -> bytes:
+        """Free slots, for each of so many followers of one token: encoded once for all such."""
+        if self._rooms[0] is not rooms:
+            self._rooms = rooms, {}
+        found = self._rooms[1].get(beside)
+        if found is None:
+            found = self._rooms[1][beside] = encode(replace(rooms, beside=beside))
+        return found
+
+    def _lacking_to_balancer(self, sent: dict[str, object], token: str) -> bytes:
         """The same for a balancer, which is told of others besides."""
-        found, peers = self._lacking(sent), self._current.now.peers
+        found, peers = self._lacking(sent, token), self._current.now.peers
         if peers is NO_PEERS or sent.get("peers") is peers:
             return found
         sent["peers"] = peers
@@ -233,14 +284,7 @@ class Subscribers:
     def _line(
         self,
         key: str,
-        value: SnapshotMessage
-        | Access
-        | Keys
-        | PublicKeys
-        | LatencyTable
-        | State
-        | RoomMessage
-        | PeersMessage,
+        value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | PeersMessage,
         *,
         keep_plan: bool,
     ) -> bytes:
@@ -287,7 +331,7 @@ def _held(snapshot: SnapshotMessage, who: str, revision: int, sha256: str | None
 
 
 def _message(
-    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | RoomMessage | PeersMessage,
+    value: SnapshotMessage | Access | Keys | PublicKeys | LatencyTable | State | PeersMessage,
     *,
     keep_plan: bool,
 ) -> Message:

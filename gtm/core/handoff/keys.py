@@ -57,11 +57,12 @@ def thumbprint(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PublicKey:
-    """A published key: whose it is, and its text (`key_text`)."""
+    """A published key: whose it is, and its text (`key_text`); of a balancer's token the regions that it speaks for (a name, or a pattern)."""
 
     issuer: str
     x: str
     kind: Issuer = Issuer.EDGE
+    regions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

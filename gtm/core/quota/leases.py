@@ -13,11 +13,11 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import isfinite
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from gtm.core.model.affinity import key_hash
+from gtm.core.model.units import MOST_INTEGER, MOST_RATE, within
 from gtm.core.quota.names import QuotaText
 
 DURATION = 3.0
@@ -30,7 +30,7 @@ class Lease:
     """A part of a quota: `rate` in requests per second, in equal parts for `parts` of the edge's workers.
 
     Raises:
-        ValueError: a rate that is not a positive number, or parts that are not 1 to `MAX_WORKERS`.
+        ValueError: a rate that is not above 0 and up to `MOST_RATE`, or parts that are not 1 to `MAX_WORKERS`.
     """
 
     quota: QuotaText
@@ -38,8 +38,10 @@ class Lease:
     parts: int = 1
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"rate of a lease of `{self.quota}` is {self.rate}; it must be above 0")
+        if not (within(self.rate, MOST_RATE) and self.rate > 0):
+            raise ValueError(
+                f"rate of a lease of `{self.quota}` is {self.rate}; it must be above 0, and {MOST_RATE:.0f} at most"
+            )
         if not 1 <= self.parts <= MAX_WORKERS:
             raise ValueError(f"parts of a lease of `{self.quota}` are {self.parts}, not 1 to {MAX_WORKERS}")
 
@@ -53,7 +55,7 @@ class LeaseUse:
     `used` and `denied` count requests by quota since the instance started, so that a lost report loses nothing.
 
     Raises:
-        ValueError: no instance, numbers below 0, or workers that are not 1 to `MAX_WORKERS`.
+        ValueError: no instance, numbers below 0 or above `MOST_INTEGER`, or workers that are not 1 to `MAX_WORKERS`.
     """
 
     instance: str
@@ -64,13 +66,23 @@ class LeaseUse:
     denied: dict[QuotaText, int] = field(default_factory=dict)
     held: tuple[Lease, ...] = ()
 
+    def of(self, quotas: Collection[QuotaText]) -> LeaseUse:
+        """The same of these quotas alone."""
+        return replace(
+            self,
+            used={quota: count for quota, count in self.used.items() if quota in quotas},
+            denied={quota: count for quota, count in self.denied.items() if quota in quotas},
+            held=tuple(lease for lease in self.held if lease.quota in quotas),
+        )
+
     def __post_init__(self) -> None:
         if not self.instance:
             raise ValueError("the instance is empty")
         if not 1 <= self.workers <= MAX_WORKERS:
             raise ValueError(f"workers are {self.workers}, not 1 to {MAX_WORKERS}")
-        if min(self.report, self.sequence, *self.used.values(), *self.denied.values()) < 0:
-            raise ValueError("the numbers of reports, grants and requests cannot be below 0")
+        numbers = self.report, self.sequence, *self.used.values(), *self.denied.values()
+        if min(numbers) < 0 or max(numbers) > MOST_INTEGER:
+            raise ValueError(f"the numbers of reports, grants and requests are from 0 to {MOST_INTEGER}")
 
 
 @dataclass(frozen=True, slots=True)

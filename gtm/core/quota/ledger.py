@@ -20,6 +20,11 @@ still run. Control that starts again knows nothing: it repeats what edges say th
 of the ledger before has ended and rested (`_alone`). A lost, late or repeated message changes nothing that is counted, since
 every report carries totals and every grant carries all that is held.
 
+Liars. Whoever reports may say what it wants, and prove nothing. What that can take from others is bounded by its token, which is one
+owner whatever names and instances it has: an owner's leases, with what rests of them, grow to its max-min fair part of the quota or to
+an equal part, whichever is more. An offer that is not proven within `PROOF` is withdrawn with all that its holder has: it is offered
+nothing more, so that its leases end and rest as those of one that fell silent. It may begin anew then.
+
 Sharing. Rates are `gtm.core.quota.shares` of demand, an exponential moving average that a change beyond chance
 (`_SIGMAS`, arrivals being Poisson) overrules. Giving up costs what must rest, so small changes wait.
 
@@ -29,7 +34,9 @@ Laws:
   2. An edge's part changes in two steps: the new lease is offered, and the old one counts until the edge proves that
      all its workers have taken the new. Meanwhile the offer stays as it is.
   3. What an edge gave up rests until what its buckets may have saved is paid for (docs/decisions/0007-quota-leases.md).
-  4. A ledger that knows nothing (control has just started) gives nobody more than it says it holds, until every lease
+  4. A holder that has not proven an offer after `PROOF` seconds holds nothing `DURATION` and a margin later.
+  5. Nobody holds a quota that does not concern it, and no owner is leased more than its part while others want theirs.
+  6. A ledger that knows nothing (control has just started) gives nobody more than it says it holds, until every lease
      of another ledger has ended and rested.
 
 Example. Edge A alone holds a quota of 100 requests/s; then B comes, which wants 40/s.
@@ -61,10 +68,12 @@ docs/decisions/0007-quota-leases.md, the proof that what is admitted in ten seco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import exp, inf, sqrt
 
+from gtm.core.model.units import MOST_RATE
 from gtm.core.quota.buckets import WINDOW, depth
 from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseUse
 from gtm.core.quota.names import QuotaText
@@ -72,6 +81,10 @@ from gtm.core.quota.shares import LEAST, parts_of, shares
 
 MARGIN = 0.01
 """Part of a duration by which control's books outlast it: clocks that differ by this much in rate do no harm."""
+PROOF = 5.0
+"""Seconds within which a holder must prove an offer: it reports once a second, and its workers take what is new at once."""
+MOST_INSTANCES = 8
+"""Instances of one name at a time: one that is replaced again and again leaves its leases behind for seconds."""
 _DEMAND_TIME = 3.0
 """Time constant, in seconds, of the moving average of demand."""
 _LEARN_EVERY = 0.5
@@ -90,11 +103,12 @@ Holder = tuple[str, str]
 
 @dataclass(slots=True)
 class _Share:
-    """What one holder may have in force of one quota: the lease it has proven, and the one offered since a grant."""
+    """What one holder may have in force of one quota: the lease it has proven, and the one offered since a grant, and when (seconds)."""
 
     proven: Lease | None
     offered: Lease | None
     since: int
+    at: float
     rate: float = field(init=False)
     """The most that may be in force, in requests per second."""
 
@@ -111,9 +125,12 @@ class _Share:
 class _Book:
     """What is known of one holder. Times are of control's own clock, in seconds."""
 
+    owner: str
+    concerned: Collection[QuotaText] | None
     report: int
     heard: float
     workers: int
+    withdrawn: bool = False
     ends: float = float("-inf")
     counts: dict[QuotaText, int] = field(default_factory=dict)
     demand: dict[QuotaText, float] = field(default_factory=dict)
@@ -132,6 +149,8 @@ class LeaseLedger:
         self.horizon = inf
         """When it was last sure that no other ledger grants. The lease of an edge that fell silent ends no sooner in the books:
         another ledger may have heard the edge since, and gone on with its lease (`_adopt`)."""
+        self.withdrawn: Counter[str] = Counter()
+        """Holders that did not prove an offer in time, by owner."""
         self._sequence = first_sequence
         self._alone = now + (DURATION + WINDOW) * (1 + MARGIN)
         self._quotas: dict[QuotaText, float] = {}
@@ -139,16 +158,22 @@ class LeaseLedger:
         self._targets: dict[QuotaText, dict[Holder, float]] = {}
         self._short: set[QuotaText] = set()  # quotas of which some edges wait for what others hold
         self._over: set[QuotaText] = set()  # quotas that fell below what is held
-        self._resting: dict[QuotaText, list[tuple[float, float]]] = {}
+        self._resting: dict[QuotaText, list[tuple[float, float, str]]] = {}  # until when, how much, whose
+        self._parts: dict[QuotaText, dict[str, float]] = {}  # what an owner may grow to
 
     def apportion(self, quotas: Mapping[QuotaText, float], now: float) -> None:
         """Share the quotas anew, as every second: quota → requests per second. It takes effect with the next grants."""
         self._end(now)
-        self._quotas = dict(quotas)
-        self._targets = {}
+        self._quotas = {quota: min(rate, MOST_RATE) for quota, rate in quotas.items()}
+        self._targets, self._parts = {}, {}
         self._short, self._over = set(), set()
-        for quota, total in quotas.items():
-            demand = {holder: book.demand.get(quota, 0.0) for holder, book in self._books.items()}
+        owners = {_name(holder): book.owner for holder, book in self._books.items()}
+        for quota, total in self._quotas.items():
+            demand = {
+                holder: book.demand.get(quota, 0.0)
+                for holder, book in self._books.items()
+                if book.concerned is None or quota in book.concerned
+            }
             held = {
                 holder: share.rate
                 for holder, book in self._books.items()
@@ -156,9 +181,10 @@ class LeaseLedger:
             }
             # Shares are by edge and instance; the two are joined only to have one name to sort by.
             targets = shares(
-                {_name(holder): rate for holder, rate in demand.items()}, total, set(map(_name, held))
+                {_name(holder): rate for holder, rate in demand.items()}, total, set(map(_name, held)), owners
             )
             self._targets[quota] = {holder: targets.get(_name(holder), 0.0) for holder in demand}
+            self._parts[quota] = self._owners_parts(self._targets[quota], total)
             missing = sum(
                 max(0.0, target - held.get(holder, 0.0)) for holder, target in self._targets[quota].items()
             )
@@ -168,19 +194,42 @@ class LeaseLedger:
             if missing > free:
                 self._short.add(quota)
 
-    def answer(self, edge: str, use: LeaseUse, now: float) -> LeaseGrant:
-        """Take a report into the books, and grant what the edge may hold next."""
+    def answer(
+        self,
+        edge: str,
+        use: LeaseUse,
+        now: float,
+        *,
+        owner: str = "",
+        concerned: Collection[QuotaText] | None = None,
+    ) -> LeaseGrant:
+        """Take a report into the books, and grant what the edge may hold next.
+
+        Args:
+            edge: its name, which no other has.
+            use: what it reports.
+            now: when.
+            owner: the token that it reports with; empty: it has one of its own.
+            concerned: the quotas that it may hold; None: all.
+        """
         self._end(now)
         holder = (edge, use.instance)
         book = self._books.get(holder)
+        self._sequence += 1
         if book is None:
-            book = self._books[holder] = _Book(use.report, now, use.workers, counts=_counts(use))
+            if sum(name == edge for name, _ in self._books) >= MOST_INSTANCES:
+                return LeaseGrant(use.report, self._sequence, DURATION)
+            book = _Book(owner or edge, concerned, use.report, now, use.workers, counts=_counts(use))
+            self._books[holder] = book
             if now < self._alone:
-                self._adopt(book, use)
-        elif use.report > book.report:
+                self._adopt(book, use, now)
+        elif use.report > book.report and not book.withdrawn:
+            book.concerned = concerned
             self._learn(book, use, now)
             self._prove(book, use.sequence, now)
-        self._sequence += 1
+            self._withdraw(book, now)
+        if book.withdrawn:
+            return LeaseGrant(use.report, self._sequence, DURATION)
         for quota in self._quotas.keys() | book.shares.keys():
             self._offer(holder, book, quota, now)
         book.ends = now + DURATION * (1 + MARGIN)
@@ -190,15 +239,37 @@ class LeaseLedger:
     def in_force(self, quota: QuotaText, now: float) -> float:
         """The most that all edges together may spend of a quota, in requests per second, with what rests of it."""
         self._end(now)
-        resting = sum(rate for _, rate in self._resting.get(quota, ()))
-        return resting + sum(share.rate for book in self._books.values() if (share := book.shares.get(quota)))
+        return self._taken(quota, "")[0]
+
+    def _taken(self, quota: QuotaText, owner: str) -> tuple[float, float]:
+        """The same, and an owner's part of it."""
+        every: float = 0
+        own: float = 0
+        for _, rate, whose in self._resting.get(quota, ()):
+            every += rate
+            if whose == owner:
+                own += rate
+        for book in self._books.values():
+            share = book.shares.get(quota)
+            if share is not None:
+                every += share.rate
+                if book.owner == owner:
+                    own += share.rate
+        return every, own
+
+    def _owners_parts(self, targets: Mapping[Holder, float], total: float) -> dict[str, float]:
+        """What each owner's leases of a quota may grow to: what its holders should have, or an equal part."""
+        found: dict[str, float] = defaultdict(float)
+        for holder, target in targets.items():
+            found[self._books[holder].owner] += target
+        return {owner: max(part, total / len(found)) for owner, part in found.items()}
 
     def _end(self, now: float) -> None:
         """Close the books of holders whose leases have all ended, and let go what has rested, both as of `horizon`."""
         now = min(now, self.horizon)
         for holder, book in [item for item in self._books.items() if item[1].ends <= now]:
             for quota, share in book.shares.items():
-                self._rest(quota, share.rate, book.ends + share.rest(0.0))
+                self._rest(quota, share.rate, book.ends + share.rest(0.0), book.owner)
             del self._books[holder]
         for quota, resting in list(self._resting.items()):
             left = [entry for entry in resting if entry[0] > now]
@@ -207,14 +278,22 @@ class LeaseLedger:
             else:
                 del self._resting[quota]
 
-    def _rest(self, quota: QuotaText, rate: float, until: float) -> None:
-        self._resting.setdefault(quota, []).append((until, rate))
+    def _rest(self, quota: QuotaText, rate: float, until: float, owner: str) -> None:
+        self._resting.setdefault(quota, []).append((until, rate, owner))
 
-    def _adopt(self, book: _Book, use: LeaseUse) -> None:
+    def _adopt(self, book: _Book, use: LeaseUse, now: float) -> None:
         """Go on with what another ledger granted."""
         for lease in use.held:
-            book.shares[lease.quota] = _Share(lease, lease, 0)
-            book.demand[lease.quota] = lease.rate
+            if book.concerned is None or lease.quota in book.concerned:
+                book.shares[lease.quota] = _Share(lease, lease, 0, now)
+                book.demand[lease.quota] = lease.rate
+
+    def _withdraw(self, book: _Book, now: float) -> None:
+        """Offer a holder nothing more, if it has not proven an offer in time."""
+        pending = (share.at for share in book.shares.values() if share.proven is not share.offered)
+        if now - min(pending, default=now) > PROOF:
+            book.withdrawn = True
+            self.withdrawn[book.owner] += 1
 
     def _learn(self, book: _Book, use: LeaseUse, now: float) -> None:
         """Follow the edge's demand: what it used, and what it would have used."""
@@ -223,7 +302,12 @@ class LeaseLedger:
         if seconds < _LEARN_EVERY:
             return
         weight = 1 - exp(-seconds / _DEMAND_TIME)
-        for quota in counts.keys() | book.demand.keys():
+        # What is no quota any more is forgotten; before it is known which are, those of this report count.
+        known = set(self._quotas or counts)
+        if book.concerned is not None:
+            known &= set(book.concerned)
+        book.demand = {quota: rate for quota, rate in book.demand.items() if quota in known}
+        for quota in (counts.keys() & known) | book.demand.keys():
             wanted = max(0, counts.get(quota, 0) - book.counts.get(quota, 0)) / seconds
             before = book.demand.get(quota, 0.0)
             noise = _SIGMAS * sqrt(max(wanted, before, 1.0) / seconds)
@@ -238,11 +322,11 @@ class LeaseLedger:
                 continue
             left = _rate(share.offered)
             if share.rate > left:
-                self._rest(quota, share.rate - left, now + share.rest(left))
+                self._rest(quota, share.rate - left, now + share.rest(left), book.owner)
             if share.offered is None:
                 del book.shares[quota]
             else:
-                book.shares[quota] = _Share(share.offered, share.offered, share.since)
+                book.shares[quota] = _Share(share.offered, share.offered, share.since, share.at)
 
     def _offer(self, holder: Holder, book: _Book, quota: QuotaText, now: float) -> None:
         """Change what is offered of a quota, if nothing is unproven."""
@@ -257,22 +341,28 @@ class LeaseLedger:
         offered = None
         if rate > 0:
             offered = Lease(quota, rate, parts_of(rate, book.workers, _rate(held), held.parts if held else 1))
-        book.shares[quota] = _Share(held, offered, self._sequence)
+        book.shares[quota] = _Share(held, offered, self._sequence, now)
 
     def _next_rate(self, holder: Holder, book: _Book, quota: QuotaText, held: float, now: float) -> float:
         """What a holder should get of a quota now, as far as others' parts leave room."""
         total = self._quotas.get(quota, 0.0)
         target = self._targets.get(quota, {}).get(holder, 0.0 if self._targets else held)
+        if book.concerned is not None and quota not in book.concerned:
+            target = 0.0
         if quota in self._short:
             target = min(target, max(_AMPLE * book.demand.get(quota, 0.0), LEAST))
         if target <= held:
             # Giving up costs what must rest: not for the noise of demand, nor where nobody waits for it.
             noise = _NOISE * held + 2 * sqrt(held / _DEMAND_TIME)
             wanted = quota in self._short and held - target > noise
-            return target if wanted or quota not in self._quotas or quota in self._over else held
+            foreign = book.concerned is not None and quota not in book.concerned
+            return target if wanted or foreign or quota not in self._quotas or quota in self._over else held
         if now < self._alone or target < held * (1 + _STEP):
             return held
-        rate = min(target, held + total - self.in_force(quota, now))
+        every, own = self._taken(quota, book.owner)
+        part = self._parts.get(quota, {}).get(book.owner, 0.0)
+        free = min(total - every, part - own)
+        rate = min(target, held + free)
         return rate if rate >= max(min(LEAST, total), held * (1 + _STEP)) else held
 
 

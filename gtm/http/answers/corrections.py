@@ -73,7 +73,7 @@ class RouterCorrections:
     def _now(self) -> float:
         rooms, now = self.current.rooms, self.current.boot()
         if self._worker.rooms is not rooms:
-            self._worker.hear(rooms, self.current.senders, now)
+            self._worker.hear(rooms, self.current.senders, now, self.current.beside)
         return now
 
     def _asked(self, routing: Routing, option: Option, now: float) -> tuple[Option, Correction | None]:

@@ -139,6 +139,7 @@ class Page:
                 for region, rooms in self._current.rooms.items()
             },
             "senders": self._current.senders,
+            "beside": self._current.beside,
             "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
             "tenants": {
                 name or "": {"running": counts.running, "waiting": counts.waiting}

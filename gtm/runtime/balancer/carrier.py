@@ -16,10 +16,9 @@ from random import Random
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import IDLE, Pusher
+from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.scraping import load_in_header
-from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
@@ -141,7 +140,8 @@ class Carrier:
             service_s=self._picker.service_s,
             afford=self._gate.afford,
             now=loop.time,
-            route=lambda url: Route(url, tls, idle=IDLE),
+            allowed=settings.probe_allow,
+            tls=tls,
             siblings=settings.workers,
         )
         self._proxy = Proxy(
@@ -321,7 +321,7 @@ class Carrier:
         mine = self._sharing.share(limit, now)
         free = max(0.0, min(limit - taken, mine - admission.running))
         whole = max(free, float(self._sharing.part(limit, now)))
-        return Slots(free, whole, float(admission.waiting))
+        return Slots.counted(free, whole, float(admission.waiting))
 
     def _slots_beside(self) -> Slots | None:
         """The same for a request that waits already: without itself."""

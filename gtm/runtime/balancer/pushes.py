@@ -71,6 +71,7 @@ class Pushes:
         self._carriers: Carriers | None = None
         self._pushed: dict[str, int] = {}
         self._told_at = boot_time()
+        self._notice = ""
 
     def serve(self, carriers: Carriers) -> None:
         """These push."""
@@ -136,6 +137,9 @@ class Pushes:
         )
 
     def _take(self, reply: BalancerReply) -> None:
+        if reply.notice and not self._notice:
+            logger.error("control says: %s", reply.notice[:1000])
+        self._notice = reply.notice
         if reply.leases is not None and self.leases.take(reply.leases) and self._carriers is not None:
             self._carriers.lease(self.leases)
             self._count()

@@ -124,6 +124,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         demand_days=settings.demand_days,
         audit_days=settings.audit_days,
         probe_days=settings.probe_days,
+        peer_allow=settings.peer_allow,
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
         locate=_locating(settings),

@@ -43,6 +43,7 @@ def _balancer(settings: WorldSettings, region: Region, number: int) -> BalancerS
         geoip_db=None,
         geoip_overrides=None,
         metrics_allow=LOOPBACK,
+        probe_allow=LOOPBACK,
         log_level="info",
         control_url=settings.control_url,
         token=region_token(settings.secret, region.name),

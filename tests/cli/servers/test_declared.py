@@ -39,6 +39,7 @@ OTHERS: dict[str, Any] = {
     "demand_days": 1,
     "audit_days": 1,
     "probe_days": 1,
+    "peer_allow": "10.0.0.0/8",
     "dnssec_key_file": Path("/c"),
     "dnssec_zsk_days": 1,
     "dnssec_resolver": "192.0.2.53",

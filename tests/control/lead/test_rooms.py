@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.control.errors import Conflict
-from gtm.control.lead.rooms import BEAT, MISSED, MOST_LINES, SUSPECTED, Rooms
+from gtm.control.errors import BadRequest, Conflict
+from gtm.control.lead.rooms import BEAT, MISSED, MOST_LINES, MOST_OF_A_TOKEN, MOST_PARTS, SUSPECTED, Rooms
 from gtm.control.live.present import Current, Present
 from gtm.core.balance.spill.room import KNOWN_FOR, Slots
+from gtm.core.model.regions import Endpoint
+from gtm.core.model.services import Member, Service
 from gtm.core.model.state import State
+from gtm.core.policy.compile import compile_policy
 from gtm.feed.wire import RoomMessage, RoomReport
+from tests import worlds
 from tests.effort import examples
 
 
@@ -110,10 +114,74 @@ def test_lines_are_bounded() -> None:
     """Of one region; another has room."""
     rooms = rooms_at(Clock())
     for number in range(MOST_LINES):
-        rooms.opened("fra", f"t/{number}")
+        rooms.opened("fra", f"t{number // MOST_OF_A_TOKEN}/{number}")
     with pytest.raises(Conflict, match="as many as are heard"):
+        rooms.opened("fra", "other/one-more")
+    rooms.opened("iad", "other/one-more")
+
+
+def test_a_token_crowds_out_no_other() -> None:
+    """Its lines are bounded, whatever it calls them; when one ends it may open another."""
+    rooms = rooms_at(Clock())
+    for number in range(MOST_OF_A_TOKEN):
+        rooms.opened("fra", f"t/{number % 3}")
+    with pytest.raises(Conflict, match="token of their own"):
         rooms.opened("fra", "t/one-more")
-    rooms.opened("iad", "t/one-more")
+    rooms.opened("fra", "other/1")
+    rooms.closed("fra", "t/0", said=True)
+    rooms.opened("fra", "t/one-more")
+
+
+def test_what_was_said_on_lines_that_ended_is_bounded() -> None:
+    """A line that is opened for one report leaves it behind for two seconds: of a token no more are told than it may have lines."""
+    clock = Clock()
+    rooms = rooms_at(clock)
+    rooms.heard("fra", report(1, 1, source="other/1"))
+    for number in range(10 * MOST_OF_A_TOKEN):
+        clock.now += 0.001
+        rooms.opened("fra", f"t/{number}")
+        rooms.heard("fra", report(1, 1, source=f"t/{number}"))
+        rooms.closed("fra", f"t/{number}", said=True)
+    told = [one.source for one in rooms.message().rooms["fra"]]
+    assert len(told) == MOST_OF_A_TOKEN + 1
+    assert {"other/1", f"t/{number}"} <= set(told)
+
+
+def test_a_token_is_read_as_often_as_its_balancers_speak() -> None:
+    """Ten times a second each, with as much to spare, over however many lines; what is left out is counted."""
+    clock = Clock()
+    rooms = rooms_at(clock)
+    read = 0
+    for step in range(10_000):
+        clock.now += 0.0001
+        source = f"t/{step % 50}"
+        rooms.opened("fra", source)
+        read += rooms.reads("fra", source)
+        rooms.closed("fra", source, said=True)
+    assert read == pytest.approx(2 * 20 * MOST_OF_A_TOKEN, abs=1)  # what was saved, and a second's
+    assert rooms.dropped["room_reports"] == 10_000 - read
+    assert rooms.reads("fra", "other/1")
+    clock.now += 2.0
+    for _ in range(100):
+        clock.now += 0.1
+        assert all(rooms.reads("fra", f"t/{number}") for number in range(MOST_OF_A_TOKEN))
+
+
+def test_parts_are_those_that_the_policy_names() -> None:
+    """Services, and models of services and regions; what else somebody says is told to nobody, and counted. Of those named too many are refused."""
+    models = tuple(f"m{number}" for number in range(80))
+    region = replace(worlds.region("fra", Endpoint("http://fra.test")), models=models)
+    compiled = compile_policy(
+        worlds.policy(region, Service("chat", members=(Member("fra"),), model="m1")), ()
+    )
+    rooms = Rooms(Current(Present(State(), compiled=compiled)), lambda: 1, Clock())
+    slots = Slots(1, 2)
+    rooms.heard("fra", replace(report(1, 1), parts={"chat": slots, "m1": slots, "web": slots, "": slots}))
+    assert set(rooms.message().rooms["fra"][0].parts) == {"chat", "m1"}
+    assert rooms.dropped["room_parts"] == 2
+    many = {f"m{number}": slots for number in range(MOST_PARTS + 1)}
+    with pytest.raises(BadRequest, match="65 services and models"):
+        rooms.heard("fra", replace(report(2, 1), parts=many))
 
 
 _Event = st.tuples(

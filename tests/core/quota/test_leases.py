@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.model.policy import SpilloverRule
+from gtm.core.model.regions import SpillIn
 from gtm.core.quota.buckets import WINDOW, TokenBucket, depth
+from gtm.core.quota.concern import concerning
 from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseHolder, LeaseUse, split
-from gtm.core.quota.ledger import LeaseLedger
+from gtm.core.quota.ledger import MOST_INSTANCES, PROOF, LeaseLedger
 from gtm.core.quota.shares import LEAST, parts_of, shares
+from tests import worlds
 from tests.bench.quota_world import CALM, STORM, Scene, play
 from tests.core.strategies import quick
 
@@ -132,6 +138,9 @@ def test_no_admission_exceeds_what_the_window_earned(steps: list[tuple[str, floa
         (LeaseUse, '{"instance": "", "report": 1}'),
         (LeaseUse, '{"instance": "i", "report": 1, "workers": 0}'),
         (LeaseUse, '{"instance": "i", "report": 1, "used": {"q": -1}}'),
+        (LeaseUse, '{"instance": "i", "report": 1, "denied": {"q": 9007199254740992}}'),
+        (LeaseUse, '{"instance": "i", "report": 1, "sequence": 18446744073709551615}'),
+        (LeaseUse, '{"instance": "i", "report": 1, "held": [{"quota": "q", "rate": 1e300}]}'),
         (LeaseUse, '{"instance": "i", "report": 1, "held": [{"quota": "q", "rate": 1, "parts": 99999}]}'),
     ],
 )
@@ -195,11 +204,38 @@ def test_shares_fit_into_the_quota(demand: dict[str, float], total: float, data:
 
 
 def test_shares_follow_demand() -> None:
-    """Where demand exceeds the quota, shares are proportional to it, and the whole quota is shared."""
-    parts = shares({"a": 300.0, "b": 100.0, "c": 0.0}, 100.0)
-    assert parts["a"] - parts["c"] == pytest.approx(3 * (parts["b"] - parts["c"]))
+    """Where demand exceeds the quota, who wants little has it, the others as much as any, and the whole quota is shared."""
+    parts = shares({"a": 300.0, "b": 20.0, "c": 0.0}, 100.0)
+    assert parts["a"] - parts["c"] == pytest.approx(0.98 * 80.0)
+    assert parts["b"] - parts["c"] == pytest.approx(0.98 * 20.0)
     assert sum(parts.values()) == pytest.approx(100.0)
     assert parts["c"] == pytest.approx(100 * 0.02 / 3)
+
+
+@quick(300)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1e3)), min_size=1, max_size=12),
+    st.floats(1e3, 1e9),
+    st.integers(1, 40),
+    st.floats(1.0, 1e3),
+)
+def test_a_lie_costs_no_token_its_equal_part(
+    honest: list[tuple[str, float]], lie: float, names: int, total: float
+) -> None:
+    """Whatever one token claims to want, under however many names: others get what they want, or an equal part, less what is spread."""
+    demand = {f"{owner}{number}": rate for number, (owner, rate) in enumerate(honest)}
+    owners = {name: name[0] for name in demand}
+    demand |= {f"liar{number}": lie for number in range(names)}
+    owners |= {f"liar{number}": "liar" for number in range(names)}
+    parts = shares(demand, total, (), owners)
+    count = len(set(owners.values()))
+    for owner in set(owners.values()) - {"liar"}:
+        own = [name for name in demand if owners[name] == owner]
+        wants = sum(demand[name] for name in own)
+        part = sum(parts.get(name, 0.0) for name in own)
+        # Parts below the least that is worth having go to those that want most.
+        assert part >= min(wants, total / count) * 0.98 * (1 - 1e-9) - LEAST * (len(own) + 1)
+    assert sum(parts.values()) <= total * (1 + 1e-9)
 
 
 def test_what_nobody_needs_stays_free() -> None:
@@ -471,3 +507,148 @@ def test_shifted_demand_gets_the_quota_again(seed: int) -> None:
     scene = Scene(500, 4, 2, 2.0, 30.0, weather=CALM, skew=8.0)
     played = play(scene, seed, upheaval=15.0)
     assert played.utilisation(500, 19, 30) >= 0.9
+
+
+# Liars
+
+
+class _Liar:
+    """Whoever has one token: claims to want much, under several names and instances, and proves only what is more."""
+
+    def __init__(self, ledger: LeaseLedger, random: Random, concerned: frozenset[str] | None = None) -> None:
+        self.ledger, self.random, self.concerned = ledger, random, concerned
+        self.holders = [[f"liar/{number % 4}", f"i{number}", 0, 0, 0.0, 0] for number in range(12)]
+
+    def act(self, now: float) -> None:
+        """Some of its holders report."""
+        for holder in self.holders:
+            if self.random.random() < 0.1:  # another start
+                holder[1:] = f"{self.random.random()}", 0, 0, 0.0, 0
+            if self.random.random() < 0.3:
+                continue
+            name, instance, number, sequence, held, denied = holder
+            denied += self.random.choice((0, 10**6))
+            use = LeaseUse(str(instance), int(number) + 1, int(sequence), denied={"q": int(denied)})
+            grant = self.ledger.answer(str(name), use, now, owner="liar", concerned=self.concerned)
+            rate = sum(lease.rate for lease in grant.leases)
+            if rate >= float(held) or self.random.random() < 0.2:
+                sequence, held = grant.sequence, rate
+            holder[2:] = number + 1, sequence, held, denied
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_liar_takes_no_more_than_its_part(seed: int) -> None:
+    """Whatever one token claims, and never proves: another soon has its equal part, and keeps it."""
+    ledger, random = LeaseLedger(-100.0), Random(seed)
+    honest, liar = _Edge("honest", ledger), _Liar(ledger, random)
+    for second in range(80):
+        wants = 0 if second < 20 else 60  # the liar has all when it begins
+        for part in range(wants):
+            honest.ask(second + part / wants, 1)
+        ledger.apportion({"q": 100.0}, second + 0.9)
+        liar.act(second + 0.95)
+        honest.report(second + 0.99)
+        assert ledger.in_force("q", second + 0.99) <= 100.0 * (1 + 1e-9)
+        if second >= 20 + PROOF + DURATION + WINDOW + 5:
+            assert _rate(honest) >= 0.9 * 50.0
+
+
+def test_an_offer_that_is_not_proven_ends_in_time() -> None:
+    """Within `PROOF` and the lease's own time its holder has nothing; one that proves is never withdrawn; it may begin anew."""
+    ledger = LeaseLedger(-100.0)
+    stuck, other = _Edge("stuck", ledger), _Edge("other", ledger)
+    _played(ledger, [stuck], range(8), [100], 100.0)
+    assert _rate(stuck) > 90
+    stuck.holder.taken = lambda *_: None  # type: ignore[method-assign] # its worker takes nothing any more
+    _played(ledger, [stuck, other], range(8, 20), [100, 100], 100.0)
+    assert ledger.withdrawn == {"stuck": 1}
+    assert _rate(other) >= 49
+    stuck.start()
+    _played(ledger, [stuck, other], range(20, 28), [100, 100], 100.0)
+    assert ledger.withdrawn == {"stuck": 1}
+    assert _rate(stuck) >= 45
+
+
+def test_nobody_holds_what_does_not_concern_it() -> None:
+    """Neither from the books, nor by saying that another control leased it; and what it wants takes nothing from others."""
+    for before in (-100.0, 0.0):
+        ledger = LeaseLedger(before)
+        held = (Lease("q", 90.0),)
+        for second in range(8):
+            ledger.apportion({"q": 100.0, "other": 5.0}, second)
+            use = LeaseUse("i", second + 1, 0, denied={"q": 10**6 * second}, held=held)
+            grant = ledger.answer(
+                "bal-us/1", use, second + 0.1, owner="bal-us", concerned=frozenset({"other"})
+            )
+            assert all(lease.quota == "other" for lease in grant.leases)
+        assert ledger.in_force("q", 8.0) == 0.0
+
+
+def test_instances_of_one_name_are_bounded() -> None:
+    """One that starts again and again holds something in `MOST_INSTANCES` of its lives at once; when they have ended it may again."""
+    ledger = LeaseLedger(-100.0)
+    for begin in (0.0, 60.0):
+        holding = 0
+        for number in range(3):
+            ledger.apportion({"q": 1000.0}, begin + number * 0.1)
+            for instance in range(100):
+                grant = ledger.answer("bal-us/1", LeaseUse(f"{instance}", number + 1), begin + number * 0.1)
+                holding += bool(grant.leases) and number == 2
+        assert holding == MOST_INSTANCES
+
+
+def test_lives_that_end_early_count_as_their_token_s() -> None:
+    """One that takes its part, vanishes and begins anew would have all of a quota resting: it waits for what it left behind."""
+    ledger = LeaseLedger(-100.0)
+    honest = _Edge("honest", ledger)
+    for step in range(500):
+        now = step * 0.1
+        ledger.apportion({"q": 100.0}, now)
+        for number, age in enumerate((0, 6, 7, 8, 9, 10)):  # a life begins at each step
+            life = step - age
+            use = LeaseUse(f"{life}", number + 1, 10**9, denied={"q": 10**6 * number})
+            ledger.answer(f"liar/{life % 40}", use, now + 0.01, owner="liar")
+        if step >= 200:
+            honest.ask(now + 0.02, 8)
+            if step % 10 == 0:
+                honest.report(now + 0.03)
+    assert _rate(honest) >= 49
+
+
+@quick(300)
+@given(st.data())
+def test_what_concerns_a_region_is_what_its_pushes_may_owe(data: st.DataObject) -> None:
+    """By `quotas_of` and `owed` of every home whose requests can be in the region, and of every peer."""
+    names = ("de", "fr", "us", "jp")
+    rules = []
+    for number in range(data.draw(st.integers(0, 5))):
+        home = data.draw(st.sampled_from(names))
+        others = [name for name in names if name != home]
+        targets = data.draw(st.lists(st.sampled_from(others), min_size=1, unique=True))
+        rules.append(SpilloverRule(f"r{number}", home, tuple(targets), max_requests_per_second=1.0))
+    bounded = data.draw(st.sets(st.sampled_from(names)))
+    regions = tuple(
+        replace(one, spill_in=SpillIn(max_requests_per_second=1.0)) if one.name in bounded else one
+        for one in worlds.regions(" ".join(names))
+    )
+    policy = replace(worlds.policy(*regions), spillover_rules=tuple(rules))
+
+    def way(home: str, to: str) -> set[str] | None:
+        leading = [rule for rule in rules if rule.from_region == home and to in rule.to_regions]
+        if not leading and any(rule.from_region == home for rule in rules):
+            return None
+        return {rule.name for rule in leading} | ({f"spill_in:{to}"} if to in bounded else set())
+
+    for here in names:
+        owed: set[str] = set()
+        for home in names:
+            there = set() if home == here else way(home, here)
+            if there is None:
+                continue
+            for to in names:
+                if to not in (home, here):
+                    owed |= (way(home, to) or set()) - there
+        allowed = concerning(policy, here)
+        assert owed <= allowed
+        assert {name for name in allowed if not name.startswith("spill_in:")} <= owed
+    assert concerning(policy, "nowhere") == frozenset()

@@ -184,6 +184,9 @@ def test_no_token_crowds_out_others() -> None:
     known.learn([*flood, _peer(THEIRS)])
     assert "t/b" in {one.name for one in known.peers()}
     assert len(known.peers()) == MOST_OF_A_TOKEN + 1
+    assert known.addresses() == (_peer(OURS).address,), (
+        "a place is told what there is as often, whatever it is called"
+    )
 
 
 def test_goodbye_is_for_good() -> None:

@@ -119,6 +119,21 @@ class Route:
             OSError: the backend does not take it.
             ssl.SSLError: it does not show what it must.
         """
+        connection = await self.opened(loop, clock)
+        if not connection.usable:
+            raise ConnectionError("the backend closed the connection as soon as it had taken it")
+        # Counted here: of one that is given up while it opens, the event loop never tells the end.
+        connection.counted = True
+        self.open += 1
+        return connection
+
+    async def opened(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> Upstream:
+        """A connection that has just opened.
+
+        Raises:
+            OSError: nobody takes it.
+            ssl.SSLError: who does does not show what it must.
+        """
         _, connection = await loop.create_connection(
             lambda: Upstream(self, clock),
             self.host,
@@ -126,9 +141,4 @@ class Route:
             ssl=self.tls,
             server_hostname=self.server_name,
         )
-        if not connection.usable:
-            raise ConnectionError("the backend closed the connection as soon as it had taken it")
-        # Counted here: of one that is given up while it opens, the event loop never tells the end.
-        connection.counted = True
-        self.open += 1
         return connection

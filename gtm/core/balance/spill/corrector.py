@@ -96,9 +96,9 @@ class SendingWorker:
             self.rooms, self._found = _NOTHING, {}  # what was heard before is heard anew
         self._regions = names
 
-    def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int, now: float) -> None:
-        """Go by what was said last: by region the newest of each balancer, and how many edges and balancers go by it."""
-        senders = wanting((room for several in rooms.values() for room in several), senders, now)
+    def hear(self, rooms: Mapping[str, Sequence[Room]], senders: int, now: float, beside: int = 1) -> None:
+        """Go by what was said last: by region the newest of each balancer, how many tokens go by it, and how many edges by this one's."""
+        senders = wanting((room for several in rooms.values() for room in several), senders, now) * beside
         self.rooms, self._found = rooms, {}
         self._named = frozenset(part for several in rooms.values() for room in several for part in room.parts)
         if senders != self._senders:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import inf
+
+from gtm.core.model.units import MOST_SLOTS, within
 
 KNOWN_FOR = 2.0
 """Seconds for which a Room counts. Older is unknown, and unknown is no room."""
@@ -27,7 +29,7 @@ class Slots:
     """How many requests could begin now (`free`), are served at once at the most (`limit`), and wait.
 
     Raises:
-        ValueError: a number that is negative or not finite, or more free than the limit.
+        ValueError: a number that is negative, not finite or more than slots can be (`MOST_SLOTS`), or more free than the limit.
     """
 
     free: float
@@ -37,10 +39,18 @@ class Slots:
     def __post_init__(self) -> None:
         for name in ("free", "limit", "waiting"):
             value = getattr(self, name)
-            if not (isfinite(value) and value >= 0):
-                raise ValueError(f"{name} of slots is {value}; it must be a number of at least 0")
+            if not within(value, MOST_SLOTS):
+                raise ValueError(
+                    f"{name} of slots is {value}; it must be a number from 0 to {MOST_SLOTS:.0f}"
+                )
         if self.free > self.limit:
             raise ValueError(f"{self.free} slots are free, more than the limit of {self.limit}")
+
+    @classmethod
+    def counted(cls, free: float, limit: float, waiting: float) -> Slots:
+        """Of what somebody counted: what is beyond `MOST_SLOTS` is left out."""
+        most = min(limit, MOST_SLOTS)
+        return cls(min(free, most), most, min(waiting, MOST_SLOTS))
 
     @property
     def open(self) -> float:
@@ -93,6 +103,11 @@ class Standing:
     waiting: float
     at: float
     sequence: int
+
+
+def token_of(source: str) -> str:
+    """The name of the token that a balancer reports with: its source is that name and its own, a stroke between. Without one its own."""
+    return source.rpartition("/")[0] or source
 
 
 def newest(rooms: Mapping[str, Room], heard: Room) -> Mapping[str, Room]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import floor
 
-from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing
+from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, token_of
 from gtm.core.decision.options import Afford
 from gtm.core.model.affinity import fraction
 
@@ -29,15 +29,22 @@ def allotment(standing: Standing, share: float, key: int) -> int:
 
 
 def wanting(rooms: Iterable[Room], senders: int, now: float) -> int:
-    """How many senders may want to send now: a balancer that says that it has a slot open does not, and needs no part.
+    """How many tokens there are whose edges or balancers may want to send now.
+
+    A balancer that says that it has a slot open does not want to. A token all of whose balancers say so needs no part. It counts for one,
+    whatever number of balancers it has or claims to have: those divide its part among themselves.
 
     Args:
         rooms: the newest of each balancer.
-        senders: edges and balancers that go by reports, all of them.
+        senders: the tokens that edges and balancers go by reports with, all of them.
         now: by the clock of `Room.at`.
     """
-    content = sum(1 for room in rooms if room.whole.open >= 1 and room.known(now))
-    return max(1, senders - content)
+    content: dict[str, bool] = {}
+    for room in rooms:
+        if room.known(now):
+            token = token_of(room.source)
+            content[token] = content.get(token, True) and room.whole.open >= 1
+    return max(1, senders - sum(content.values()))
 
 
 class Sent:

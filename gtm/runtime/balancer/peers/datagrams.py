@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from gtm.core.balance.flights import Told
 from gtm.core.balance.sharing import Use
 from gtm.core.handoff.keys import OwnKey
+from gtm.feed.units import Counter, Moment, Requests
 from gtm.nesting import shallow
 from gtm.runtime.balancer.words import Word
 
@@ -34,24 +35,23 @@ _KEY, _SIGNATURE = 32, 64
 _HEAD = len(_MAGIC) + _KEY + _SIGNATURE
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 
 class _Use(NamedTuple):
-    running: _Count
-    waiting: _Count
+    running: Requests
+    waiting: Requests
 
 
 class _Load(NamedTuple):
-    requests: _Count
-    work_us: Annotated[int, msgspec.Meta(ge=0, le=10**18)]
+    requests: Requests
+    work_us: Counter
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=False):
     region: _Name
     instance: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    sequence: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-    at: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+    sequence: Counter
+    at: Moment
     uses: Annotated[dict[_Name, _Use], msgspec.Meta(max_length=MOST_MEMBERS)]
     loads: Annotated[dict[_Name, _Load], msgspec.Meta(max_length=MOST_BACKENDS)]
     age: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0

@@ -22,7 +22,7 @@ from gtm.runtime.balancer.words import Word
 
 MOST_PEERS = 64
 """Balancers of one region that are heard."""
-MOST_OF_A_TOKEN = 32
+MOST_OF_A_TOKEN = 16
 """Of these, those whose keys one token told: who has stolen it must not crowd out the others."""
 MOST_STARTS = 4
 """Starts of one of them that are: its successor's, and its predecessor's that finishes."""
@@ -93,6 +93,10 @@ class Known:
     def peers(self) -> tuple[Peer, ...]:
         """Those that count, this balancer itself among them."""
         return tuple(one for _, (one, _) in sorted(self._peers.items()))
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where they are, each once: a place is told what there is as often, whatever number of names it has."""
+        return tuple(dict.fromkeys(one.address for one in self.peers()))
 
     def _sweep(self) -> None:
         now = self._now()

@@ -184,12 +184,8 @@ class PeerLine:
         self._passed, self._passed_at = len(words), self._loop.time()
 
     def _places(self) -> list[tuple[str, int]]:
-        """Where others are; once this balancer leaves, where its successor is too."""
-        return [
-            peer_place(one.address)
-            for one in self._known.peers()
-            if self._ending or one.address != self.address
-        ]
+        """Where others are, each once; once this balancer leaves, where its successor is too."""
+        return [peer_place(one) for one in self._known.addresses() if self._ending or one != self.address]
 
     def _say(self, *, ending: bool = False) -> bool:
         """Tell all others; whether there was a way to."""

@@ -177,7 +177,9 @@ class Said:
                 known.append(replace(one.said.room, free=0.0, waiting=0.0) if silent else one.said.room)
         if not known:
             return None
-        return Slots(*(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting")))
+        return Slots.counted(
+            *(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting"))
+        )
 
     def counts(self) -> Counts:
         """See `Carriers`."""

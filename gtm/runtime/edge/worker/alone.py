@@ -95,7 +95,7 @@ class OwnProbes:
     """Probes in a thread of their own, for as long as nobody else makes them.
 
     Args:
-        allowed: networks that are probed whatever they are (`gtm.prober.targets`).
+        allowed: networks that are probed whatever they are (`gtm.destinations`).
         ca_file: certificates that count besides the public ones, None for no others.
     """
 

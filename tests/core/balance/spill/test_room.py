@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.balance.spill.edge import REFUSED, Way, correct
+from gtm.core.balance.spill.push import Peer, push
 from gtm.core.balance.spill.room import (
     FASTEST,
     KNOWN_FOR,
@@ -16,6 +20,8 @@ from gtm.core.balance.spill.room import (
     next_report,
     standing,
 )
+from gtm.core.balance.spill.senders import Sender, Sent, allotment, wanting
+from gtm.core.model.units import MOST_INTEGER, MOST_MOMENT, MOST_SLOTS
 from gtm.core.quota.earned import DEPTH, ShareBucket
 from tests.core.strategies import quick
 
@@ -28,12 +34,53 @@ _slots = st.integers(1, 40).flatmap(
 
 @pytest.mark.parametrize(
     ("free", "limit", "waiting"),
-    [(-1, 5, 0), (6, 5, 0), (0, float("inf"), 0), (0, 5, float("nan")), (0, 5, -1)],
+    [
+        (-1, 5, 0),
+        (6, 5, 0),
+        (0, float("inf"), 0),
+        (0, 5, float("nan")),
+        (0, 5, -1),
+        (0, MOST_SLOTS + 1, 0),
+        (0, 5, 1e308),
+    ],
 )
 def test_slots_that_cannot_be_are_refused(free: float, limit: float, waiting: float) -> None:
     """Negative, not finite, or more free than there are: an error that says which."""
     with pytest.raises(ValueError, match=r"slots"):
         Slots(free, limit, waiting)
+
+
+_most = st.floats(0, MOST_SLOTS)
+_any_room = st.builds(
+    Room,
+    st.text(max_size=3),
+    st.floats(0, MOST_MOMENT),
+    st.integers(0, MOST_INTEGER),
+    st.just(0.0),
+    st.tuples(_most, _most, _most).map(lambda one: Slots(min(one[:2]), max(one[:2]), one[2])),
+)
+
+
+@quick(300)
+@given(st.lists(_any_room, min_size=1, max_size=64), st.integers(1, 1000), st.integers(0, 2**64 - 1))
+def test_whatever_is_reported_can_be_added_up(rooms: list[Room], senders: int, key: int) -> None:
+    """No report that is read, and no number of them, makes a sum that is not finite, or keeps a request from its answer."""
+    found = standing(rooms, "", 0.0)
+    assert found is not None
+    assert isfinite(found.open)
+    assert isfinite(found.limit)
+    assert found.sequence < 2**63
+    share = 1 / wanting(rooms, senders, 0.0)
+    assert 0 <= allotment(found, share, key) <= found.open + 1
+    sender = Sender(lambda _: found, Sent(), share, lambda _: True)
+    push(inf, 0, [Peer(0, 0.01, (), key)], sender, 0.0, draws=(0.5, 0.5))
+    correct(REFUSED, [Way(0, 1.0, (), key)], sender, 0.0)
+
+
+def test_what_was_counted_beyond_all_bounds_is_cut() -> None:
+    """An honest balancer of more slots than one can have says as many as one can."""
+    assert Slots.counted(5e6, 7e6, 1e12) == Slots(MOST_SLOTS, MOST_SLOTS, MOST_SLOTS)
+    assert Slots.counted(2, 3, 1) == Slots(2, 3, 1)
 
 
 def test_a_report_counts_for_two_seconds() -> None:
@@ -141,3 +188,16 @@ def test_no_more_than_two_are_saved_and_the_rest_is_handed_on() -> None:
     """Ten requests worth a whole token each, of which none is spilled: eight tokens go on with them."""
     bucket = ShareBucket()
     assert sum(bucket.earn(1.0) for _ in range(10)) == 8.0
+
+
+def test_a_token_counts_once_among_senders() -> None:
+    """Whatever number of balancers it has or claims: none of them makes others' parts smaller, or larger."""
+    slots, full = Slots(2, 5), Slots(0, 5)
+    names = ("us/1", "us/2", "eu/1")
+    rooms = [Room(name, 0.0, 1, 0.0, slots) for name in names]
+    assert wanting([], 4, 0.0) == 4
+    assert wanting(rooms, 4, 0.0) == 2  # neither eu nor us wants
+    assert wanting([*rooms, Room("us/3", 0.0, 1, 0.0, full)], 4, 0.0) == 3  # us may want
+    many = [Room(f"us/{number}", 0.0, 1, 0.0, slots) for number in range(60)]
+    assert wanting([*rooms, *many], 4, 0.0) == 2
+    assert wanting(rooms, 4, KNOWN_FOR + 1) == 4
