@@ -10,8 +10,9 @@ Laws:
   3. Further it is believed as far as somebody else's word makes it likely, whichever is most: as far as the median of the
      other tokens asks; as far as regions report more arrivals, or the world asked for more in its busiest minute, than the
      others ask for now (clients move from an edge that ends to another); and as far as `PART` of what all regions can serve.
-  4. History grows slowly: in a minute's record, what is beyond twice the busiest minute of earlier hours counts only as
-     far as others make it likely, or as gives it no more than `PART` at once. A liar who is patient doubles what he may say
+  4. History grows slowly, or it would be its own witness: a minute is recorded up to twice the busiest of earlier hours,
+     or as far as regions report more arrivals than others ask for. What law 3 makes likely otherwise is recorded by one part
+     in `BURST`, so that the burst which follows from it is what was likely. A liar who is patient doubles what he may say
      each hour, and no faster.
 
 So the largest lie of one edge does to others what a burst of `BURST` times its busiest minute would; of one without a
@@ -35,6 +36,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median_low
+from typing import NamedTuple
 
 BURST = 8.0
 """Times its own busiest minute that a token is believed."""
@@ -83,22 +85,29 @@ def limits(claims: Mapping[str, float], standing: Standing) -> dict[str, float]:
     if len(claims) < 2:
         return dict.fromkeys(claims, inf)
     return {
-        token: max(BURST * standing.peaks.get(token, 0.0), standing.part, likely)
+        token: max(BURST * standing.peaks.get(token, 0.0), *likely)
         for token, likely in _likely(claims, standing).items()
     }
 
 
-def _likely(claims: Mapping[str, float], standing: Standing) -> dict[str, float]:
-    """How much of each token's claim others make likely (law 3); all of a lone one's."""
+class _Likely(NamedTuple):
+    """How much of a token's claim others make likely (law 3): other tokens and the world, and what regions see arrive."""
+
+    others: float
+    arrivals: float
+
+
+def _likely(claims: Mapping[str, float], standing: Standing) -> dict[str, _Likely]:
+    """Of each token; all of a lone one's."""
     total = sum(claims.values())
-    seen = max(standing.world, standing.arrivals)
     ordered = sorted(claims.values())
     found = {}
     for token, claim in claims.items():
         others = ordered.copy()
         others.remove(claim)
         median = median_low(others) if others else inf
-        found[token] = max(median, seen - (total - claim))
+        rest = total - claim
+        found[token] = _Likely(max(median, standing.part, standing.world - rest), standing.arrivals - rest)
     return found
 
 
@@ -163,9 +172,13 @@ class History:
         standing = Standing(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
         likely = _likely(claims, standing)
         counted = {
-            token: min(claim, max(GROWTH * earlier.get(token, 0.0), standing.part / BURST, likely[token]))
+            token: min(
+                claim,
+                max(GROWTH * earlier.get(token, 0.0), likely[token].others / BURST, likely[token].arrivals),
+            )
             for token, claim in claims.items()
         }
-        for token, rate in {**counted, WORLD: sum(counted.values())}.items():
+        counted[WORLD] = sum(counted.values())
+        for token, rate in counted.items():
             self._peaks[token, hour] = max(rate, self._peaks.get((token, hour), 0.0))
         self._peaks = {key: rate for key, rate in self._peaks.items() if key[1] >= hour - HOURS}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.demand import KEPT, DemandBook, requests_per_answer
+from gtm.core.demand.belief import Standing
 from gtm.core.demand.rows import Row
 from tests.memory import held
 
@@ -122,3 +123,22 @@ def test_a_silent_region_is_taken_for_the_others() -> None:
         ("chat", "de"): pytest.approx(30.0, rel=0.01),
         ("chat", "ie"): pytest.approx(30.0, rel=0.01),
     }
+
+
+def test_what_is_not_believed_is_left_out() -> None:
+    """Edges of one token share what it is believed, row by row; all its claims stay to be read."""
+    book = DemandBook()
+    for edge, token, rate in (
+        ("one", "fra", 50.0),
+        ("two", "bad", 3e6),
+        ("three", "bad", 1e6),
+        ("four", "", 40.0),
+    ):
+        book.take(edge, {ROW: rate, DNS: rate}, 1.0, 0.0, token=token)
+    reported = book.reported(0.0, Standing({"fra": 100.0, "bad": 1.0}, 101.0, 0.0, 10.0))
+    claims = reported.claims()
+    assert claims == {"fra": pytest.approx(100.0), "bad": pytest.approx(8e6), "four": pytest.approx(80.0)}
+    assert reported.excess() == {"bad": (pytest.approx(8e6), pytest.approx(80.0))}
+    assert sum(reported.rates().values()) == pytest.approx(260.0)
+    assert reported.rates(reported.excess()) == reported.rates()
+    assert reported.decisions()["two"]["lookup"] == pytest.approx(3e6), "people see what it says"

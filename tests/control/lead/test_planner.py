@@ -148,3 +148,49 @@ def test_plans_that_steer_alike_are_the_same() -> None:
     moving = replace(plan, moving={"chat": 1.0})
     assert not same_plan(plan, moving)
     assert same_plan(replace(plan, moving={"chat": 2.0}), moving)
+
+
+def _loaded(de: float, ie: float, queue: float = 0.0, at: float = NOW) -> dict[tuple[str, str], Load]:
+    """What `de` and `ie` report to be outstanding, of ten slots each."""
+    return {
+        (region, ""): Load(region, "", at, 1, outstanding=busy, limit=10.0, queue=queue)
+        for region, busy in (("de", de), ("ie", ie))
+    }
+
+
+@pytest.mark.parametrize(
+    ("loads", "refuses"),
+    [
+        ({}, True),
+        (_loaded(2.0, 9.0), False),
+        (_loaded(9.0, 2.0), True),  # a quota keeps them from `ie`
+        (_loaded(9.0, 9.0), True),
+        (_loaded(2.0, 2.0, queue=3.0), True),
+        (_loaded(2.0, 2.0, at=NOW - 10.0), True),
+    ],
+)
+def test_nobody_is_refused_whom_a_free_region_would_serve(
+    loads: dict[tuple[str, str], Load], *, refuses: bool
+) -> None:
+    """Whatever edges say is asked of them: a region that reports free slots, and that no quota bounds, serves."""
+    planner = Planner()
+    given = replace(_inputs(20_000.0), loads=loads)
+    for _ in range(10):
+        planner.tick(replace(given, capacity=planner.latest.capacity))
+    (found,) = planner.latest.plan.classes.values()
+    assert bool(found.shed) is refuses
+
+
+def test_what_a_region_says_that_arrives_counts_for_twice_what_it_can_serve() -> None:
+    """A billion requests a second, which one region's reporter makes up, do not become a billion of DNS's clients."""
+    (row,) = _inputs(1.0).rates
+    given = _inputs(0.0, rates={replace(row, region="de", via="dns"): 1.0})
+    loads = {("de", "chat"): Load("de", "chat", NOW, 1, requests_per_second=1e9)}
+    planner = Planner()
+    for second in range(40):  # the first tick knows no capacity yet, and answers are smoothed
+        planner.tick(
+            replace(
+                given, now=NOW + second, loads=_fresh(loads, NOW + second), capacity=planner.latest.capacity
+            )
+        )
+    assert sum(one.rate for one in planner.latest.problem.classes) <= 2 * 10.0
