@@ -84,6 +84,7 @@ def _tenant(asked: _Asked) -> str | None:
         (PROXY, None, 421),  # unknown: whatever rule there is may be meant
         (BERLIN, MOUNTAIN_VIEW, 421),  # anybody writes headers
         (None, None, 421),
+        (None, MOUNTAIN_VIEW, 421),  # nor does one of whom a proxy does not say who he is
     ],
 )
 def test_the_client_is_who_the_peer_or_a_trusted_proxy_says(
@@ -95,8 +96,10 @@ def test_the_client_is_who_the_peer_or_a_trusted_proxy_says(
     assert _asked(gate, peer, *headers)[0] == status
 
 
-@pytest.mark.parametrize(("peer", "chain"), [(MOUNTAIN_VIEW, b"8.8.8.8"), (PROXY, b"203.0.113.9, 10.0.0.1")])
-def test_a_backend_is_told_what_can_be_believed(peer: str, chain: bytes) -> None:
+@pytest.mark.parametrize(
+    ("peer", "chain"), [(MOUNTAIN_VIEW, b"8.8.8.8"), (PROXY, b"203.0.113.9, 10.0.0.1"), (None, b"unknown")]
+)
+def test_a_backend_is_told_what_can_be_believed(peer: str | None, chain: bytes) -> None:
     """What an untrusted client says of those before it goes no further."""
     gate, _ = _gate("fra")
     asked = _Asked(peer, (b"X-Forwarded-For", b"203.0.113.9"))
