@@ -146,12 +146,23 @@ class QueueAdmission:
             priority,
             tenant,
             max(self._cost(exchange), 1e-6),
-            _deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
+            self._deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
             exchange.received,
             facts.input_tokens,
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
             facts.model,
         )
+
+    def _deadline(self, exchange: Exchange, now: float) -> float | None:
+        """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say. Nobody waits longer than any tier."""
+        given = exchange.head.seen.get(b"gtm-timeout")
+        try:
+            wanted = None if given is None else float(given)
+        except ValueError:
+            return None
+        if wanted is None or not isfinite(wanted):
+            return None
+        return now + min(max(wanted, 0.0), max(self.admission.settings.waits.values()))
 
     def _watch(self, now: float) -> None:
         """Be there when the next deadline passes."""
@@ -190,16 +201,6 @@ def _used(exchange: Exchange, ticket: core.Ticket, now: float) -> core.Used | No
     if exchange.status >= 400:
         return core.Used(0.0, 0.0, cost)  # an error makes no tokens
     return core.Used(*meter.used(events=exchange.streams_events), cost)
-
-
-def _deadline(exchange: Exchange, now: float) -> float | None:
-    """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say."""
-    given = exchange.head.seen.get(b"gtm-timeout")
-    try:
-        wanted = None if given is None else float(given)
-    except ValueError:
-        return None
-    return now + min(max(wanted, 0.0), 86_400.0) if wanted is not None and isfinite(wanted) else None
 
 
 def _refusal(found: core.Refusal) -> Refusal:

@@ -121,14 +121,13 @@ class Carrier:
             loop=loop,
             cost=self._picker.cost,
         )
-        law = LawGate(
+        self._law = law = LawGate(
             current,
             settings.region,
             locator.locate,
             finder,
             Handoffs(current, locator.locate),
-            service=document.service or settings.service,
-            keys=document.keys(),
+            says=document.says(settings.service),
             earn=self._gate.earn,
         )
         tls = tls_context(settings.ca_file)
@@ -352,6 +351,7 @@ class Carrier:
         if not self._file.changed():
             return
         document = self._file.document
+        self._law.configure(document.says(self.settings.service))
         self._health.health.update(health_settings(document.checks.settings()), document.servers())
         self._picker.configure(
             document.servers(),

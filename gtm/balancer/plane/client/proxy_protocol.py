@@ -20,8 +20,11 @@ import logging
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
+
+from gtm.geoip.client import is_in
+from gtm.settings import Network
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
@@ -36,8 +39,6 @@ _MAX_V2 = 4096
 """Bytes of a header: 232 are the longest addresses; the rest is for values that are skipped."""
 _ADDRESSES = {0x11: 12, 0x21: 36, 0x31: 216, 0x00: 0}
 """Bytes of the addresses by family and transport: TCP over IPv4, over IPv6, UNIX streams, unspecified."""
-
-Networks = Sequence[IPv4Network | IPv6Network]
 
 
 class ProxyHeaderError(ValueError):
@@ -133,7 +134,7 @@ class ProxiedConnection(asyncio.Protocol):
 
     __slots__ = ("_data", "_late", "_proxy", "_task", "_tls", "_transport", "_trusted")
 
-    def __init__(self, proxy: Proxy, trusted: Networks, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, proxy: Proxy, trusted: Sequence[Network], tls: ssl.SSLContext | None = None) -> None:
         self._proxy = proxy
         self._trusted = trusted
         self._tls = tls
@@ -146,7 +147,7 @@ class ProxiedConnection(asyncio.Protocol):
         """Somebody is there: a proxy that is believed, or a client."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        if _is_in(peer[0] if isinstance(peer, tuple) else "", self._trusted):
+        if is_in(peer[0] if isinstance(peer, tuple) else None, self._trusted):
             timeout = self._proxy.limits.head_timeout
             self._late = self._proxy.loop.call_later(timeout, self._transport.abort)
         else:
@@ -224,12 +225,3 @@ def _feed(raw: asyncio.Transport, data: bytes) -> None:
         buffer[:size] = data[:size]
         protocol.buffer_updated(size)
         data = data[size:]
-
-
-def _is_in(address: str, networks: Networks) -> bool:
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return any((mapped or found) in network for network in networks)
