@@ -128,6 +128,20 @@ def render(
         _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
     _backends(lines, candidates, said)
     _tenants(lines, queue)
+    _family(
+        lines,
+        "gtm_balancer_usage_cut_tokens_total",
+        "counter",
+        "Tokens that backends' answers said and no budget was charged: more than request and answer can be.",
+        [(tokens, {"backend": url, "kind": kind}) for (url, kind), tokens in queue.cut.items()],
+    )
+    _family(
+        lines,
+        "gtm_balancer_spared_tokens_total",
+        "counter",
+        "Tokens that requests used beyond five minutes of their tenant's budget, and that it was not charged.",
+        [(admission.spared_tokens, {})],
+    )
     for name, text, of in (
         ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
         ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),

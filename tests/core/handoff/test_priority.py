@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.handoff.claims import Claims
 from gtm.core.handoff.priority import PriorityGrant, lower, priority_of
 from gtm.core.model.services import Priority
+from tests.effort import examples
 
 REAL_TIME, NEAR, BATCH = Priority
 PRIORITIES = st.sampled_from(Priority)
@@ -40,6 +41,7 @@ def _rank(priority: Priority) -> int:
     return list(Priority).index(priority)
 
 
+@settings(max_examples=examples(1000, 300), deadline=None)
 @given(PRIORITIES, MAYBE, MAYBE, st.none() | EDGES)
 def test_a_stranger_claims_no_more_than_the_service_has(
     service: Priority, stated: Priority | None, setting: Priority | None, claims: Claims | None
@@ -52,6 +54,7 @@ def test_a_stranger_claims_no_more_than_the_service_has(
     assert wanted is None or _rank(found) >= _rank(wanted)
 
 
+@settings(max_examples=examples(1000, 300), deadline=None)
 @given(PRIORITIES, MAYBE, PRIORITIES, st.none() | EDGES)
 def test_a_key_is_worth_what_the_file_says_of_its_tenant(
     service: Priority, stated: Priority | None, setting: Priority, claims: Claims | None
@@ -62,6 +65,7 @@ def test_a_key_is_worth_what_the_file_says_of_its_tenant(
     assert found is (setting if wanted is None else lower(wanted, setting))
 
 
+@settings(max_examples=examples(1000, 300), deadline=None)
 @given(PRIORITIES, MAYBE, MAYBE, st.booleans())
 def test_from_a_network_that_is_listed_any_may_be_claimed(
     service: Priority, stated: Priority | None, setting: Priority | None, proven: bool
@@ -71,6 +75,7 @@ def test_from_a_network_that_is_listed_any_may_be_claimed(
     assert found is (stated or priority_of(service, None, PriorityGrant(setting, proven), None))
 
 
+@settings(max_examples=examples(1000, 300), deadline=None)
 @given(PRIORITIES, MAYBE, st.builds(PriorityGrant, MAYBE, st.booleans(), st.booleans()), PUSHES)
 def test_a_push_has_what_its_balancer_granted(
     service: Priority, stated: Priority | None, grant: PriorityGrant, claims: Claims
@@ -79,6 +84,7 @@ def test_a_push_has_what_its_balancer_granted(
     assert priority_of(service, stated, grant, claims) is claims.priority
 
 
+@settings(max_examples=examples(1000, 300), deadline=None)
 @given(PRIORITIES, MAYBE, MAYBE, REDIRECTS)
 def test_a_balancers_redirect_grants_what_it_says(
     service: Priority, stated: Priority | None, setting: Priority | None, claims: Claims
