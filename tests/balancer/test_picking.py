@@ -10,7 +10,7 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import Cut, Facts
-from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, Prefix, Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
@@ -89,3 +89,23 @@ def test_sessions_may_be_told_not_to_stick() -> None:
     picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
     _ask(picker, 3, session="s")
     assert picker.choices[By.CACHE, False] == 1
+
+
+def test_free_slots_of_the_region_are_what_is_left_at_each_server() -> None:
+    """One that says that it is over-full, or has more of ours than slots, takes none of another's; nor does one that says nothing."""
+    servers = [Backend(f"http://10.0.0.{number}:8000", slots=10) for number in range(4)]
+    health = BackendHealth(HealthSettings(), servers, 0.0)
+    picker = PoolPicker(servers, Settings(), health, loop=cast("asyncio.AbstractEventLoop", _Loop()))
+    picker.conditions({one.name: Condition(healthy=True) for one in servers})
+    flights = picker.flights
+    flights.scraped(servers[0].name, Scraped(1e6, 1e6, 1.0))
+    flights.scraped(servers[1].name, Scraped(4, 0, 1.0))
+    flights.settle(1.0)
+    assert picker.free_slots() == 26  # 0, 6, 10, 10
+    for _ in range(15):
+        flights.of(servers[2].name).begin(1.0)
+    assert picker.free_slots() == 16
+    picker.conditions({servers[1].name: Condition(healthy=True, draining=True)})
+    assert picker.free_slots() == 10
+    picker.conditions({servers[3].name: Condition(healthy=False)})
+    assert picker.free_slots() == 0

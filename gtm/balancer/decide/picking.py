@@ -285,6 +285,14 @@ class PoolPicker:
                 total += one.backend.slots
         return total
 
+    def free_slots(self) -> float:
+        """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
+        return sum(
+            max(0.0, one.slots - one.flight.known)
+            for one in self.pool.candidates
+            if healthy(one.condition) and not one.condition.draining
+        )
+
     def routes(self) -> tuple[Route, ...]:
         """See `Picker`."""
         return tuple(self._routes.values())

@@ -316,9 +316,8 @@ class Carrier:
         if limit is None or not limit:
             return None
         now, admission = self._loop.time(), self._admission.admission
-        taken = sum(one.flight.outstanding for one in self._picker.pool.candidates)
         mine = self._sharing.share(limit, now)
-        free = max(0.0, min(limit - taken, mine - admission.running))
+        free = max(0.0, min(self._picker.free_slots(), mine - admission.running))
         whole = max(free, float(self._sharing.part(limit, now)))
         return Slots(free, whole, float(admission.waiting))
 
