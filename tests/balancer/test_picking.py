@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import cast
 
-from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.picking import LOOSE_S, PoolPicker
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import Cut, Facts
@@ -44,6 +45,8 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         status=200,
         tunnelled=False,
         first_byte=1.0,
+        verdict=None,
+        client=SimpleNamespace(peer="192.0.2.1"),
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
     assert isinstance(sent, Sent)
@@ -109,3 +112,49 @@ def test_free_slots_of_the_region_are_what_is_left_at_each_server() -> None:
     assert picker.free_slots() == 10
     picker.conditions({servers[3].name: Condition(healthy=False)})
     assert picker.free_slots() == 0
+
+
+def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
+    """A session, or a client's prompts that begin alike; nobody else's, and not for ever."""
+
+    class Clock(_Loop):
+        at = 1.0
+
+        def time(self) -> float:  # type: ignore[override]
+            return self.at
+
+    picker, clock = _picker(), Clock()
+    picker._loop = cast("asyncio.AbstractEventLoop", clock)  # noqa: SLF001 - a clock that is set
+
+    def by(status: int, **facts: object) -> By:
+        before = Counter(picker.choices)
+        exchange = SimpleNamespace(
+            facts=Facts("m", 100, **facts),  # type: ignore[arg-type]
+            chosen=None,
+            asked=None,
+            status=status,
+            tunnelled=False,
+            first_byte=1.0,
+            verdict=None,
+            client=SimpleNamespace(peer="192.0.2.1"),
+        )
+        sent = picker.pick(cast("Exchange", exchange), (), clock.at)
+        assert isinstance(sent, Sent)
+        sent.flight.end(cast("Exchange", exchange), "answered")
+        (found,) = [by for by, _ in picker.choices - before]
+        return found
+
+    sticky: list[tuple[dict[str, object], By]] = [
+        ({"session": "s"}, By.SESSION),
+        ({"prefix": (1, 2)}, By.CACHE),
+    ]
+    for asked, led in sticky:
+        by(200, **asked)
+        assert [by(200, **asked), by(404, **asked), by(500, **asked)] == [led] * 3
+        assert [by(200, **asked), by(500, **asked)] == [By.LOAD] * 2
+        assert by(200, session="another") is By.SESSION
+        clock.at += LOOSE_S + 0.1
+        assert by(200, **asked) is led
+    for number in range(10_000):
+        by(500, session=f"{number}")
+    assert len(picker._loosened) <= 4096  # noqa: SLF001 - what is kept
