@@ -246,4 +246,7 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
+    """A label's value: what is not printable is shown as such a character, for a reader may take it for the end of a line."""
+    if not value.isprintable():
+        value = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value)
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -158,3 +158,18 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
     for number in range(10_000):
         by(500, session=f"{number}")
     assert len(picker._loosened) <= 4096  # noqa: SLF001 - what is kept
+
+
+def test_names_are_those_that_backends_are_for_or_list() -> None:
+    """Of the file, of lists and of adapters, as they are now."""
+    picker = _picker()
+    assert picker.names == frozenset()
+    first, second = SERVERS[:2]
+    picker.conditions(
+        {first.name: Condition(healthy=True, models=frozenset({"m"}), adapters=frozenset({"lora"}))}
+    )
+    assert picker.names == {"m", "lora"}
+    picker.configure([first, Backend(second.name, models=frozenset({"x"}))], MAP, cut=Cut(512))
+    assert picker.names == {"m", "lora", "x"}
+    picker.conditions({first.name: Condition(healthy=True, models=frozenset({"n"}))})
+    assert picker.names == {"n", "x"}

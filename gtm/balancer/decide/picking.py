@@ -138,6 +138,9 @@ class PoolPicker:
         self._settled = 0
         self._timer: asyncio.TimerHandle | None = None
         self.pool: Pool = self._pooled(backends, settings)
+        self._named: Pool | None = None
+        self._names: frozenset[str] = frozenset()
+        """Of the pool `_named`."""
 
     # --- changes ---
 
@@ -275,6 +278,21 @@ class PoolPicker:
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """See `Picker`: the end of its place in the counts says it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The models and adapters that backends are for, or say that they have loaded."""
+        if self._named is not self.pool:
+            self._named = self.pool
+            self._names = frozenset().union(
+                *(
+                    names
+                    for one in self.pool.candidates
+                    for names in (one.backend.models, one.condition.models, one.condition.adapters)
+                    if names is not None
+                )
+            )
+        return self._names
 
     def service_s(self) -> float:
         """Seconds that a request holds a slot, in the mean: of those that ended; or, if that is longer, of those in flight so far.

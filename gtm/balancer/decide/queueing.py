@@ -29,7 +29,9 @@ _OUTPUT_TOKENS = 256
 
 MOST_TOTALS = 500
 """Pairs of tenant and model that are counted apart."""
-OTHERS = ("(others)", "(others)")
+OTHER = "other"
+"""The label that all names have together which nobody has declared: clients make names of models up."""
+OTHERS = (OTHER, OTHER)
 
 
 class Totals:
@@ -50,6 +52,7 @@ class QueueAdmission:
         loop: the event loop.
         cost: expected seconds of a request's work.
         priority: of requests about which the policy says nothing.
+        declared: whether a model's name is one that policy, file or backends declare.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class QueueAdmission:
         loop: asyncio.AbstractEventLoop,
         cost: Callable[[Exchange], float],
         priority: Priority = Priority.REAL_TIME,
+        declared: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        self._declared = declared
         self.admission = core.Admission(settings)
         self._loop = loop
         self._cost = cost
@@ -67,7 +72,7 @@ class QueueAdmission:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.totals: dict[tuple[str | None, str | None], Totals] = {}
-        """Of requests that were taken in and have ended, by tenant and model; beyond `MOST_TOTALS` of these under `OTHERS`."""
+        """Of requests that were taken in and have ended, by tenant and model; what nobody declares under `OTHER`, beyond `MOST_TOTALS` under `OTHERS`."""
         self.cut: Counter[tuple[str, str]] = Counter()
         """Tokens that answers said and that cannot be, by backend and kind (`input`, `output`)."""
 
@@ -111,11 +116,13 @@ class QueueAdmission:
 
     def _count(self, ticket: core.Ticket, status: int, now: float) -> None:
         arrival = ticket.arrival
-        key = arrival.tenant, arrival.model
-        totals = self.totals.get(key)
+        model = arrival.model
+        totals = self.totals.get((arrival.tenant, model))
         if totals is None:
-            # Clients make names of models up.
-            if len(self.totals) >= MOST_TOTALS or len(arrival.model or "") > 200:
+            if model is not None and not (model.isprintable() and self._declared(model)):
+                model = OTHER
+            key = arrival.tenant, model
+            if key not in self.totals and len(self.totals) >= MOST_TOTALS:
                 key = OTHERS
             totals = self.totals.setdefault(key, Totals())
         totals.requests += 1

@@ -92,6 +92,7 @@ class Carrier:
         self.settings = settings
         self.member = member
         self._file = file
+        self._current = current
         self._loop = loop
         self._tasks = Tasks(lambda: None)
         self._servers: list[asyncio.Server] = []
@@ -120,6 +121,7 @@ class Carrier:
             document.admission.settings(),
             loop=loop,
             cost=self._picker.cost,
+            declared=self._declares,
         )
         self._law = law = LawGate(
             current,
@@ -184,6 +186,15 @@ class Carrier:
             settings=settings,
             pusher=self._pusher,
             access=self._access,
+        )
+
+    def _declares(self, model: str) -> bool:
+        """Whether a model's name is one that the policy, the file or a backend declares."""
+        snapshot = self._current.snapshot
+        return (
+            model in self._picker.names
+            or model in self._file.document.admission.models
+            or (snapshot is not None and model in snapshot.models)
         )
 
     def _tracer(self) -> Tracer | None:
