@@ -24,7 +24,7 @@ from gtm.balancer.config.connections import (
     log_of,
     paths_of,
 )
-from gtm.balancer.config.document import Document, Networks
+from gtm.balancer.config.document import AT_START, Document, Networks
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.endpoints import INFERENCE
@@ -53,14 +53,13 @@ class BalancerDocument(Document):
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
     admission: AdmissionDocument = AdmissionDocument()
-    tracing: TracingDocument | None = None
-    """Counts from the next start."""
+    tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""
-    tls: TlsDocument | None = None
-    """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
-    backend_tls: BackendTlsDocument = BackendTlsDocument()
-    proxy_protocol: Networks = ()
+    tls: Annotated[TlsDocument | None, AT_START] = None
+    """Clients speak TLS. A change of the files' contents counts at once."""
+    backend_tls: Annotated[BackendTlsDocument, AT_START] = BackendTlsDocument()
+    proxy_protocol: Annotated[Networks, AT_START] = ()
     """Networks of proxies that say by the PROXY protocol who their client is."""
 
     def servers(self) -> tuple[Backend, ...]:
@@ -91,6 +90,14 @@ class BalancerDocument(Document):
         models = any(one.models for one in self.backends)
         limits = bool(self.admission.models)
         return BodyRules(limits) if limits or models or budgets else None
+
+    def later_than(self, started: BalancerDocument) -> tuple[str, ...]:
+        """The fields in which it differs from the file that a balancer was started with, and which count from the next start."""
+        return tuple(
+            name
+            for name, field in type(self).model_fields.items()
+            if AT_START in field.metadata and getattr(self, name) != getattr(started, name)
+        )
 
     def cut(self) -> Cut | None:
         """How prompts are cut; None: nobody looks at them."""

@@ -9,6 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, IPvAnyNetwork
 
 from gtm.documents.fields import invalid
 
+AT_START = "counts from the next start"
+"""Marks a field of the file, as metadata of its type, whose change counts from the next start of the balancer; all others count at once."""
+
 
 class Document(BaseModel):
     """A part of the file: what it does not know it refuses."""

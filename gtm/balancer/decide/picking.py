@@ -140,7 +140,7 @@ class PoolPicker:
         self.pool: Pool = self._pooled(backends, settings)
         self._named: Pool | None = None
         self._names: frozenset[str] = frozenset()
-        """Of the pool `_named`."""
+        """The names that the pool `_named` has."""
 
     # --- changes ---
 
@@ -151,11 +151,12 @@ class PoolPicker:
         *,
         affinity: bool = True,
         cut: Cut | None = None,
+        corrects: bool = False,
     ) -> None:
         """Go on with these servers: requests in flight at others end where they are."""
         if cut != self.cut:
             self.prefixes = PrefixMap()
-        self._affinity, self.cut = affinity, cut
+        self._affinity, self.cut, self._corrects = affinity, cut, corrects
         self.pool = self._pooled(backends, settings)
 
     def conditions(self, conditions: Mapping[str, Condition]) -> None:

@@ -129,6 +129,7 @@ class Listener:
         files = [file for one in settings.certificates for file in (one.chain, one.key)]
         if settings.client_ca is not None:
             files.append(settings.client_ca)
+        self.settings = settings
         self._contexts = _Watched(files, lambda: _by_name(settings))
         self.context = _server_context(settings)
         self.context.sni_callback = self._choose

@@ -186,6 +186,7 @@ class Carrier:
             settings=settings,
             pusher=self._pusher,
             access=self._access,
+            file=file,
         )
 
     def _declares(self, model: str) -> bool:
@@ -368,6 +369,7 @@ class Carrier:
             document.choice(),
             affinity=document.choosing.sessions,
             cut=document.cut(),
+            corrects=document.checks.scrape is None,
         )
         self._admission.admission.configure(document.admission.settings(), self._loop.time())
         await self._health.configure(document)
@@ -375,4 +377,11 @@ class Carrier:
         self._proxy.log = self._access.lines
         self._proxy.paths = document.carried()
         self._proxy.body_rules = document.body_rules()
+        self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
+        waits = self._file.waits_for_start
+        if waits:
+            logger.warning(
+                "of the file of backends, what %s says has changed and counts from the next start: restart the balancer (--replace loses no request)",
+                ", ".join(f"`{name}`" for name in waits),
+            )

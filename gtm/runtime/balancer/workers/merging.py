@@ -197,6 +197,9 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {"backends": [], "tiers": {}, "workers": []}
     found = dict(states[0])
     found["draining"] = all(state["draining"] for state in states)
+    waits = {one for state in states for one in state.get("waits_for_start", ())}
+    if waits:  # a worker that was started since has what others wait for
+        found["waits_for_start"] = sorted(waits)
     found["connections"] = sum(state["connections"] for state in states)
     shares = [state["share"] for state in states]
     found["share"] = None if None in shares else sum(shares)
