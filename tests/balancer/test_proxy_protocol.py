@@ -20,7 +20,7 @@ from gtm.balancer.plane.client.proxy_protocol import (
 )
 from gtm.balancer.wire.tls import Listener, ServerTls
 from tests.balancer.certificates import Authority
-from tests.balancer.world import Backend, World, answering, run, world
+from tests.balancer.world import PATIENCE, Backend, Peer, World, answering, run, world
 from tests.effort import examples
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -189,6 +189,24 @@ def test_before_tls(tmp_path: Path) -> None:
     run(main)
 
 
+def test_tls_of_who_is_no_proxy(tmp_path: Path) -> None:
+    """A client that comes past the proxies begins its handshake at once, and is who it is."""
+    ours = Authority(tmp_path, "ca")
+    listener = Listener(ServerTls((ours.issue("a", "a.test"),)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ours.file)
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start()) as w:
+            server = await _listen(w, "192.0.2.0/24", listener.context)
+            for together in (False, True):
+                assert await _ask_in_tls(w, context, b"", together=together) == b"HTTP/1.1 200 OK"
+                assert w.gate.peers.pop() == "127.0.0.1"
+            server.close()
+
+    run(main)
+
+
 async def _ask_in_tls(w: World, context: ssl.SSLContext, header: bytes, *, together: bool) -> bytes:
     """A client of the test's own, so that the header and the first bytes of the handshake can be one piece."""
     client = await w.client()
@@ -205,11 +223,18 @@ async def _ask_in_tls(w: World, context: ssl.SSLContext, header: bytes, *, toget
         except ssl.SSLWantReadError:
             client.send(header + outgoing.read())
             header = b""
-            incoming.write(await client.reader.read(65536))
+            incoming.write(await _more(client))
     tls.write(_GET)
     client.send(outgoing.read())
     while True:
         try:
             return tls.read(65536).partition(b"\r\n")[0]
         except ssl.SSLWantReadError:
-            incoming.write(await client.reader.read(65536))
+            incoming.write(await _more(client))
+
+
+async def _more(client: Peer) -> bytes:
+    """What comes next; a connection that has ended brings nothing any more."""
+    found = await asyncio.wait_for(client.reader.read(65536), PATIENCE)
+    assert found, "the balancer has ended the connection"
+    return found

@@ -124,7 +124,7 @@ def _read_v2(data: bytes) -> ProxyHeader | None:
 
 
 class ProxiedConnection(asyncio.Protocol):
-    """A connection whose client is told before anything else; then the client's own protocol takes it over.
+    """A connection whose client is told, or that speaks TLS, before anything else; then the client's own protocol takes it over.
 
     Args:
         proxy: what all connections share.
@@ -197,6 +197,9 @@ class ProxiedConnection(asyncio.Protocol):
     async def _begin_tls(self, tls: ssl.SSLContext, told: ProxyHeader | None, rest: bytes) -> None:
         loop, raw = self._proxy.loop, self._transport
         timeout = self._proxy.limits.head_timeout
+        # Anew: event loops begin to read once a connection's `connection_made` has returned, whatever that has said.
+        raw.pause_reading()
+        rest, self._data = rest + self._data, b""
         handshake = loop.create_task(
             loop.start_tls(raw, self, tls, server_side=True, ssl_handshake_timeout=timeout)
         )
