@@ -118,7 +118,10 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
 
 def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
     """What a body says, by what was read of it."""
-    text = bytes(found.messages) or bytes(found.prompt) or bytes(found.input)
+    messages = bytes(found.messages)
+    text = messages or bytes(found.prompt) or bytes(found.input)
+    # A list may be of prompts: each has its choices.
+    most = _most_output(found) if messages or text[:1] != b"[" else None
     return Facts(
         found.model,
         len(text or body) // BYTES_A_TOKEN,
@@ -126,7 +129,7 @@ def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
         bool(found.stream),
         _short(found.prompt_cache_key) or _short(found.user),
         _prefix(found, text, cut) if cut is not None else (),
-        _most_output(found),
+        most,
     )
 
 
@@ -152,17 +155,16 @@ def _limit(found: Body) -> int | None:
 
 
 def _most_output(found: Body) -> int | None:
-    """The bound of the output of all choices: whichever of the limits a server goes by. None: there is none, or nobody knows of how many choices."""
-    limits = [
-        limit
-        for limit in (found.max_completion_tokens, found.max_tokens, found.max_output_tokens)
-        if limit is not None
-    ]
-    if (
-        not limits or min(limits) < 0 or bytes(found.prompt).startswith(b"[")
-    ):  # maybe of prompts: each has its choices
-        return None
-    return max(limits) * max(found.n or 1, found.best_of or 1, 1)
+    """The bound of the output of all choices: whichever of the limits a server goes by. None: there is none."""
+    most = -1
+    for limit in (found.max_tokens, found.max_completion_tokens, found.max_output_tokens):
+        if limit is not None:
+            if limit < 0:
+                return None
+            most = max(most, limit)
+    if found.n is None and found.best_of is None:
+        return most if most >= 0 else None
+    return most * max(found.n or 1, found.best_of or 1, 1) if most >= 0 else None
 
 
 def _short(text: str | None) -> str | None:
