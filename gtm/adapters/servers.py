@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from gtm.adapters.exposition import MetricsError, Samples, read_samples
 from gtm.adapters.scrape import Scrape, Totals, possible
+from gtm.core.capacity.load_report import MOST_CACHE_TOKENS
 
 
 class ServerType(StrEnum):
@@ -48,8 +49,6 @@ RATES = {
 """Signals that are the growth of a named counter."""
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
-_MOST_TOKENS = 1e12
-"""That a cache can hold."""
 _COUNT = re.compile(r"[0-9]{1,12}")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]{0,199})\s*=\s*"([^"\\]{0,500})"\s*')
 
@@ -156,7 +155,7 @@ def _vllm_cache(found: Samples) -> float | None:
 
 def _tokens(said: float | None) -> float | None:
     """What a cache holds, if that can be."""
-    return float(said) if said is not None and 0 < said <= _MOST_TOKENS else None
+    return float(said) if said is not None and 0 < said <= MOST_CACHE_TOKENS else None
 
 
 def _vllm_adapters(found: Samples) -> tuple[str, ...] | None:

@@ -128,6 +128,20 @@ def render(
         _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
     _backends(lines, candidates, said)
     _tenants(lines, queue)
+    _family(
+        lines,
+        "gtm_balancer_usage_cut_tokens_total",
+        "counter",
+        "Tokens that backends' answers said and no budget was charged: more than request and answer can be.",
+        [(tokens, {"backend": url, "kind": kind}) for (url, kind), tokens in queue.cut.items()],
+    )
+    _family(
+        lines,
+        "gtm_balancer_spared_tokens_total",
+        "counter",
+        "Tokens that requests used beyond five minutes of their tenant's budget, and that it was not charged.",
+        [(admission.spared_tokens, {})],
+    )
     for name, text, of in (
         ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
         ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),
@@ -232,4 +246,7 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
+    """A label's value: what is not printable is shown as such a character, for a reader may take it for the end of a line."""
+    if not value.isprintable():
+        value = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value)
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -71,6 +71,14 @@ class Client(
         return tuple.__new__(cls, (packed, inet_ntop(AF_INET, packed)))
 
 
+def is_in(peer: str | None, networks: Sequence[Network]) -> bool:
+    """Whether a socket's peer is in one of these networks; not if it has none."""
+    if not networks:
+        return False
+    address = peer_address(peer)
+    return address is not None and any(address in network for network in networks)
+
+
 class ClientFinder:
     """Finds the client behind a request.
 
@@ -83,10 +91,7 @@ class ClientFinder:
 
     def trusts(self, peer: str | None) -> bool:
         """Whether a socket's peer is a trusted proxy."""
-        if not self._trusted:
-            return False
-        address = peer_address(peer)
-        return address is not None and self._is_proxy(address)
+        return is_in(peer, self._trusted)
 
     def find(
         self, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None

@@ -405,7 +405,9 @@ def _told(
         (Clients.NETWORK, PROXY, "8.8.8.0/24"),
         (Clients.FULL, PROXY, MOUNTAIN_VIEW),
         (Clients.NONE, PROXY, None),
-        (Clients.FULL, None, None),
+        (Clients.FULL, None, "unknown"),
+        (Clients.NETWORK, None, "unknown"),
+        (Clients.NONE, None, None),
     ],
 )
 @pytest.mark.parametrize("judged", [True, False])

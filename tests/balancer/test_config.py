@@ -88,7 +88,7 @@ def test_the_pages_examples_are_read(tmp_path: Path) -> None:
     """Every example on the page is a file that counts."""
     found = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     texts = [text for text in found if not text.startswith("static_resources:")]  # Envoy's
-    assert (len(found), len(texts)) == (7, 6)
+    assert (len(found), len(texts)) == (8, 7)
     for text in texts:
         assert _load(tmp_path, text).backends
 
@@ -161,6 +161,26 @@ def test_one_key_shows_one_tenant(tmp_path: Path) -> None:
         tmp_path, f"backends: [{{url: 'http://x'}}]\nadmission: {{tenants: {{a: {{keys: [{key}]}}}}}}\n"
     )
     assert found.keys() == {key: "a"}
+
+
+def test_what_a_file_says_of_who_asks(tmp_path: Path) -> None:
+    """Keys and priorities of tenants, of those that are not named, and of requests without one; `--service` where it names none."""
+    text = """
+backends: [{url: 'http://x'}]
+admission:
+  tenants: {acme: {priority: real_time, keys: [%s]}, beta: {}}
+  default_tenant: {priority: near_real_time}
+  without_tenant: {priority: batch}
+  priority_from: [10.0.0.0/8]
+"""
+    says = _load(tmp_path, text % ("ab" * 32)).says("chat")
+    assert (says.service, says.keys) == ("chat", {"ab" * 32: "acme"})
+    found = {name: says.grant(name, proven=False, free=False).setting for name in ("acme", "beta", "x", None)}
+    assert list(found.values()) == ["real_time", None, "near_real_time", "batch"]
+    assert _load(tmp_path, "service: web\n" + text % ("cd" * 32)).says("chat").service == "web"
+    assert "keys" in _problems(
+        tmp_path, "backends: [{url: 'http://x'}]\nadmission: {default_tenant: {keys: []}}\n"
+    )
 
 
 @settings(max_examples=examples(300))

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.decide import gate as gate_module
-from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.gate import LawGate, Says
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
@@ -112,7 +112,7 @@ class World:
             locate,
             ClientFinder(()),
             Handoffs(self.current, locate),
-            service="web",
+            says=Says(service="web"),
             earn=self.gate.earn,
         )
         self.looked_up: list[bytes] = []
@@ -323,7 +323,7 @@ def test_only_the_home_s_balancer_earns() -> None:
         locate,
         ClientFinder(()),
         Handoffs(world.current, locate),
-        service="web",
+        says=Says(service="web"),
         earn=gate.earn,
     )
     for _ in range(8):

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.decide.gate import LawGate
+from gtm.balancer.decide.gate import LawGate, Says
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
@@ -17,6 +17,7 @@ from gtm.core.handoff.claims import Claims, client_network, hash_of
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 from gtm.core.model.state import State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
@@ -28,6 +29,7 @@ from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
 
 PLACES = {BERLIN: "DE", MOUNTAIN_VIEW: "US"}
 PROXY = "10.0.0.1"
+REAL_TIME, NEAR, BATCH = Priority
 KEY = b"sk-acme"
 
 
@@ -42,7 +44,8 @@ def _gate(region: str, **more: Any) -> tuple[LawGate, CurrentView]:
     current.apply(SnapshotMessage.of(1, 1.0, law, shipped_jurisdictions()))
     current.apply(StateMessage(State(1, "", worlds.health(law.regions, since=1.0))))
     finder = ClientFinder((ip_network("10.0.0.0/8"),))
-    return LawGate(current, region, _locate, finder, Handoffs(current, _locate), **more), current
+    gate = LawGate(current, region, _locate, finder, Handoffs(current, _locate), says=Says(**more))
+    return gate, current
 
 
 class _Client:
@@ -84,6 +87,7 @@ def _tenant(asked: _Asked) -> str | None:
         (PROXY, None, 421),  # unknown: whatever rule there is may be meant
         (BERLIN, MOUNTAIN_VIEW, 421),  # anybody writes headers
         (None, None, 421),
+        (None, MOUNTAIN_VIEW, 421),  # nor does one of whom a proxy does not say who he is
     ],
 )
 def test_the_client_is_who_the_peer_or_a_trusted_proxy_says(
@@ -95,8 +99,10 @@ def test_the_client_is_who_the_peer_or_a_trusted_proxy_says(
     assert _asked(gate, peer, *headers)[0] == status
 
 
-@pytest.mark.parametrize(("peer", "chain"), [(MOUNTAIN_VIEW, b"8.8.8.8"), (PROXY, b"203.0.113.9, 10.0.0.1")])
-def test_a_backend_is_told_what_can_be_believed(peer: str, chain: bytes) -> None:
+@pytest.mark.parametrize(
+    ("peer", "chain"), [(MOUNTAIN_VIEW, b"8.8.8.8"), (PROXY, b"203.0.113.9, 10.0.0.1"), (None, b"unknown")]
+)
+def test_a_backend_is_told_what_can_be_believed(peer: str | None, chain: bytes) -> None:
     """What an untrusted client says of those before it goes no further."""
     gate, _ = _gate("fra")
     asked = _Asked(peer, (b"X-Forwarded-For", b"203.0.113.9"))
@@ -124,6 +130,83 @@ def test_a_tenant_is_shown_by_a_key() -> None:
         _, other = _asked(gate, MOUNTAIN_VIEW, header)
         assert _tenant(other) is None
         assert b"gtm-tenant" not in gate.more_headers(cast("Exchange", other))
+
+
+def _law_with(gate: CurrentView, priority: Priority) -> None:
+    ports = policy({"fra": 1001, "iad": 1002})
+    (service,) = ports.services
+    other = replace(ports, services=(replace(service, priority=priority),))
+    gate.apply(SnapshotMessage.of(2, 2.0, other, shipped_jurisdictions()))
+
+
+def _priority(asked: _Asked) -> Priority:
+    assert asked.verdict is not None
+    assert asked.verdict.routing is not None
+    return asked.verdict.routing.ranking.group.priority
+
+
+def test_who_may_claim_what_priority() -> None:
+    """A header lowers. It raises for who shows the key of a tenant that has more, and from networks that are listed: each by itself."""
+    gate, current = _gate(
+        "iad",
+        keys={sha256(KEY).hexdigest(): "acme"},
+        priorities={"acme": REAL_TIME, None: BATCH},
+        priority_from=(ip_network("10.0.0.0/8"),),
+    )
+    _law_with(current, NEAR)
+    urgent, modest = (b"gtm-priority", b"real-time"), (b"gtm-priority", b"batch")
+    key = (b"authorization", b"Bearer " + KEY)
+    told = (b"x-forwarded-for", MOUNTAIN_VIEW.encode())
+    expected: list[tuple[str, tuple[tuple[bytes, bytes], ...], Priority]] = [
+        (MOUNTAIN_VIEW, (urgent,), BATCH),
+        (MOUNTAIN_VIEW, (), BATCH),
+        (MOUNTAIN_VIEW, (urgent, (b"authorization", b"Bearer sk-none")), BATCH),
+        (MOUNTAIN_VIEW, (key,), REAL_TIME),
+        (MOUNTAIN_VIEW, (urgent, key), REAL_TIME),
+        (MOUNTAIN_VIEW, (modest, key), BATCH),
+        (PROXY, (urgent, told), REAL_TIME),
+        (PROXY, (told,), BATCH),
+        (MOUNTAIN_VIEW, (urgent, told), BATCH),
+    ]
+    for _ in range(2):  # made, and remembered
+        for peer, headers, priority in expected:
+            assert _priority(_asked(gate, peer, *headers)[1]) is priority, (peer, headers)
+    gate.configure(Says(keys={sha256(KEY).hexdigest(): "acme"}))
+    assert _priority(_asked(gate, MOUNTAIN_VIEW, urgent, key)[1]) is NEAR
+
+
+def test_what_an_edge_signs_is_what_its_client_states() -> None:
+    """A stranger has a look-up answered for another priority: at the balancer that is worth no more than a header."""
+    gate, current = _gate("iad")
+    _law_with(current, NEAR)
+    router = current.router
+    assert router is not None
+    key, snapshot = made(), router.view.snapshot
+    allowed = router.ranker.ranking(Request("chat", Location("US"))).within.allowed
+    client = client_network(bytes(map(int, MOUNTAIN_VIEW.split("."))))
+    current.apply(HandoffKeysMessage(PublicKeys((PublicKey("edge-1", key_text(key.public)),), 1)))
+    issued = int(2e9) - 5
+    claims = Claims(
+        "edge-1", "iad", "chat", issued, issued + 300, "n", hash_of(snapshot, allowed), 2, client=client
+    )
+    for signed, counts in ((REAL_TIME, NEAR), (NEAR, NEAR), (BATCH, BATCH)):
+        shown = (b"gtm-handoff", Signer(key).sign(replace(claims, priority=signed)))
+        _, asked = _asked(gate, MOUNTAIN_VIEW, shown)
+        assert asked.verdict is not None
+        assert asked.verdict.believed is not None
+        assert _priority(asked) is counts
+
+
+def test_another_file_counts_at_once() -> None:
+    """A key that is revoked shows nobody from then on, a new one its tenant, whatever was remembered."""
+    gate, _ = _gate("iad", keys={sha256(KEY).hexdigest(): "acme"})
+    old, new = (b"Authorization", b"Bearer " + KEY), (b"Authorization", b"Bearer sk-new")
+    for _ in range(2):
+        assert [_tenant(_asked(gate, MOUNTAIN_VIEW, one)[1]) for one in (old, new)] == ["acme", None]
+    gate.configure(Says(service="chat", keys={sha256(b"sk-new").hexdigest(): "acme"}))
+    for _ in range(2):
+        assert [_tenant(_asked(gate, MOUNTAIN_VIEW, one)[1]) for one in (old, new)] == [None, "acme"]
+    assert _asked(gate, MOUNTAIN_VIEW, host=b"other.example")[0] == 200
 
 
 def test_what_is_remembered_is_of_one_view() -> None:

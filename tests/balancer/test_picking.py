@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import cast
 
-from gtm.balancer.decide.picking import PoolPicker
+from gtm.balancer.decide.picking import LOOSE_S, PoolPicker
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import Cut, Facts
-from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, Prefix, Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
@@ -44,6 +45,8 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         status=200,
         tunnelled=False,
         first_byte=1.0,
+        verdict=None,
+        client=SimpleNamespace(peer="192.0.2.1"),
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
     assert isinstance(sent, Sent)
@@ -89,3 +92,84 @@ def test_sessions_may_be_told_not_to_stick() -> None:
     picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
     _ask(picker, 3, session="s")
     assert picker.choices[By.CACHE, False] == 1
+
+
+def test_free_slots_of_the_region_are_what_is_left_at_each_server() -> None:
+    """One that says that it is over-full, or has more of ours than slots, takes none of another's; nor does one that says nothing."""
+    servers = [Backend(f"http://10.0.0.{number}:8000", slots=10) for number in range(4)]
+    health = BackendHealth(HealthSettings(), servers, 0.0)
+    picker = PoolPicker(servers, Settings(), health, loop=cast("asyncio.AbstractEventLoop", _Loop()))
+    picker.conditions({one.name: Condition(healthy=True) for one in servers})
+    flights = picker.flights
+    flights.scraped(servers[0].name, Scraped(1e6, 1e6, 1.0))
+    flights.scraped(servers[1].name, Scraped(4, 0, 1.0))
+    flights.settle(1.0)
+    assert picker.free_slots() == 26  # 0, 6, 10, 10
+    for _ in range(15):
+        flights.of(servers[2].name).begin(1.0)
+    assert picker.free_slots() == 16
+    picker.conditions({servers[1].name: Condition(healthy=True, draining=True)})
+    assert picker.free_slots() == 10
+    picker.conditions({servers[3].name: Condition(healthy=False)})
+    assert picker.free_slots() == 0
+
+
+def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
+    """A session, or a client's prompts that begin alike; nobody else's, and not for ever."""
+
+    class Clock(_Loop):
+        at = 1.0
+
+        def time(self) -> float:  # type: ignore[override]
+            return self.at
+
+    picker, clock = _picker(), Clock()
+    picker._loop = cast("asyncio.AbstractEventLoop", clock)  # noqa: SLF001 - a clock that is set
+
+    def by(status: int, **facts: object) -> By:
+        before = Counter(picker.choices)
+        exchange = SimpleNamespace(
+            facts=Facts("m", 100, **facts),  # type: ignore[arg-type]
+            chosen=None,
+            asked=None,
+            status=status,
+            tunnelled=False,
+            first_byte=1.0,
+            verdict=None,
+            client=SimpleNamespace(peer="192.0.2.1"),
+        )
+        sent = picker.pick(cast("Exchange", exchange), (), clock.at)
+        assert isinstance(sent, Sent)
+        sent.flight.end(cast("Exchange", exchange), "answered")
+        (found,) = [by for by, _ in picker.choices - before]
+        return found
+
+    sticky: list[tuple[dict[str, object], By]] = [
+        ({"session": "s"}, By.SESSION),
+        ({"prefix": (1, 2)}, By.CACHE),
+    ]
+    for asked, led in sticky:
+        by(200, **asked)
+        assert [by(200, **asked), by(404, **asked), by(500, **asked)] == [led] * 3
+        assert [by(200, **asked), by(500, **asked)] == [By.LOAD] * 2
+        assert by(200, session="another") is By.SESSION
+        clock.at += LOOSE_S + 0.1
+        assert by(200, **asked) is led
+    for number in range(10_000):
+        by(500, session=f"{number}")
+    assert len(picker._loosened) <= 4096  # noqa: SLF001 - what is kept
+
+
+def test_names_are_those_that_backends_are_for_or_list() -> None:
+    """Of the file, of lists and of adapters, as they are now."""
+    picker = _picker()
+    assert picker.names == frozenset()
+    first, second = SERVERS[:2]
+    picker.conditions(
+        {first.name: Condition(healthy=True, models=frozenset({"m"}), adapters=frozenset({"lora"}))}
+    )
+    assert picker.names == {"m", "lora"}
+    picker.configure([first, Backend(second.name, models=frozenset({"x"}))], MAP, cut=Cut(512))
+    assert picker.names == {"m", "lora", "x"}
+    picker.conditions({first.name: Condition(healthy=True, models=frozenset({"n"}))})
+    assert picker.names == {"n", "x"}

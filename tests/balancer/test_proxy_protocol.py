@@ -20,7 +20,7 @@ from gtm.balancer.plane.client.proxy_protocol import (
 )
 from gtm.balancer.wire.tls import Listener, ServerTls
 from tests.balancer.certificates import Authority
-from tests.balancer.world import Backend, World, answering, run, world
+from tests.balancer.world import PATIENCE, Backend, Peer, World, answering, run, world
 from tests.effort import examples
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -33,6 +33,8 @@ def _v2(command: int, family: int, rest: bytes) -> bytes:
     return SIGNATURE + bytes((command, family)) + len(rest).to_bytes(2) + rest
 
 
+_OWN = "127.0.0.1"
+"""Whoever is connected here."""
 _GOOD: list[tuple[bytes, str | None]] = [
     (b"PROXY TCP4 192.0.2.7 198.51.100.1 4660 443\r\n", "192.0.2.7"),
     (b"PROXY TCP6 2001:db8::7 2001:db8::1 4660 443\r\n", "2001:db8::7"),
@@ -43,8 +45,10 @@ _GOOD: list[tuple[bytes, str | None]] = [
     (_v2(0x21, 0x11, _V4 + b"\x04\x00\x03abc"), "192.0.2.7"),
     (_v2(0x21, 0x31, bytes(216)), None),
     (_v2(0x21, 0x00, b""), None),
-    (_v2(0x20, 0x00, b""), None),
-    (_v2(0x20, 0x11, _V4), None),  # LOCAL: addresses do not count
+    # LOCAL is the proxy itself, whatever addresses it names.
+    (_v2(0x20, 0x00, b""), _OWN),
+    (_v2(0x20, 0x11, _V4), _OWN),
+    (_v2(0x20, 0x31, bytes(216)), _OWN),
 ]
 _BAD = [
     _GET,
@@ -75,8 +79,9 @@ _BAD = [
 @pytest.mark.parametrize(("raw", "source"), _GOOD)
 def test_headers(raw: bytes, source: str | None) -> None:
     """Whole, it is read; of any beginning of it more is awaited; what follows it is not looked at."""
-    assert read_proxy_header(raw) == ProxyHeader(source, len(raw))
-    assert read_proxy_header(raw + b"\x00rest") == ProxyHeader(source, len(raw))
+    local = source == _OWN
+    expected = ProxyHeader(None if local else source, len(raw), local)
+    assert read_proxy_header(raw) == read_proxy_header(raw + b"\x00rest") == expected
     assert all(read_proxy_header(raw[:size]) is None for size in range(1, len(raw)))
 
 
@@ -121,7 +126,7 @@ async def _listen(w: World, trusted: str, tls: ssl.SSLContext | None = None) -> 
 
 @pytest.mark.parametrize("cut", [1, 10_000])
 def test_behind_a_proxy(cut: int) -> None:
-    """The client is who the header says; without one in it, who is connected."""
+    """The client is who the header says: unknown where it names nobody, the proxy where it says LOCAL."""
 
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
@@ -132,7 +137,7 @@ def test_behind_a_proxy(cut: int) -> None:
                     client.send((raw + _GET)[at : at + cut])
                     await asyncio.sleep(0)
                 assert (await client.response()).status == 200
-                assert w.gate.peers.pop() == (source or "127.0.0.1")
+                assert w.gate.peers.pop() == source
             for raw in _BAD:
                 client = await w.client()
                 client.send(raw, b" " * 5000)
@@ -172,9 +177,9 @@ def test_before_tls(tmp_path: Path) -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
             server = await _listen(w, "127.0.0.0/8", listener.context)
             for together in (False, True):
-                for _ in range(5):
-                    assert await _ask_in_tls(w, context, together=together) == b"HTTP/1.1 200 OK"
-                    assert w.gate.peers.pop() == "192.0.2.7"
+                for header, source in _GOOD:
+                    assert await _ask_in_tls(w, context, header, together=together) == b"HTTP/1.1 200 OK"
+                    assert w.gate.peers.pop() == source
             client = await w.client()
             client.send(_GOOD[0][0] + _GET)  # no handshake
             await client.end()
@@ -184,12 +189,29 @@ def test_before_tls(tmp_path: Path) -> None:
     run(main)
 
 
-async def _ask_in_tls(w: World, context: ssl.SSLContext, *, together: bool) -> bytes:
+def test_tls_of_who_is_no_proxy(tmp_path: Path) -> None:
+    """A client that comes past the proxies begins its handshake at once, and is who it is."""
+    ours = Authority(tmp_path, "ca")
+    listener = Listener(ServerTls((ours.issue("a", "a.test"),)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ours.file)
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start()) as w:
+            server = await _listen(w, "192.0.2.0/24", listener.context)
+            for together in (False, True):
+                assert await _ask_in_tls(w, context, b"", together=together) == b"HTTP/1.1 200 OK"
+                assert w.gate.peers.pop() == "127.0.0.1"
+            server.close()
+
+    run(main)
+
+
+async def _ask_in_tls(w: World, context: ssl.SSLContext, header: bytes, *, together: bool) -> bytes:
     """A client of the test's own, so that the header and the first bytes of the handshake can be one piece."""
     client = await w.client()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing, server_hostname="a.test")
-    header = _GOOD[0][0]
     if not together:
         client.send(header)
         await asyncio.sleep(0.01)
@@ -201,11 +223,18 @@ async def _ask_in_tls(w: World, context: ssl.SSLContext, *, together: bool) -> b
         except ssl.SSLWantReadError:
             client.send(header + outgoing.read())
             header = b""
-            incoming.write(await client.reader.read(65536))
+            incoming.write(await _more(client))
     tls.write(_GET)
     client.send(outgoing.read())
     while True:
         try:
             return tls.read(65536).partition(b"\r\n")[0]
         except ssl.SSLWantReadError:
-            incoming.write(await client.reader.read(65536))
+            incoming.write(await _more(client))
+
+
+async def _more(client: Peer) -> bytes:
+    """What comes next; a connection that has ended brings nothing any more."""
+    found = await asyncio.wait_for(client.reader.read(65536), PATIENCE)
+    assert found, "the balancer has ended the connection"
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from cryptography import x509
 
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.tls import (
     BackendContext,
@@ -35,7 +37,7 @@ async def _secure(settings: ServerTls) -> AsyncIterator[tuple[World, Listener]]:
     async with world(await Backend(answering(_OK)).start()) as w:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: w.proxy.connection(secure=True), "127.0.0.1", 0, ssl=listener.context
+            lambda: ProxiedConnection(w.proxy, (), listener.context), "127.0.0.1", 0
         )
         w.address = server.sockets[0].getsockname()
         try:
@@ -145,6 +147,77 @@ def test_renewal(tmp_path: Path) -> None:
             assert await _refused(w, _trusting(ours, old))
 
     run(main)
+
+
+class _Resuming:
+    """A client that keeps its session; in threads, for only blocking sockets take one."""
+
+    def __init__(self, authority: Authority, own: Certificate, version: ssl.TLSVersion) -> None:
+        self._context = _trusting(authority, own)
+        self._context.maximum_version = version
+        self.session: ssl.SSLSession | None = None
+
+    async def ask(self, w: World, connected: socket.socket | None = None) -> tuple[bytes, bool | None]:
+        """The first line of the answer (nothing: it was refused), and whether the session was resumed."""
+        return await asyncio.to_thread(self._ask, connected or socket.create_connection(w.address))
+
+    def _ask(self, connected: socket.socket) -> tuple[bytes, bool | None]:
+        try:
+            with self._context.wrap_socket(
+                connected, server_hostname="first.test", session=self.session
+            ) as tls:
+                tls.sendall(_GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+                line = tls.recv(65536).partition(b"\r\n")[0]
+                while tls.recv(65536):
+                    pass
+                if self.session is None:
+                    self.session = tls.session
+                return line, tls.session_reused
+        except OSError:
+            return b"", None
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("asked", [ClientCertificates.REQUIRED, ClientCertificates.WANTED])
+def test_no_session_outlives_the_authority_that_it_was_made_under(
+    tmp_path: Path, asked: ClientCertificates, version: ssl.TLSVersion
+) -> None:
+    """Nor one that is resumed on a connection which was open before; a renewed certificate ends sessions, and refuses nobody."""
+    ours, later = Authority(tmp_path, "ca"), Authority(tmp_path, "later")
+    certificate = ours.issue("first", "first.test", file="tls")
+    settings = ServerTls((certificate,), asked, tmp_path / "clients.pem")
+    (tmp_path / "clients.pem").write_bytes(ours.file.read_bytes())
+    old = _Resuming(ours, ours.issue("old", "c"), version)
+    new = _Resuming(ours, later.issue("new", "c"), version)
+    by_id = version is ssl.TLSVersion.TLSv1_2  # of 1.3 there are tickets alone
+
+    async def main() -> None:
+        async with _secure(settings) as (w, listener):
+            good = b"HTTP/1.1 200 OK"
+            assert await old.ask(w) == (good, False)
+            assert await old.ask(w) == (good, by_id)
+            early = socket.create_connection(w.address)
+            await w.until(lambda: len(entered) == 3)
+            (tmp_path / "clients.pem").write_bytes(later.file.read_bytes())
+            assert listener.look() is None
+            assert (await old.ask(w, early))[0] == b""
+            assert (await old.ask(w))[0] == b""
+            assert await new.ask(w) == (good, False)
+            assert await new.ask(w) == (good, by_id)
+            ours.issue("second", "first.test", file="tls")
+            assert listener.look() is None
+            assert await new.ask(w) == (good, False)
+
+    entered: list[None] = []
+    made = ProxiedConnection.connection_made
+
+    def counted(self: ProxiedConnection, transport: asyncio.BaseTransport) -> None:
+        entered.append(None)
+        made(self, transport)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProxiedConnection, "connection_made", counted)
+        run(main)
 
 
 def test_settings_that_cannot_be(tmp_path: Path) -> None:

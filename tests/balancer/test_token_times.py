@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gtm.balancer.decide.queueing import MOST_TOTALS, OTHERS, QueueAdmission
+from gtm.balancer.decide.queueing import MOST_TOTALS, OTHER, OTHERS, QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import EACH
 from gtm.core.balance import admission as core
@@ -85,7 +85,13 @@ def test_totals_by_tenant_and_model_are_bounded() -> None:
     """Errors are failures of servers and answers that never came; names that clients make up end under one."""
 
     async def test() -> None:
-        queue = QueueAdmission(core.Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
+        declared = {"llama", "llama\n", *(f"listed-{number}" for number in range(2 * MOST_TOTALS))}
+        queue = QueueAdmission(
+            core.Settings(),
+            loop=asyncio.get_running_loop(),
+            cost=lambda _: 1.0,
+            declared=declared.__contains__,
+        )
 
         now = 10.0
 
@@ -100,11 +106,15 @@ def test_totals_by_tenant_and_model_are_bounded() -> None:
             ended("llama", status, 2.0)
         totals = queue.totals["acme", "llama"]
         assert (totals.requests, totals.errors, totals.seconds) == (4, 2, 8.0)
-        ended("m" * 201, 200, 1.0)
-        assert queue.totals[OTHERS].requests == 1
         for number in range(2 * MOST_TOTALS):
             ended(f"made-up-{number}", 200, 1.0)
-        assert len(queue.totals) <= MOST_TOTALS + 1
-        assert sum(one.requests for one in queue.totals.values()) == 4 + 1 + 2 * MOST_TOTALS
+        ended("llama\n", 200, 1.0)
+        assert queue.totals.keys() == {("acme", "llama"), ("acme", OTHER)}
+        assert queue.totals["acme", OTHER].requests == 2 * MOST_TOTALS + 1
+        for number in range(2 * MOST_TOTALS):
+            ended(f"listed-{number}", 200, 1.0)
+        assert len(queue.totals) == MOST_TOTALS + 1
+        assert queue.totals[OTHERS].requests == MOST_TOTALS + 2
+        assert sum(one.requests for one in queue.totals.values()) == 4 + 4 * MOST_TOTALS + 1
 
     uvloops.run(test())

@@ -143,7 +143,7 @@ def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
         lambda _: UNKNOWN_LOCATION,
         ClientFinder(()),
         Handoffs(current, lambda _: UNKNOWN_LOCATION),
-        keys=document.keys(),
+        says=document.says(),
     )
     return Proxy(gate, admission, picker, loop=loop, region="fra", log=log)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, IPvAnyNetwork, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from gtm.balancer.config.admission import AdmissionDocument
 from gtm.balancer.config.checks import ChecksDocument
@@ -24,7 +24,8 @@ from gtm.balancer.config.connections import (
     log_of,
     paths_of,
 )
-from gtm.balancer.config.document import Document
+from gtm.balancer.config.document import AT_START, Document, Networks
+from gtm.balancer.decide.gate import Says
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.endpoints import INFERENCE
 from gtm.balancer.wire.facts import Cut
@@ -33,18 +34,10 @@ from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Prefix, Settings
 from gtm.core.model.problems import PolicyError, Problem
-from gtm.documents.fields import invalid
 from gtm.documents.folders import Place, read_yaml
 from gtm.documents.structure import problems_of
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def _text(value: object) -> str:
-    """A network as people write it: numbers and booleans would be taken for addresses."""
-    if not isinstance(value, str):
-        raise invalid("invalid_format", "must be a network as text, such as `10.0.0.0/8`")
-    return value
 
 
 class BalancerDocument(Document):
@@ -60,14 +53,13 @@ class BalancerDocument(Document):
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
     admission: AdmissionDocument = AdmissionDocument()
-    tracing: TracingDocument | None = None
-    """Counts from the next start."""
+    tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""
-    tls: TlsDocument | None = None
-    """Clients speak TLS. A change of these settings counts from the next start; one of the files' contents at once."""
-    backend_tls: BackendTlsDocument = BackendTlsDocument()
-    proxy_protocol: tuple[Annotated[IPvAnyNetwork, BeforeValidator(_text)], ...] = ()
+    tls: Annotated[TlsDocument | None, AT_START] = None
+    """Clients speak TLS. A change of the files' contents counts at once."""
+    backend_tls: Annotated[BackendTlsDocument, AT_START] = BackendTlsDocument()
+    proxy_protocol: Annotated[Networks, AT_START] = ()
     """Networks of proxies that say by the PROXY protocol who their client is."""
 
     def servers(self) -> tuple[Backend, ...]:
@@ -99,6 +91,14 @@ class BalancerDocument(Document):
         limits = bool(self.admission.models)
         return BodyRules(limits) if limits or models or budgets else None
 
+    def later_than(self, started: BalancerDocument) -> tuple[str, ...]:
+        """The fields in which it differs from the file that a balancer was started with, and which count from the next start."""
+        return tuple(
+            name
+            for name, field in type(self).model_fields.items()
+            if AT_START in field.metadata and getattr(self, name) != getattr(started, name)
+        )
+
     def cut(self) -> Cut | None:
         """How prompts are cut; None: nobody looks at them."""
         return None if self.choosing.prefix is None else self.choosing.prefix.cut()
@@ -106,6 +106,17 @@ class BalancerDocument(Document):
     def keys(self) -> dict[str, str]:
         """Hex SHA-256 of a bearer token → its tenant."""
         return {key: name for name, one in self.admission.tenants.items() for key in one.keys}
+
+    def says(self, service: str | None = None) -> Says:
+        """What it says of who asks; `service` counts where it names none."""
+        admission = self.admission
+        return Says(
+            self.service or service,
+            self.keys(),
+            admission.priorities(),
+            admission.default_tenant.priority,
+            admission.priority_from,
+        )
 
 
 def of_urls(urls: Sequence[str], service: str | None = None) -> BalancerDocument:

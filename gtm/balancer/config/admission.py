@@ -6,13 +6,13 @@ from pydantic import (
     Field,
 )
 
-from gtm.balancer.config.document import Document
+from gtm.balancer.config.document import Document, Networks
 from gtm.core.balance import admission as core
 from gtm.core.model.services import Priority
 
 
-class TenantDocument(Document):
-    """What one tenant may have: see docs/admission.md."""
+class LimitsDocument(Document):
+    """What a tenant may have: see docs/admission.md."""
 
     weight: float = Field(default=1.0, ge=1e-3, le=1e6)
     requests_per_second: float | None = Field(default=None, gt=0)
@@ -20,12 +20,19 @@ class TenantDocument(Document):
     concurrency: int | None = Field(default=None, ge=1)
     input_tokens_per_minute: float | None = Field(default=None, gt=0)
     output_tokens_per_minute: float | None = Field(default=None, gt=0)
-    keys: tuple[str, ...] = ()
-    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
+    priority: Priority | None = None
+    """What its requests have, and the most that they may claim (`gtm.core.handoff.priority`); absent: the service's own."""
 
     def limits(self) -> core.TenantLimits:
         """The same for admission."""
-        return core.TenantLimits(**self.model_dump(exclude={"keys"}))
+        return core.TenantLimits(**self.model_dump(exclude={"priority", "keys"}))
+
+
+class TenantDocument(LimitsDocument):
+    """What one tenant may have, and how it is known."""
+
+    keys: tuple[str, ...] = ()
+    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
 
 
 class ModelDocument(Document):
@@ -44,9 +51,18 @@ class AdmissionDocument(Document):
     queue_length: int = Field(default=10_000, ge=0, le=1_000_000)
     queue_mib: int = Field(default=256, ge=0, le=65_536)
     tenants: dict[str, TenantDocument] = Field(default_factory=dict)
-    default_tenant: TenantDocument = TenantDocument()
-    without_tenant: TenantDocument = TenantDocument()
+    default_tenant: LimitsDocument = LimitsDocument()
+    without_tenant: LimitsDocument = LimitsDocument()
     models: dict[str, ModelDocument] = Field(default_factory=dict)
+    priority_from: Networks = ()
+    """Networks whose clients may claim any priority."""
+
+    def priorities(self) -> dict[str | None, Priority | None]:
+        """Tenant → the priority that its requests have, of those that are named; None: those without one."""
+        return {
+            None: self.without_tenant.priority,
+            **{name: one.priority for name, one in self.tenants.items()},
+        }
 
     def settings(self) -> core.Settings:
         """The same for admission."""

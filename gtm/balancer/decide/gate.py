@@ -13,8 +13,8 @@ Laws:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +27,16 @@ from gtm.core.decision.view import Window
 from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import PublicKeys
+from gtm.core.handoff.priority import PriorityGrant
 from gtm.core.handoff.verdict import Code, Flaw, Memory, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
 from gtm.core.quota.earned import Earn, Worth, earned
 from gtm.feed.current import CurrentView
-from gtm.geoip.client import ClientFinder
+from gtm.geoip.client import ClientFinder, is_in
 from gtm.handoff.carried import HEADER, one_of, split
+from gtm.settings import Network
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -50,8 +52,33 @@ PUSH = b"gtm-push"
 """A field that says that a request was pushed: then its client is whom its handoff says, never whoever carries it. And of an answer to such a
 one: whether it was taken."""
 _SERVE = Code.SERVE
+_PRIORITY = b"gtm-priority"
 _PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What a balancer's file says of who asks, and for what.
+
+    `service`: what requests are for whose host name is none of a service; None: nothing. `keys`: hex SHA-256 of a bearer token → the
+    tenant whose it is. `priorities`: tenant → what priority its requests have and may claim (`gtm.core.handoff.priority`), None:
+    those without a tenant; `other_tenants`: of all that are not there. `priority_from`: networks whose clients may claim any.
+    """
+
+    service: str | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    priorities: Mapping[str | None, Priority | None] = field(default_factory=dict)
+    other_tenants: Priority | None = None
+    priority_from: Sequence[Network] = ()
+
+    def grant(self, tenant: str | None, *, proven: bool, free: bool) -> PriorityGrant:
+        """Says what priority a request of this tenant may claim."""
+        other = None if tenant is None else self.other_tenants
+        return PriorityGrant(self.priorities.get(tenant, other), proven, free)
+
+
+NOTHING = Says()
 
 
 class LawGate:
@@ -63,8 +90,7 @@ class LawGate:
         locate: where an address is, given in network order.
         finder: finds the client behind trusted proxies.
         handoffs: reads handoffs.
-        service: what requests are for whose host name is none of a service; None: nothing.
-        keys: hex SHA-256 of a bearer token → the tenant whose it is.
+        says: what the balancer's file says of who asks.
         earn: keeps what requests earn of quotas that are shares; None: nothing is kept.
         boot: the clock of `current`.
     """
@@ -77,8 +103,7 @@ class LawGate:
         finder: ClientFinder,
         handoffs: Handoffs,
         *,
-        service: str | None = None,
-        keys: Mapping[str, str] | None = None,
+        says: Says = NOTHING,
         draw: Callable[[], float] = random.random,
         earn: Earn | None = None,
     ) -> None:
@@ -89,8 +114,7 @@ class LawGate:
         self._locate = locate
         self._finder = finder
         self._handoffs = handoffs
-        self._service = service
-        self._keys = keys or {}
+        self._says = says
         self._draw = draw
         self._earn = earn
         self._router: Router | None = None
@@ -100,6 +124,10 @@ class LawGate:
         self._left: dict[Choice, Worth] = {}
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
+
+    def configure(self, says: Says) -> None:
+        """Go on by what the file says now: requests that come from now on are judged by it."""
+        self._says, self._memory = says, {}
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the contract
         """None if the request may be served here."""
@@ -125,8 +153,9 @@ class LawGate:
             head.host,
             client,
             handoff,
-            head.seen.get(b"authorization") if self._keys else None,
-            head.seen.get(b"gtm-priority"),
+            head.seen.get(b"authorization") if self._says.keys else None,
+            head.seen.get(_PRIORITY),
+            b"" if self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
         if verdict is None or not self._holds(verdict):
@@ -233,32 +262,40 @@ class LawGate:
         head, client, (handoff, window) = exchange.head, self._client(exchange), shown
         snapshot = router.view.snapshot
         host = snapshot.host_of(host_name(head.host))
-        service = snapshot.hostnames[host.name] if host is not None else self._service
+        says = self._says
+        service = snapshot.hostnames[host.name] if host is not None else says.service
+        tenant, proven = self._tenant(head, host.tenant if host is not None else None)
         presented = self._handoffs.read(handoff) if isinstance(handoff, bytes) else handoff
         seen = Seen(
             self._locate(client) if client else UNKNOWN_LOCATION,
             client,
             service,
-            self._tenant(head, host.tenant if host is not None else None),
+            tenant,
             host.data_class if host is not None else None,
-            priority=_PRIORITIES.get(head.seen.get(b"gtm-priority", b"").strip().lower().replace(b"-", b"_")),
+            priority=_PRIORITIES.get(head.seen.get(_PRIORITY, b"").strip().lower().replace(b"-", b"_")),
+            grant=says.grant(tenant, proven=proven, free=self._free(exchange)),
         )
         return judge(
             router, self._region, window, seen=seen, presented=presented, used=used, draw=self._draw()
         )
 
-    def _tenant(self, head: RequestHead, of_host: str | None) -> str | None:
-        """The tenant that the host name states, or whose key the request shows; None, which matches every rule, if they differ.
+    def _free(self, exchange: Exchange) -> bool:
+        """Whether the request states a priority and comes from where any may be claimed."""
+        networks = self._says.priority_from
+        return bool(networks) and _PRIORITY in exchange.head.seen and is_in(exchange.client.peer, networks)
 
-        A header that only names a tenant is nobody's word.
+    def _tenant(self, head: RequestHead, of_host: str | None) -> tuple[str | None, bool]:
+        """The tenant that the host name states, or whose key the request shows, and whether a key shows it.
+
+        None, which matches every rule, if host name and key differ. A header that only names a tenant is nobody's word.
         """
-        given = head.seen.get(b"authorization", b"")
-        if not self._keys or given[:7].lower() != b"bearer ":
-            return of_host
-        of_key = self._keys.get(sha256(given[7:].strip()).hexdigest())
-        if of_key is None or of_host is None:
-            return of_host or of_key
-        return of_host if of_host == of_key else None
+        given, keys = head.seen.get(b"authorization", b""), self._says.keys
+        if not keys or given[:7].lower() != b"bearer ":
+            return of_host, False
+        of_key = keys.get(sha256(given[7:].strip()).hexdigest())
+        if of_key is None:
+            return of_host, False
+        return (of_key, True) if of_host in (None, of_key) else (None, False)
 
     def _refusal(self, verdict: Verdict, head: RequestHead) -> Refusal:
         status, words = verdict.code.status, verdict.code.words

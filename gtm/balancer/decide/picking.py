@@ -24,9 +24,10 @@ from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Load, Sending
+from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, Load, Sending
 from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
+from gtm.core.handoff.verdict import Verdict
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -38,6 +39,10 @@ LOADS_EVERY = 0.1
 _REVISE_EVERY = 5
 """Settlings between two times that what is left of running requests is estimated anew."""
 
+LOOSE_S = 10.0
+"""Seconds for which a session, or a client's prompts that begin alike, go by load after one of them failed."""
+_MOST_LOOSENED = 4096
+_FAILED = ("failed", "broken")
 _NONE: frozenset[str] = frozenset()
 _WORDS = {
     Why.NO_BACKEND: "the region has no backend",
@@ -49,6 +54,14 @@ _WORDS = {
     Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
 }
+
+
+def _mark(exchange: Exchange, session: str | None, prefix: tuple[int, ...]) -> int:
+    """What tells those apart who choose their backend: the client, with the session or the beginning of its prompt."""
+    verdict = exchange.verdict
+    routing = verdict.routing if isinstance(verdict, Verdict) else None
+    client = exchange.client.peer if routing is None else routing.client
+    return hash((client, prefix[0] if session is None else session))
 
 
 class _Flying:
@@ -103,6 +116,8 @@ class PoolPicker:
         self._read_load = read_load
         self._corrects = corrects
         self._loaded: dict[str, float] = {}
+        self._loosened: dict[int, float] = {}
+        """Who is not led to a backend by its session or prompt, and until when."""
         self.flights = Flights()
         self.prefixes = PrefixMap()
         self.cut = cut
@@ -123,6 +138,9 @@ class PoolPicker:
         self._settled = 0
         self._timer: asyncio.TimerHandle | None = None
         self.pool: Pool = self._pooled(backends, settings)
+        self._named: Pool | None = None
+        self._names: frozenset[str] = frozenset()
+        """The names that the pool `_named` has."""
 
     # --- changes ---
 
@@ -133,11 +151,12 @@ class PoolPicker:
         *,
         affinity: bool = True,
         cut: Cut | None = None,
+        corrects: bool = False,
     ) -> None:
         """Go on with these servers: requests in flight at others end where they are."""
         if cut != self.cut:
             self.prefixes = PrefixMap()
-        self._affinity, self.cut = affinity, cut
+        self._affinity, self.cut, self._corrects = affinity, cut, corrects
         self.pool = self._pooled(backends, settings)
 
     def conditions(self, conditions: Mapping[str, Condition]) -> None:
@@ -204,9 +223,13 @@ class PoolPicker:
         asked = exchange.asked
         if asked is None:
             asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
-        session = facts.session if self._affinity else None
+        session, prefix, mark = facts.session if self._affinity else None, facts.prefix, None
+        if session is not None or prefix:
+            mark = _mark(exchange, session, prefix)
+            if self._loosened.get(mark, -inf) > now:
+                session, prefix = None, ()
         cost = self.costs.expected(asked)
-        wanted = Wanted(model, None, None, session, facts.prefix, cost, frozenset(tried) if tried else _NONE)
+        wanted = Wanted(model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
@@ -215,7 +238,7 @@ class PoolPicker:
         self.choices[by, moved] += 1
         exchange.chosen = found
         name = chosen.backend.name
-        sending = self._health.begun(name, now)
+        sending = self._health.begun(name, now, self._health.asker(model, None if by is By.LOAD else mark))
         flying = _Flying(self, asked, begin(self.pool, chosen, wanted), sending, now)
         if self._health.pending:
             self._look(now)
@@ -233,6 +256,9 @@ class PoolPicker:
         flying.ticket.end(took if good else None, now)
         if good and not exchange.tunnelled:
             self.costs.learn(flying.asked, took)
+        failed = exchange.status in SERVER_FAILURES if how == "answered" else how in _FAILED
+        if failed and (asker := flying.sending.asker) is not None and asker.mark is not None:
+            self._loosen(asker.mark, now)
         if how == "answered":
             latency = None if exchange.tunnelled else exchange.first_byte - flying.began
             self._health.answered(flying.sending, exchange.status, latency, now)
@@ -243,8 +269,31 @@ class PoolPicker:
         if self._health.pending:
             self._look(now)
 
+    def _loosen(self, mark: int, now: float) -> None:
+        """Who was led to a backend and failed there goes by load for a while: where it was led, it would fail again, and say nothing new."""
+        if len(self._loosened) >= _MOST_LOOSENED:
+            self._loosened = {one: until for one, until in self._loosened.items() if until > now}
+            if len(self._loosened) >= _MOST_LOOSENED:
+                return
+        self._loosened[mark] = now + LOOSE_S
+
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """See `Picker`: the end of its place in the counts says it."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The models and adapters that backends are for, or say that they have loaded."""
+        if self._named is not self.pool:
+            self._named = self.pool
+            self._names = frozenset().union(
+                *(
+                    names
+                    for one in self.pool.candidates
+                    for names in (one.backend.models, one.condition.models, one.condition.adapters)
+                    if names is not None
+                )
+            )
+        return self._names
 
     def service_s(self) -> float:
         """Seconds that a request holds a slot, in the mean: of those that ended; or, if that is longer, of those in flight so far.
@@ -284,6 +333,14 @@ class PoolPicker:
                     return None
                 total += one.backend.slots
         return total
+
+    def free_slots(self) -> float:
+        """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
+        return sum(
+            max(0.0, one.slots - one.flight.known)
+            for one in self.pool.candidates
+            if healthy(one.condition) and not one.condition.draining
+        )
 
     def routes(self) -> tuple[Route, ...]:
         """See `Picker`."""

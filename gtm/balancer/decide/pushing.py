@@ -398,7 +398,5 @@ PUSH_TAKEN = b"taken"
 def _lines(handoff: bytes, seen: Mapping[bytes, bytes]) -> bytes:
     """Header lines of a push: what proves it, and what of the request only balancers read."""
     lines = b"%b: %b\r\n%b: 1\r\n" % (HEADER, handoff, PUSH)
-    for name in (b"gtm-priority", b"gtm-timeout"):
-        if name in seen:
-            lines += b"%b: %b\r\n" % (name, seen[name])
-    return lines
+    timeout = seen.get(b"gtm-timeout")  # its priority is in the handoff
+    return lines if timeout is None else lines + b"gtm-timeout: %b\r\n" % timeout

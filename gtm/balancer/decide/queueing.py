@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.usage import Meter
+from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
+
+_log = logging.getLogger(__name__)
 
 _FALLBACKS = 4
 """Models that a request is offered for instead of its own, one after the other."""
@@ -25,7 +29,9 @@ _OUTPUT_TOKENS = 256
 
 MOST_TOTALS = 500
 """Pairs of tenant and model that are counted apart."""
-OTHERS = ("(others)", "(others)")
+OTHER = "other"
+"""The label that all names have together which nobody has declared: clients make names of models up."""
+OTHERS = (OTHER, OTHER)
 
 
 class Totals:
@@ -46,6 +52,7 @@ class QueueAdmission:
         loop: the event loop.
         cost: expected seconds of a request's work.
         priority: of requests about which the policy says nothing.
+        declared: whether a model's name is one that policy, file or backends declare.
     """
 
     def __init__(
@@ -55,7 +62,9 @@ class QueueAdmission:
         loop: asyncio.AbstractEventLoop,
         cost: Callable[[Exchange], float],
         priority: Priority = Priority.REAL_TIME,
+        declared: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        self._declared = declared
         self.admission = core.Admission(settings)
         self._loop = loop
         self._cost = cost
@@ -63,7 +72,9 @@ class QueueAdmission:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.totals: dict[tuple[str | None, str | None], Totals] = {}
-        """Of requests that were taken in and have ended, by tenant and model; beyond `MOST_TOTALS` of these under `OTHERS`."""
+        """Of requests that were taken in and have ended, by tenant and model; what nobody declares under `OTHER`, beyond `MOST_TOTALS` under `OTHERS`."""
+        self.cut: Counter[tuple[str, str]] = Counter()
+        """Tokens that answers said and that cannot be, by backend and kind (`input`, `output`)."""
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """See `gtm.balancer.plane.contracts.Admission`."""
@@ -82,7 +93,9 @@ class QueueAdmission:
         exchange.admission = found
         found.context = exchange
         if found.budgeted:
-            exchange.meter = Meter()
+            exchange.meter = Meter(
+                bounds_of(exchange.head.path, exchange.json_body(), exchange.facts.most_output)
+            )
         if found.state is _ADMITTED:
             exchange.admitted()
         else:
@@ -97,17 +110,19 @@ class QueueAdmission:
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
             self._count(ticket, exchange.status, now)
-            self.admission.release(ticket, now, _used(exchange, ticket, now))
+            self.admission.release(ticket, now, self._used(exchange, ticket, now))
             if self.admission.changed:
                 self.tick(now)
 
     def _count(self, ticket: core.Ticket, status: int, now: float) -> None:
         arrival = ticket.arrival
-        key = arrival.tenant, arrival.model
-        totals = self.totals.get(key)
+        model = arrival.model
+        totals = self.totals.get((arrival.tenant, model))
         if totals is None:
-            # Clients make names of models up.
-            if len(self.totals) >= MOST_TOTALS or len(arrival.model or "") > 200:
+            if model is not None and not (model.isprintable() and self._declared(model)):
+                model = OTHER
+            key = arrival.tenant, model
+            if key not in self.totals and len(self.totals) >= MOST_TOTALS:
                 key = OTHERS
             totals = self.totals.setdefault(key, Totals())
         totals.requests += 1
@@ -146,12 +161,53 @@ class QueueAdmission:
             priority,
             tenant,
             max(self._cost(exchange), 1e-6),
-            _deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
+            self._deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
             exchange.received,
             facts.input_tokens,
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
             facts.model,
         )
+
+    def _deadline(self, exchange: Exchange, now: float) -> float | None:
+        """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say. Nobody waits longer than any tier."""
+        given = exchange.head.seen.get(b"gtm-timeout")
+        try:
+            wanted = None if given is None else float(given)
+        except ValueError:
+            return None
+        if wanted is None or not isfinite(wanted):
+            return None
+        return now + min(max(wanted, 0.0), max(self.admission.settings.waits.values()))
+
+    def _used(self, exchange: Exchange, ticket: core.Ticket, now: float) -> core.Used | None:
+        """What a request has used, as far as that is known and anybody asks."""
+        if not ticket.admitted:
+            return None
+        # Of one that did not wait there is no turn to correct.
+        cost = None if ticket.flow is None else now - ticket.admitted
+        meter = exchange.meter
+        if meter is None:
+            return None if cost is None else core.Used(cost=cost)
+        if exchange.status >= 400:
+            return core.Used(0.0, 0.0, cost)  # an error makes no tokens
+        used = meter.used(exchange.returned, events=exchange.streams_events)
+        if used.input_cut or used.output_cut:
+            self._cut(exchange, used)
+        return core.Used(used.inputs, used.outputs, cost)
+
+    def _cut(self, exchange: Exchange, used: Usage) -> None:
+        """Count what a backend's answer said beyond what can be; of each backend, the first is logged."""
+        backend = "" if exchange.chosen is None else exchange.chosen.candidate.backend.name
+        if not any(name == backend for name, _ in self.cut):
+            _log.warning(
+                "backend %s: an answer says that it used %d input and %d output tokens more than its request and answer can be: they are not "
+                "charged, and counted in gtm_balancer_usage_cut_tokens_total",
+                backend or "(none)",
+                used.input_cut,
+                used.output_cut,
+            )
+        self.cut[backend, "input"] += used.input_cut
+        self.cut[backend, "output"] += used.output_cut
 
     def _watch(self, now: float) -> None:
         """Be there when the next deadline passes."""
@@ -175,31 +231,6 @@ class QueueAdmission:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))
-
-
-def _used(exchange: Exchange, ticket: core.Ticket, now: float) -> core.Used | None:
-    """What a request has used, as far as that is known and anybody asks."""
-    if not ticket.admitted:
-        return None
-    cost = (
-        None if ticket.flow is None else now - ticket.admitted
-    )  # of one that did not wait there is no turn to correct
-    meter = exchange.meter
-    if meter is None:
-        return None if cost is None else core.Used(cost=cost)
-    if exchange.status >= 400:
-        return core.Used(0.0, 0.0, cost)  # an error makes no tokens
-    return core.Used(*meter.used(events=exchange.streams_events), cost)
-
-
-def _deadline(exchange: Exchange, now: float) -> float | None:
-    """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say."""
-    given = exchange.head.seen.get(b"gtm-timeout")
-    try:
-        wanted = None if given is None else float(given)
-    except ValueError:
-        return None
-    return now + min(max(wanted, 0.0), 86_400.0) if wanted is not None and isfinite(wanted) else None
 
 
 def _refusal(found: core.Refusal) -> Refusal:

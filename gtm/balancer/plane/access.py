@@ -36,6 +36,8 @@ _PATH, _AGENT, _NAME = 1024, 256, 256
 """Bytes kept of a path, of a user agent, and of each name."""
 _LEAST = 48
 """Characters kept of each text of a line that would be too long: more of them are escaped than anybody means."""
+UNKNOWN = "unknown"
+"""A client whose address is not known, as `X-Forwarded-For` and RFC 7239 (§6.2) write it."""
 _KNOWN = 4096
 _ODD = re.compile(rb"[^\x21-\x7e]")
 _USER_AGENT = b"user-agent:"
@@ -115,7 +117,7 @@ class AccessLines:
         self._second = -1
         self._begins = ""
         """The present second as it is written."""
-        self._texts: dict[bytes, str | None] = {}
+        self._texts: dict[bytes, str] = {}
         """Clients' addresses as they are written."""
 
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
@@ -168,9 +170,9 @@ class AccessLines:
         line.service, line.tenant = request.service, request.tenant
         line.priority = routing.ranking.group.priority.value
         client = routing.client
-        if not client or self._clients is Clients.NONE:
+        if self._clients is Clients.NONE:
             return
-        if verdict.believed is not None and verdict.believed.carried:
+        if client and verdict.believed is not None and verdict.believed.carried:
             line.client = client_network(client)
             return
         line.client = self._texts.get(client) or self._text(client)
@@ -179,13 +181,17 @@ class AccessLines:
         self, line: Line, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
     ) -> None:
         """Who asks, where nothing was judged."""
+        if self._clients is Clients.NONE:
+            return
         address = self._find(peer, x_forwarded_for, forwarded)
-        if address is not None and self._clients is not Clients.NONE:
-            line.client = self._texts.get(address.packed) or self._text(address.packed)
+        client = b"" if address is None else address.packed
+        line.client = self._texts.get(client) or self._text(client)
 
     def _text(self, client: bytes) -> str:
         if len(self._texts) >= _KNOWN:
             self._texts.clear()
+        if not client:
+            return UNKNOWN
         text = str(ip_address(client)) if self._clients is Clients.FULL else client_network(client)
         self._texts[client] = text
         return text

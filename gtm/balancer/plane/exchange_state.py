@@ -183,6 +183,11 @@ class ExchangeState:
         """Whether all of the request is there."""
         return self._body_ended
 
+    def json_body(self) -> bytes | None:
+        """Its body, if all of it is there and was read as JSON."""
+        whole = self._body_ended and self._keeps and self._kind in (None, BodyKind.JSON, BodyKind.UNKNOWN)
+        return b"".join(self._pieces) if whole else None
+
     @property
     def closes(self) -> bool:
         """Whether the client's connection ends with an answer that is given now."""

@@ -74,7 +74,8 @@ class Proxy:
         self.admission = admission
         self.picker = picker
         self.pusher = pusher
-        self._asks = asks
+        self.asks = asks
+        """Header lines that ask backends for more than their answer."""
         self.paths = paths
         """The methods and paths that the balancer carries; None: it carries everything."""
         self.body_rules = body_rules
@@ -338,8 +339,8 @@ class Proxy:
             if push is not None and exchange.verdict is not before:  # the peer was chosen by what is over
                 return Refusal(503, "law_changed", "the law has changed meanwhile: try again", retry_after=1)
             more = self.gate.more_headers(exchange)
-            if self._asks and push is None:
-                more += self._asks
+            if self.asks and push is None:
+                more += self.asks
         except Exception:  # noqa: BLE001 - it is logged
             return _internal("the gate")
         if exchange.span is None:

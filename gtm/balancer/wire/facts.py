@@ -37,7 +37,7 @@ _PATHS = (
 class Facts(NamedTuple):
     """What is known of a request's work; None: not stated.
 
-    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output. `prefix` has the hashes of the prompt's blocks
+    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output of one choice, `most_output` that of all. `prefix` has the hashes of the prompt's blocks
     (`prefixes.blocks`), none where nobody asked for them.
     """
 
@@ -47,6 +47,7 @@ class Facts(NamedTuple):
     streams: bool = False
     session: str | None = None
     prefix: tuple[int, ...] = ()
+    most_output: int | None = None
 
 
 class Cut(NamedTuple):
@@ -63,6 +64,8 @@ class Body(msgspec.Struct):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     max_output_tokens: int | None = None
+    n: int | None = None
+    best_of: int | None = None
     stream: bool | None = None
     user: str | None = None
     prompt_cache_key: str | None = None
@@ -115,7 +118,10 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
 
 def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
     """What a body says, by what was read of it."""
-    text = bytes(found.messages) or bytes(found.prompt) or bytes(found.input)
+    messages = bytes(found.messages)
+    text = messages or bytes(found.prompt) or bytes(found.input)
+    # A list may be of prompts: each has its choices.
+    most = _most_output(found) if messages or text[:1] != b"[" else None
     return Facts(
         found.model,
         len(text or body) // BYTES_A_TOKEN,
@@ -123,6 +129,7 @@ def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
         bool(found.stream),
         _short(found.prompt_cache_key) or _short(found.user),
         _prefix(found, text, cut) if cut is not None else (),
+        most,
     )
 
 
@@ -145,6 +152,19 @@ def _limit(found: Body) -> int | None:
         if limit is not None and 0 <= limit < 2**31:
             return limit
     return None
+
+
+def _most_output(found: Body) -> int | None:
+    """The bound of the output of all choices: whichever of the limits a server goes by. None: there is none."""
+    most = -1
+    for limit in (found.max_tokens, found.max_completion_tokens, found.max_output_tokens):
+        if limit is not None:
+            if limit < 0:
+                return None
+            most = max(most, limit)
+    if found.n is None and found.best_of is None:
+        return most if most >= 0 else None
+    return most * max(found.n or 1, found.best_of or 1, 1) if most >= 0 else None
 
 
 def _short(text: str | None) -> str | None:

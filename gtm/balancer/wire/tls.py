@@ -3,12 +3,14 @@
 Certificates are read again when their files change, without an end to any connection: handshakes that begin afterwards get the new
 ones. Files that cannot be read, or do not belong together (the chain is there already, the key is not), change nothing, and are said.
 
-A listener has one context for its life. It shows nothing itself: for each handshake its SNI callback (RFC 6066 §3) puts the
+The context of a listener's sockets shows nothing itself: for each handshake its SNI callback (RFC 6066 §3) puts the
 context of the certificate in place that has the name asked for: the name itself, else a wildcard of one label (RFC 6125 §6.4.3), else
 the first certificate, which is also what clients get that name nobody.
 
-Sessions are not resumed by ticket where client certificates are asked for: a resumed one would not be checked against authorities
-that have changed meanwhile.
+A session that is resumed shows no certificate again, so it must not outlive the authorities under which it was made. OpenSSL keeps sessions
+in the context of the socket (RFC 5246 §7.4.1.2: those that have an id), and tickets' keys there too. So there is another such context each
+time that files are read again: handshakes that begin later know of no session before. One that had begun (a connection that is open, and
+has said nothing) and resumes a session after all is refused. Where client certificates are asked for, there are no tickets at all.
 """
 
 from __future__ import annotations
@@ -129,19 +131,32 @@ class Listener:
         files = [file for one in settings.certificates for file in (one.chain, one.key)]
         if settings.client_ca is not None:
             files.append(settings.client_ca)
-        self._contexts = _Watched(files, lambda: _by_name(settings))
-        self.context = _server_context(settings)
-        self.context.sni_callback = self._choose
+        self.settings = settings
+        self._loaded = _Watched(files, self._load)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the sockets of connections that begin now."""
+        return self._loaded.value[0]
+
+    def _load(self) -> tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]:
+        context = _server_context(self.settings)
+        context.sni_callback = self._choose
+        return context, _by_name(self.settings)
 
     def look(self) -> str | None:
         """See `_Watched.look`; blocks for the reading of some small files."""
-        return self._contexts.look()
+        return self._loaded.look()
 
-    def _choose(self, handshake: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        contexts = self._contexts.value
+    def _choose(self, handshake: ssl.SSLObject, name: str | None, began: ssl.SSLContext) -> int | None:
+        """Put the context in place that has the name; or say by which alert the handshake ends."""
+        context, contexts = self._loaded.value
+        if handshake.session_reused and began is not context and self.settings.client_ca is not None:
+            return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
         asked = (name or "").lower().rstrip(".")
         found = contexts.get(asked) or contexts.get("*." + asked.partition(".")[2])
         handshake.context = found or contexts[""]
+        return None
 
 
 class BackendContext:

@@ -5,11 +5,23 @@ OpenAI's wire format says it at the end of an answer (`usage`), of a stream if t
 answers until they end, so what was expected of these stands if they are cut off.
 
 Text that a model writes cannot pass for it: in JSON its quotes are escaped, and its line ends too.
+
+A server says it, and may be wrong or lie. So it counts for no more than can be (`Bounds`):
+
+    output   bytes of the answer, for a token that is sent has a byte at least; and what the request allows (`max_tokens`, for each choice)
+    input    bytes of the request, as a token stands for a byte at least; `TEMPLATE` for what servers write around a prompt; and `PART` for each
+             image, recording or file that the request names, which may be tokens without bytes: by a URL, or since a compressed one has few
+
+What cannot be told by bytes has the bound of a tenant's five minutes alone (`gtm.core.balance.admission`): input of other endpoints than
+those that read a prompt once (`/responses` keeps conversations, `/rerank` reads the query with each document) or of large bodies, and output
+of a request that says something about reasoning, which may be hidden.
 """
 
 from __future__ import annotations
 
 import re
+from math import inf
+from typing import NamedTuple
 
 _KEPT = 4096
 """Bytes of the end of an answer in which its usage is looked for."""
@@ -18,13 +30,64 @@ _BEFORE = len(_EVENT) - 1
 _INPUT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*([0-9]{1,9})(?![0-9])')
 _OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*([0-9]{1,9})(?![0-9])')
 
+TEMPLATE = 4096
+"""Tokens that chat templates add to a prompt: role marks and default instructions are some hundreds in the longest that are known."""
+PART = 131_072
+"""Tokens of one image, recording or file: images of Qwen2.5-VL have up to 16,384, videos in vLLM as many, and most contexts end here."""
+_MOST_SEARCHED = 1024 * 1024
+"""Bytes of a body in which parts are looked for: in longer ones, that would take longer than the event loop may wait."""
+_READ_ONCE = (b"/chat/completions", b"/completions", b"/embeddings", b"/messages")
+"""Ends of paths whose requests have all of their prompt in them, once."""
+_PARTS = (b'"image', b'"input_', b'"video', b'"audio', b'"file', b'"document')
+"""How names of parts begin (`image_url`, `input_audio`, …): as a type and as a member, so that most are counted twice."""
+_ESCAPED = re.compile(rb"\\u00[4-7]")
+"""A letter that is escaped, as no JSON encoder does: names may be written so."""
+_REASONING = b"reasoning"
+
+
+class Bounds(NamedTuple):
+    """What a request can have used at the most: input tokens, output tokens that it allows, and whether some of these may have no bytes."""
+
+    inputs: float = inf
+    outputs: float = inf
+    hidden: bool = False
+
+
+class Usage(NamedTuple):
+    """Input and output tokens that count, None: not known; and how many more the answer said, which cannot be."""
+
+    inputs: int | None
+    outputs: int | None
+    input_cut: int = 0
+    output_cut: int = 0
+
+
+def bounds_of(path: bytes, body: bytes | None, outputs: int | None) -> Bounds:
+    """What a request can have used at the most.
+
+    Args:
+        path: of its target.
+        body: its body, as JSON; None if it is something else, or not all there.
+        outputs: the tokens that it allows in all of its choices; None: any number.
+    """
+    most = inf if outputs is None else outputs
+    if body is None:
+        return Bounds(inf, most)
+    if len(body) > _MOST_SEARCHED or _ESCAPED.search(body):
+        return Bounds(inf, most, hidden=True)
+    inputs = inf
+    if path.endswith(_READ_ONCE):
+        inputs = len(body) + TEMPLATE + PART * sum(map(body.count, _PARTS))
+    return Bounds(inputs, most, hidden=_REASONING in body)
+
 
 class Meter:
     """Of one answer, as it came from the backend, in whatever pieces."""
 
-    __slots__ = ("_events", "_tail")
+    __slots__ = ("_bounds", "_events", "_tail")
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - nobody changes one
+        self._bounds = bounds
         self._tail = b"\n"  # so that what begins with an event begins one
         self._events = 0
 
@@ -33,16 +96,26 @@ class Meter:
         self._events += (self._tail[-_BEFORE:] + data).count(_EVENT)
         self._tail = data[-_KEPT:] if len(data) >= _KEPT else (self._tail + data)[-_KEPT:]
 
-    def used(self, *, events: bool) -> tuple[int | None, int | None]:
-        """Input and output tokens; None: not known.
+    def used(self, size: int, *, events: bool) -> Usage:
+        """What the request has used.
 
         Args:
+            size: bytes of the answer's body.
             events: the answer is a stream of them.
         """
         inputs, outputs = _last(_INPUT, self._tail), _last(_OUTPUT, self._tail)
         if outputs is None and events:
             outputs = self._events
-        return inputs, outputs
+        bounds = self._bounds
+        inputs, input_cut = _cut(inputs, bounds.inputs)
+        outputs, output_cut = _cut(outputs, bounds.outputs if bounds.hidden else min(bounds.outputs, size))
+        return Usage(inputs, outputs, input_cut, output_cut)
+
+
+def _cut(said: int | None, most: float) -> tuple[int | None, int]:
+    if said is None or said <= most:
+        return said, 0
+    return int(most), said - int(most)
 
 
 def _last(pattern: re.Pattern[bytes], text: bytes) -> int | None:

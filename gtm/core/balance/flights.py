@@ -4,8 +4,8 @@ Laws:
   1. A server that is taken out of the configuration keeps its counts until its last request has ended, and has them back if
      it returns before: else requests that are still in it would not count.
   2. What peers told and what servers said are not added, for servers count the peers' requests too: the larger counts.
-  3. A server of which nothing is known beside others of which something is, counts as what these have, by weight: unknown is
-     not idle.
+  3. A server of which nothing is known beside others of which something is, counts as the middle one of these, by weight (of two, the one
+     that has less): unknown is not idle, and one that says much moves no other. What is only assumed so makes nobody full.
   4. The requests of a peer that fell silent, at servers that we have too, count as spread over these by weight, until it is
      forgotten: they are somewhere.
 """
@@ -61,10 +61,11 @@ class Flights:
 
     def keep(self, backends: Iterable[Backend]) -> None:
         """Go on with these servers: a change of configuration."""
-        listed = {backend.name: backend.weight for backend in backends}
+        listed = {backend.name: backend for backend in backends}
         self._listed = frozenset(listed)
-        for name, weight in listed.items():
-            self.of(name).weight = weight
+        for name, backend in listed.items():
+            flight = self.of(name)
+            flight.weight, flight.slots = backend.weight, backend.slots
         self._sweep()
 
     def asking(self, name: str) -> None:
@@ -113,8 +114,8 @@ class Flights:
             self._mean_us = sum(flight.work_us for flight in flights.values()) // requests
         weights = sum(flight.weight for flight in flights.values())
         beyond = {name: flight.beyond(now) for name, flight in flights.items()}
-        known = sum(flights[name].weight for name, figure in beyond.items() if figure is not None)
-        mean = sum(figure for figure in beyond.values() if figure is not None) / known if known else 0.0
+        known = sorted(figure / flights[name].weight for name, figure in beyond.items() if figure is not None)
+        middle = known[(len(known) - 1) // 2] if known else 0.0
         told = self._by_server(now)
         even = self._silent(now)
         slowness = self._slowness(flights, now)
@@ -124,8 +125,9 @@ class Flights:
             count = peers.requests + even.requests * part
             work = peers.work_us + int(even.work_us * part)
             figure = beyond[name]
-            more = max(0.0, (mean * flight.weight if figure is None else figure) - count)
-            flight.settle(count + more, work + int(more * self._mean_us), slowness[name])
+            more = max(0.0, (middle * flight.weight if figure is None else figure) - count)
+            assumed = more if figure is None else 0.0
+            flight.settle(count + more, work + int(more * self._mean_us), slowness[name], assumed)
         loads = sorted(flight.outstanding / flight.weight for flight in flights.values())
         self.hot = loads[int(HOT_QUANTILE * (len(loads) - 1))] if loads else inf
 

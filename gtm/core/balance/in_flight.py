@@ -6,7 +6,7 @@ order things end in. Work is kept in whole microseconds, because sums of floatin
 
 What a server says of itself comes late and counts everybody's requests, ours too. Only the difference is news:
 
-    beyond = max(0, scraped − most of ours that were in flight since the server was asked)
+    beyond = max(0, scraped − most of ours that were in flight since the server was asked), scraped within what it can have
     outstanding = ours now + what others have there (`gtm.core.balance.flights` settles it, from `beyond` and from peers)
 
 The alternative, max(ours, scraped), forgets others as soon as we have as many: with 6 of ours and 6 of others it reads 12 as
@@ -18,6 +18,8 @@ Laws:
   2. A ticket ends once. What is done to it later, does nothing.
   3. A figure that is stale or missing says nothing: it is not 0 (`beyond` is None).
   4. A lone balancer's `beyond` is 0, however late figures are.
+  5. What a server says counts up to its slots that run and as many that wait (`MOST_RUNNING` where its slots are unknown): whatever it
+     says, it is full, and no more.
 
 Example. Two requests; one is found to need less, and ends twice.
 
@@ -45,6 +47,8 @@ from gtm.core.balance.backends import Scraped
 from gtm.core.balance.latency import LatencyByLoad, PeakEwma
 
 US = 1_000_000
+MOST_RUNNING = 4096
+"""Requests that a server whose slots are unknown can say run in it, or wait: several times what engines run at once (vLLM: 1,024)."""
 SCRAPED_LASTS_S = 3.0
 """Seconds for which what a server said of itself counts."""
 _MOST_COST_US = 86_400 * US
@@ -59,40 +63,47 @@ def _us(seconds: float) -> int:
 
 
 class InFlight:
-    """One server's counts. Choosing reads `outstanding` (requests), `backlog_us`, `slowness`; it writes `credit` alone.
+    """One server's counts. Choosing reads `outstanding` and `known` (requests), `backlog_us`, `slowness`; it writes `credit` alone.
 
-    `requests` and `work_us` are our own. `others`, `others_work_us`: what else is there, as last settled. `slowness`: how its
+    `requests` and `work_us` are our own. `others`, `others_work_us`: what else is there, as last settled. `known`: `outstanding` without what
+    of the others is only assumed, by what other servers say: that makes no server full. `slowness`: how its
     latency compares to the other servers', 1 where nothing is known. `credit` is the smooth round robin's.
     """
 
     __slots__ = (
+        "_assumed",
         "_most",
         "_said",
         "backlog_us",
         "credit",
+        "known",
         "latency",
         "latency_by_load",
         "others",
         "others_work_us",
         "outstanding",
         "requests",
+        "slots",
         "slowness",
         "weight",
         "work_us",
     )
 
-    def __init__(self, weight: float = 1.0) -> None:
+    def __init__(self, weight: float = 1.0, slots: int | None = None) -> None:
         self.weight = weight
+        self.slots = slots
         self.requests = 0
         self.work_us = 0
         self.others = 0.0
         self.others_work_us = 0
         self.outstanding = 0.0
+        self.known = 0.0
         self.backlog_us = 0
         self.slowness = 1.0
         self.credit = 0.0
         self.latency = PeakEwma()
         self.latency_by_load = LatencyByLoad()
+        self._assumed = 0.0
         self._most = 0  # requests of ours at once, since the server was asked
         self._said: tuple[Scraped, float] | None = None  # (figures, what of them is not ours)
 
@@ -111,7 +122,8 @@ class InFlight:
 
     def scraped(self, said: Scraped) -> None:
         """Take the answer into account that the server gave since `asking`."""
-        self._said = (said, float(max(0.0, said.running + said.waiting - self._most)))
+        most = self.slots or MOST_RUNNING
+        self._said = (said, float(max(0.0, min(said.running, most) + min(said.waiting, most) - self._most)))
 
     def beyond(self, now: float) -> float | None:
         """How many requests the server has that are not ours; None: unknown."""
@@ -120,16 +132,18 @@ class InFlight:
         said, beyond = self._said
         return None if said.requests(now, SCRAPED_LASTS_S) is None else beyond
 
-    def settle(self, others: float, others_work_us: int, slowness: float) -> None:
-        """Take over what `Flights.settle` made of what is known."""
+    def settle(self, others: float, others_work_us: int, slowness: float, assumed: float = 0.0) -> None:
+        """Take over what `Flights.settle` made of what is known; `assumed`: what of the others is not."""
         self.others = others
+        self._assumed = assumed
         self.others_work_us = others_work_us
         self.slowness = slowness
         self._add(0)
 
     def _add(self, work_us: int) -> None:
         self.work_us += work_us
-        self.outstanding = self.requests + self.others
+        self.outstanding = outstanding = self.requests + self.others
+        self.known = outstanding - self._assumed
         self.backlog_us = self.work_us + self.others_work_us
 
 

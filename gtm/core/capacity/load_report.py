@@ -46,7 +46,9 @@ SIGNALS: Mapping[str, float] = MappingProxyType(
         "kv_cache_usage": 1.0,
     }
 )
-"""gtm's own signals, and the most each can be. The least is 0."""
+"""gtm's own signals, and the most each can be, whoever says it: metrics, headers of answers, reports. The least is 0."""
+MOST_CACHE_TOKENS = 1e12
+"""The most tokens that a server's cache can hold, by its metrics. (What answers say of tokens is bounded by `gtm.balancer.wire.usage`.)"""
 ORCA_SIGNALS: Mapping[str, float] = MappingProxyType(
     {
         "rps_fractional": _COUNT,

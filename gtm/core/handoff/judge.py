@@ -34,6 +34,7 @@ from gtm.core.decision.ranking import Ranking, narrowed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
 from gtm.core.handoff.claims import LONGEST, Claims, client_network, hash_of, lifetime, network_address
+from gtm.core.handoff.priority import priority_of
 from gtm.core.handoff.verdict import Code, Flaw, Memory, Presented, Seen, Verdict
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
@@ -90,7 +91,7 @@ def judge(
     service = seen.service or (claims.service if claims is not None else None)
     if service is None:
         return Verdict(Code.UNKNOWN_SERVICE, flaws=flaws)
-    request = _stated(service, seen, claims)
+    request = _stated(router.view.snapshot, service, seen, claims)
     if claims is not None and not _near(seen, claims):
         flaws = (*flaws, Flaw.ELSEWHERE)
     try:
@@ -219,18 +220,27 @@ def _near(seen: Seen, claims: Claims) -> bool:
     return claims.carried or (bool(claims.client) and client_network(seen.client) == claims.client)
 
 
-def _stated(service: str, seen: Seen, claims: Claims | None) -> Request:
+def _stated(snapshot: Snapshot, service: str, seen: Seen, claims: Claims | None) -> Request:
     """The request as the balancer sees it, with what a handoff states of it where that counts."""
-    request = Request(
-        service, seen.location, seen.tenant, seen.data_class, seen.model, seen.affinity, seen.priority
-    )
-    if claims is None or not _near(seen, claims):
-        return request
-    return request._replace(
-        tenant=seen.tenant or claims.tenant,
-        data_class=seen.data_class or claims.data_class,
-        model=seen.model or claims.model,
-        priority=seen.priority or claims.priority,
+    if claims is not None and not _near(seen, claims):
+        claims = None
+    known = snapshot.services.get(service)
+    own = None if known is None else known.service.priority
+    priority = None if own is None else priority_of(own, seen.priority, seen.grant, claims)
+    if priority is own:
+        priority = None  # remembered as those that state none
+    if claims is None:
+        return Request(
+            service, seen.location, seen.tenant, seen.data_class, seen.model, seen.affinity, priority
+        )
+    return Request(
+        service,
+        seen.location,
+        seen.tenant or claims.tenant,
+        seen.data_class or claims.data_class,
+        seen.model or claims.model,
+        seen.affinity,
+        priority,
     )
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gtm.core.decision.decide import Routing
 from gtm.core.handoff.claims import Claims
+from gtm.core.handoff.priority import NOBODY, PriorityGrant
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
@@ -90,7 +91,8 @@ class Seen:
 
     `service`, `tenant` and `data_class` are those of the host name that it came by, or of a verified key; a header is
     neither. `client` is the address in network order, empty where it is unknown, and `location` where that is. `model`
-    and `priority` are as the request states them: no fence depends on these. None: nothing says it.
+    and `priority` are as the request states them: no fence depends on these. `grant` says what priority it may claim. None: nothing
+    says it.
     """
 
     location: Location = UNKNOWN_LOCATION
@@ -101,6 +103,7 @@ class Seen:
     model: str | None = None
     priority: Priority | None = None
     affinity: str | None = None
+    grant: PriorityGrant = NOBODY
 
 
 class Memory(StrEnum):

@@ -22,6 +22,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.choosing.values import By
 from gtm.feed.current import CurrentView
 from gtm.runtime.balancer.access_log import AccessLog
+from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings, Network
 
@@ -45,6 +46,7 @@ class Page:
         settings: BalancerSettings,
         pusher: Pusher,
         access: AccessLog,
+        file: BackendsFile,
     ) -> None:
         self._current = current
         self._proxy = proxy
@@ -55,6 +57,7 @@ class Page:
         self._settings = settings
         self._pusher = pusher
         self._access = access
+        self._file = file
 
     def ready(self) -> bool:
         """Whether it serves requests."""
@@ -87,6 +90,7 @@ class Page:
             "epoch": self._current.state.epoch,
             "handoff_keys": len(self._current.handoff_keys.keys),
             "draining": self._proxy.draining,
+            "waits_for_start": list(self._file.waits_for_start),
             "connections": self._proxy.connections,
             "limit": self._picker.slots(),
             "share": snapshot.limit,

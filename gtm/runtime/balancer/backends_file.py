@@ -26,6 +26,12 @@ class BackendsFile:
         self._settings = settings
         self._signature = self._look()
         self.document: BalancerDocument = self._read()
+        self._started = self.document
+
+    @property
+    def waits_for_start(self) -> tuple[str, ...]:
+        """The fields of the file that have changed since the start, and count from the next one."""
+        return self.document.later_than(self._started)
 
     def changed(self) -> bool:
         """Whether the file has changed and is right; `document` is what it says now."""

@@ -91,6 +91,7 @@ class Carrier:
         self.settings = settings
         self.member = member
         self._file = file
+        self._current = current
         self._loop = loop
         self._tasks = Tasks(lambda: None)
         self._servers: list[asyncio.Server] = []
@@ -119,15 +120,15 @@ class Carrier:
             document.admission.settings(),
             loop=loop,
             cost=self._picker.cost,
+            declared=self._declares,
         )
-        law = LawGate(
+        self._law = law = LawGate(
             current,
             settings.region,
             locator.locate,
             finder,
             Handoffs(current, locator.locate),
-            service=document.service or settings.service,
-            keys=document.keys(),
+            says=document.says(settings.service),
             earn=self._gate.earn,
         )
         tls = tls_context(settings.ca_file)
@@ -185,6 +186,16 @@ class Carrier:
             settings=settings,
             pusher=self._pusher,
             access=self._access,
+            file=file,
+        )
+
+    def _declares(self, model: str) -> bool:
+        """Whether a model's name is one that the policy, the file or a backend declares."""
+        snapshot = self._current.snapshot
+        return (
+            model in self._picker.names
+            or model in self._file.document.admission.models
+            or (snapshot is not None and model in snapshot.models)
         )
 
     def _tracer(self) -> Tracer | None:
@@ -317,9 +328,8 @@ class Carrier:
         if limit is None or not limit:
             return None
         now, admission = self._loop.time(), self._admission.admission
-        taken = sum(one.flight.outstanding for one in self._picker.pool.candidates)
         mine = self._sharing.share(limit, now)
-        free = max(0.0, min(limit - taken, mine - admission.running))
+        free = max(0.0, min(self._picker.free_slots(), mine - admission.running))
         whole = max(free, float(self._sharing.part(limit, now)))
         return Slots.counted(free, whole, float(admission.waiting))
 
@@ -352,12 +362,14 @@ class Carrier:
         if not self._file.changed():
             return
         document = self._file.document
+        self._law.configure(document.says(self.settings.service))
         self._health.health.update(health_settings(document.checks.settings()), document.servers())
         self._picker.configure(
             document.servers(),
             document.choice(),
             affinity=document.choosing.sessions,
             cut=document.cut(),
+            corrects=document.checks.scrape is None,
         )
         self._admission.admission.configure(document.admission.settings(), self._loop.time())
         await self._health.configure(document)
@@ -365,4 +377,11 @@ class Carrier:
         self._proxy.log = self._access.lines
         self._proxy.paths = document.carried()
         self._proxy.body_rules = document.body_rules()
+        self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
+        waits = self._file.waits_for_start
+        if waits:
+            logger.warning(
+                "of the file of backends, what %s says has changed and counts from the next start: restart the balancer (--replace loses no request)",
+                ", ".join(f"`{name}`" for name in waits),
+            )

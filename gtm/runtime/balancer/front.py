@@ -18,8 +18,6 @@ from gtm.balancer.wire.tls import BackendContext, Listener
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
-_HANDSHAKE = 10.0
-"""Seconds for a TLS handshake."""
 
 
 class Front:
@@ -47,19 +45,14 @@ class Front:
 
     async def listen(self, proxy: Proxy, sock: socket.socket) -> asyncio.Server:
         """Take connections of clients."""
-        tls = None if self._listener is None else self._listener.context
-        if self._trusted:
-            return await proxy.loop.create_server(
-                lambda: ProxiedConnection(proxy, self._trusted, tls), sock=sock, backlog=_BACKLOG
-            )
-        secure = tls is not None
-        return await proxy.loop.create_server(
-            lambda: proxy.connection(secure=secure),
-            sock=sock,
-            backlog=_BACKLOG,
-            ssl=tls,
-            ssl_handshake_timeout=_HANDSHAKE if secure else None,
-        )
+        trusted, listener = self._trusted, self._listener
+
+        def connection() -> asyncio.Protocol:
+            if listener is not None:  # by the context of now: it is another when files have been read again
+                return ProxiedConnection(proxy, trusted, listener.context)
+            return ProxiedConnection(proxy, trusted) if trusted else proxy.connection()
+
+        return await proxy.loop.create_server(connection, sock=sock, backlog=_BACKLOG)
 
     def route(self, url: str) -> Route:
         """The way to a backend."""

@@ -17,7 +17,7 @@ from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Load, Settings
-from gtm.core.capacity.load_report import SIGNALS
+from gtm.core.capacity.load_report import MOST_CACHE_TOKENS, SIGNALS
 from tests.adapters import texts
 from tests.balancer.health.world import run, world
 from tests.core.strategies import quick
@@ -203,3 +203,34 @@ def test_a_response_says_its_load(form: str) -> None:
             assert load_in_header(b"nonsense") is None
 
     run(test)
+
+
+@quick(300)
+@given(
+    st.lists(
+        st.floats() | st.sampled_from([1e308, 1e12, 1e9]),
+        min_size=6,
+        max_size=6,
+    ),
+    st.integers(0, 10**15),
+    st.integers(0, 10**15),
+)
+def test_no_number_of_a_server_is_more_than_can_be(numbers: list[float], blocks: int, size: int) -> None:
+    """Two engines of a server, whose numbers are added up: each is within its bound, or unknown."""
+    running, waiting, memory = numbers[:2], numbers[2:4], numbers[4:]
+    lines = [
+        f'vllm:{name}{{engine="{engine}"}} {value}'
+        for name, values in (
+            ("num_requests_running", running),
+            ("num_requests_waiting", waiting),
+            ("kv_cache_usage_perc", memory),
+        )
+        for engine, value in enumerate(values)
+    ]
+    lines.append(f'vllm:cache_config_info{{num_gpu_blocks="{blocks}",block_size="{size}"}} 1.0')
+    with suppress(MetricsError):
+        load = Scraper().read(("\n".join(lines) + "\n").encode(), 1.0)
+        assert load.running is None or 0 <= load.running <= SIGNALS["outstanding"]
+        assert load.waiting is None or 0 <= load.waiting <= SIGNALS["queue"]
+        assert load.memory is None or 0 <= load.memory <= 1
+        assert load.cache_tokens is None or 0 < load.cache_tokens <= MOST_CACHE_TOKENS

@@ -186,7 +186,7 @@ def test_what_ended_workers_leave_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         merged.ended(f"# HELP {name} Requests.\n# TYPE {name} counter\n{row}\n")
     found = _values(merged.text([]))
     assert len(found) == 4
-    assert found[f'{name}{{tenant="(others)",model="(others)"}}'] == 14
+    assert found[f'{name}{{tenant="other",model="other"}}'] == 14
     assert sum(found.values()) == 20
 
 

@@ -44,10 +44,14 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
 
     # --- from the event loop ---
 
+    def told(self, peer: str | None) -> None:
+        """A trusted proxy says who the client is, None if it does not know: whoever is connected is not asked any more."""
+        self.peer, self._told = peer, True
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
         self.transport = cast("asyncio.Transport", transport)
-        if self.peer is None:
+        if not self._told:
             peer = transport.get_extra_info("peername")
             self.peer = peer[0] if isinstance(peer, tuple) else None
         self.heard = self.proxy.now()

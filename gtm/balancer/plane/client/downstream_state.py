@@ -34,6 +34,7 @@ class DownstreamState(Outflow):
         "_parser",
         "_receiving",
         "_refusal",
+        "_told",
         "_unread",
         "_url",
         "_waiting",
@@ -53,7 +54,9 @@ class DownstreamState(Outflow):
         self.proxy = proxy
         self.secure = secure
         self.peer: str | None = None
-        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says."""
+        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says; None: it is unknown."""
+        self._told = False
+        """A trusted proxy has said who the client is."""
         self.heard = 0.0
         """When the client last sent something."""
         self.writable = True

@@ -3,6 +3,10 @@ r"""The PROXY protocol: a TCP proxy before the balancer tells whose connection i
     v1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n`, at most 107 bytes; `PROXY UNKNOWN …\r\n` tells nothing
     v2: 12 bytes of signature, version and command, family and transport, length; addresses; type-length-values, which are skipped
 
+A header that names no TCP client (`UNKNOWN`, the families AF_UNSPEC and AF_UNIX) makes the client unknown: the connection's own address is
+the proxy's, and says nothing of who is behind it. The command LOCAL (§2.2) says that the connection is the proxy's own, such as its health
+check: then the proxy is the client.
+
 Connections from networks that are trusted must begin with a header; what begins otherwise is closed. All others are no proxies: they
 are clients, who speak for themselves, and a header from one of them is no HTTP. Nobody guesses whether there is one (§2).
 
@@ -16,8 +20,11 @@ import logging
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
+
+from gtm.geoip.client import is_in
+from gtm.settings import Network
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
@@ -25,13 +32,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+_LOCAL, _PROXY = 0x20, 0x21
+"""Version 2 and a command."""
 _MAX_V1 = 107
 _MAX_V2 = 4096
 """Bytes of a header: 232 are the longest addresses; the rest is for values that are skipped."""
 _ADDRESSES = {0x11: 12, 0x21: 36, 0x31: 216, 0x00: 0}
 """Bytes of the addresses by family and transport: TCP over IPv4, over IPv6, UNIX streams, unspecified."""
-
-Networks = Sequence[IPv4Network | IPv6Network]
 
 
 class ProxyHeaderError(ValueError):
@@ -40,10 +47,14 @@ class ProxyHeaderError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """Whose connection it is, None where the header does not tell; and the header's length in bytes."""
+    """What a header says of its connection: the client's address, None if it is unknown; and the header's length in bytes.
+
+    `local`: the connection is the proxy's own, and the client is whoever is connected.
+    """
 
     source: str | None
     size: int
+    local: bool = False
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
@@ -95,26 +106,25 @@ def _read_v2(data: bytes) -> ProxyHeader | None:
         return None
     command, family = data[12], data[13]
     length = int.from_bytes(data[14:16])
-    if command not in (0x20, 0x21):
+    if command not in (_LOCAL, _PROXY):
         raise ProxyHeaderError(f"version and command {command:#04x} are not known")
     if 16 + length > _MAX_V2:
         raise ProxyHeaderError(f"the header is longer than {_MAX_V2} bytes")
     needed = _ADDRESSES.get(family)
-    if command == 0x21 and (needed is None or length < needed):
+    if command == _PROXY and (needed is None or length < needed):
         raise ProxyHeaderError(f"{length} bytes are no addresses of family and transport {family:#04x}")
     if len(data) < 16 + length:
         return None
+    if command == _LOCAL:
+        return ProxyHeader(None, 16 + length, local=True)  # addresses do not count
     source = None
-    if command == 0x21 and family in (
-        0x11,
-        0x21,
-    ):  # 0x20 is LOCAL: the proxy's own connection, such as a health check
+    if family in (0x11, 0x21):
         source = str(ip_address(data[16 : 20 if family == 0x11 else 32]))
     return ProxyHeader(source, 16 + length)
 
 
 class ProxiedConnection(asyncio.Protocol):
-    """A connection whose client is told before anything else; then the client's own protocol takes it over.
+    """A connection whose client is told, or that speaks TLS, before anything else; then the client's own protocol takes it over.
 
     Args:
         proxy: what all connections share.
@@ -124,7 +134,7 @@ class ProxiedConnection(asyncio.Protocol):
 
     __slots__ = ("_data", "_late", "_proxy", "_task", "_tls", "_transport", "_trusted")
 
-    def __init__(self, proxy: Proxy, trusted: Networks, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, proxy: Proxy, trusted: Sequence[Network], tls: ssl.SSLContext | None = None) -> None:
         self._proxy = proxy
         self._trusted = trusted
         self._tls = tls
@@ -137,7 +147,7 @@ class ProxiedConnection(asyncio.Protocol):
         """Somebody is there: a proxy that is believed, or a client."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        if _is_in(peer[0] if isinstance(peer, tuple) else "", self._trusted):
+        if is_in(peer[0] if isinstance(peer, tuple) else None, self._trusted):
             timeout = self._proxy.limits.head_timeout
             self._late = self._proxy.loop.call_later(timeout, self._transport.abort)
         else:
@@ -160,32 +170,36 @@ class ProxiedConnection(asyncio.Protocol):
             return
         if header is not None:
             self._on_time()
-            self._hand_over(header.source, self._data[header.size :])
+            self._hand_over(None if header.local else header, self._data[header.size :])
 
     def _on_time(self) -> None:
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
-    def _hand_over(self, source: str | None, rest: bytes) -> None:
+    def _hand_over(self, told: ProxyHeader | None, rest: bytes) -> None:
         if self._tls is not None:
             self._transport.pause_reading()
             self._data = b""
-            self._task = self._proxy.loop.create_task(self._begin_tls(self._tls, source, rest))
+            self._task = self._proxy.loop.create_task(self._begin_tls(self._tls, told, rest))
         else:
-            self._become(self._transport, source, rest)
+            self._become(self._transport, told, rest)
 
-    def _become(self, transport: asyncio.Transport, source: str | None, rest: bytes) -> None:
+    def _become(self, transport: asyncio.Transport, told: ProxyHeader | None, rest: bytes) -> None:
         client = self._proxy.connection(secure=self._tls is not None)
-        client.peer = source
+        if told is not None:
+            client.told(told.source)
         transport.set_protocol(client)
         client.connection_made(transport)
         if rest:
             client.data_received(rest)
 
-    async def _begin_tls(self, tls: ssl.SSLContext, source: str | None, rest: bytes) -> None:
+    async def _begin_tls(self, tls: ssl.SSLContext, told: ProxyHeader | None, rest: bytes) -> None:
         loop, raw = self._proxy.loop, self._transport
         timeout = self._proxy.limits.head_timeout
+        # Anew: event loops begin to read once a connection's `connection_made` has returned, whatever that has said.
+        raw.pause_reading()
+        rest, self._data = rest + self._data, b""
         handshake = loop.create_task(
             loop.start_tls(raw, self, tls, server_side=True, ssl_handshake_timeout=timeout)
         )
@@ -200,7 +214,7 @@ class ProxiedConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         early, self._data = self._data, b""
-        self._become(transport, source, early)
+        self._become(transport, told, early)
 
 
 def _feed(raw: asyncio.Transport, data: bytes) -> None:
@@ -214,12 +228,3 @@ def _feed(raw: asyncio.Transport, data: bytes) -> None:
         buffer[:size] = data[:size]
         protocol.buffer_updated(size)
         data = data[size:]
-
-
-def _is_in(address: str, networks: Networks) -> bool:
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return any((mapped or found) in network for network in networks)

@@ -54,6 +54,8 @@ class Admission:
         self._totals = tuple(Totals() for _ in TIERS)
         self.changed: list[Ticket] = []
         """Tickets that were decided since `due` was last asked; to be read as whether there are any."""
+        self.spared_tokens = 0.0
+        """Tokens that requests used and no budget was charged, since one request is charged no more than some minutes of it."""
 
     @property
     def settings(self) -> Settings:
@@ -365,17 +367,22 @@ class Admission:
 
     def _give_back(self, ticket: Ticket, now: float) -> None:
         """A request that will not begin uses no tokens."""
-        arrival, weight = ticket.arrival, ticket.token_weight
-        ticket.account.settle(arrival.input_tokens * weight, arrival.output_tokens * weight, now)
+        ticket.account.settle(_expected(ticket), (0.0, 0.0), now)
 
     def _correct(self, ticket: Ticket, used: Used, now: float) -> None:
         """Settle what was expected of a request with what it has used."""
-        arrival, weight = ticket.arrival, ticket.token_weight
         if used.cost is not None:
             self._queues[ticket.tier].correct(ticket, used.cost)
-        inputs = 0.0 if used.input_tokens is None else arrival.input_tokens - used.input_tokens
-        outputs = 0.0 if used.output_tokens is None else arrival.output_tokens - used.output_tokens
-        ticket.account.settle(inputs * weight, outputs * weight, now)
+        expected, weight = _expected(ticket), ticket.token_weight
+        inputs = expected[0] if used.input_tokens is None else used.input_tokens * weight
+        outputs = expected[1] if used.output_tokens is None else used.output_tokens * weight
+        self.spared_tokens += ticket.account.settle(expected, (inputs, outputs), now)
+
+
+def _expected(ticket: Ticket) -> tuple[float, float]:
+    """The input and output tokens that a request was expected to use, as its tenant's budgets count them."""
+    arrival, weight = ticket.arrival, ticket.token_weight
+    return arrival.input_tokens * weight, arrival.output_tokens * weight
 
 
 def _by_tier(values: Mapping[str, float]) -> tuple[float, float, float]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 OTHERS = ""
 """The name under which tenants are counted together that are too many to be told apart."""
 _MINUTE = 60.0
+MOST_MINUTES = 5.0
+"""Minutes of a budget that one request is charged at the most, whatever it is said to have used."""
 
 
 class Tenant:
@@ -65,22 +67,34 @@ class Tenant:
         if self.rate is not None:
             self.rate.take(1.0)
         if self.inputs is not None:
-            self.inputs.take(inputs)
+            self.inputs.take(_most(self.inputs, inputs))
         if self.outputs is not None:
-            self.outputs.take(outputs)
+            self.outputs.take(_most(self.outputs, outputs))
 
-    def settle(self, inputs: float, outputs: float, now: float) -> None:
-        """So many tokens were charged and not used; below 0: used on top."""
-        if self.inputs is not None:
-            self.inputs.give(inputs, now)
-        if self.outputs is not None:
-            self.outputs.give(outputs, now)
+    def settle(self, expected: tuple[float, float], used: tuple[float, float], now: float) -> float:
+        """A request was expected to use so many input and output tokens, and used so many.
+
+        Returns:
+            The tokens used that nobody is charged: those beyond `MOST_MINUTES` of the budgets.
+        """
+        spared = 0.0
+        for bucket, before, after in zip((self.inputs, self.outputs), expected, used, strict=True):
+            if bucket is not None:
+                charged = _most(bucket, after)
+                bucket.give(_most(bucket, before) - charged, now)
+                spared += after - charged
+        return spared
 
     def idle(self, now: float) -> bool:
         """Whether nothing would differ if it were forgotten."""
         if self.running or self.waiting or self.flows != [None, None, None]:
             return False
         return all(bucket is None or bucket.full(now) for bucket in (self.rate, self.inputs, self.outputs))
+
+
+def _most(bucket: Bucket, tokens: float) -> float:
+    """What of so many tokens one request is charged. A minute's budget is as much as the bucket holds."""
+    return min(tokens, MOST_MINUTES * bucket.depth)
 
 
 def _minute(bucket: Bucket | None, budget: float | None, now: float) -> Bucket | None:

@@ -114,7 +114,7 @@ class Pool:
     def free_slots(self, kind: Kind = ANY_KIND) -> int | None:
         """Slots that are free at those who may take requests of a kind; None: nobody's slots are known."""
         known = [one for one in self.eligible(kind).candidates if one.slots]
-        return sum(int(max(0.0, one.slots - one.flight.outstanding)) for one in known) if known else None
+        return sum(int(max(0.0, one.slots - one.flight.known)) for one in known) if known else None
 
     def updated(self, conditions: Mapping[str, Condition]) -> Pool:
         """The pool in which these servers, by name, are in these conditions; itself, if that changes no choice."""

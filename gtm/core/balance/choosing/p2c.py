@@ -66,6 +66,6 @@ def _with_room(candidates: tuple[Candidate, ...], start: int) -> Candidate | Non
     """The first from `start` on, in a circle, that is known to have a slot free."""
     for part in (candidates[start:], candidates[:start]):
         for candidate in part:
-            if candidate.flight.outstanding < candidate.slots:  # as `has_room`, at half the cost
+            if candidate.flight.known < candidate.slots:  # as `has_room`, at half the cost
                 return candidate
     return None

@@ -13,7 +13,7 @@ def pick(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: flo
     The draw, uniform in [0, 1), decides between equals.
     """
     best = _best(candidates, score, cost, draw)
-    if best.flight.outstanding >= best.slots > 0:  # as `full`, at half the cost
+    if best.flight.known >= best.slots > 0:  # as `full`, at half the cost
         free = [candidate for candidate in candidates if candidate.has_room]
         if free:
             return _best(free, score, cost, draw)

@@ -162,12 +162,12 @@ class Candidate:
     @property
     def full(self) -> bool:
         """Whether all of its slots are taken, as far as is known. Where slots are unknown, nobody knows it to be full."""
-        return self.flight.outstanding >= self.slots > 0
+        return self.flight.known >= self.slots > 0
 
     @property
     def has_room(self) -> bool:
         """Whether one of its slots is known to be free."""
-        return self.flight.outstanding < self.slots
+        return self.flight.known < self.slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,15 +11,17 @@ Laws (docs/backend-health.md has the rules in full):
   2. Live requests eject at most a part of the backends, and never all of them.
   3. Flapping is bounded: in any `forget` seconds a backend falls by its checks, and is ejected, so many times as the settings say.
   4. A request says something of the backend as it was when the request began: not of the one that has been ejected since.
-  5. Draining ends nothing before its deadline.
+  5. What a request can have caused is held against a backend only as far as its peers do not fail likewise.
+  6. Draining ends nothing before its deadline.
 """
 
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.health.settings import Settings, Thresholds
-from gtm.core.balance.health.values import Check, Failure, Load, Sending, Standing, State
+from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load, Sending, Standing, State
 
 __all__ = [
+    "SERVER_FAILURES",
     "BackendHealth",
     "Check",
     "Failure",

@@ -18,6 +18,7 @@ Laws:
      time, or were let through by panic.
   2. The n-th ejection without `forget` closed seconds before it lasts base · 2ⁿ⁻¹, `longest` at most.
   3. Whether it may be ejected (never all are) is asked elsewhere: `good` and `bad` only say that it should.
+  4. A failure that the request itself can have caused is a reason to look at the peers (`gtm.core.balance.health.comparing`), and no more.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from enum import Enum
 from math import inf
+from typing import NamedTuple
 
+from gtm.core.balance.health.comparing import Asker, Kind, Run
 from gtm.core.balance.health.settings import Settings, back_off
 from gtm.core.balance.health.values import Failure, Sending
 
+_MOST_MARKS = 4096
 SAMPLES = 64
 """Latencies of a window that are kept, the last ones."""
 
@@ -47,9 +51,9 @@ CLOSED, OPEN, HALF_OPEN = Circuit
 
 
 class Window:
-    """How requests ended since the window began."""
+    """How requests ended since the window began: all of them, and by kind those that can have caused their failure."""
 
-    __slots__ = ("bad", "good", "latencies")
+    __slots__ = ("_marks", "bad", "good", "kinds", "latencies")
 
     def __init__(self) -> None:
         self.clear()
@@ -58,12 +62,45 @@ class Window:
         """Begin anew."""
         self.good = 0
         self.bad = 0
+        self.kinds: dict[Kind, tuple[int, int]] = {}
         self.latencies: deque[float] = deque(maxlen=SAMPLES)
+        self._marks: set[int] = set()
+
+    def add(self, asker: Asker | None, *, good: bool) -> None:
+        """Count one that ended."""
+        self.good += good
+        self.bad += not good
+        if asker is not None:
+            before = self.kinds.get(asker.kind, (0, 0))
+            self.kinds[asker.kind] = before[0] + good, before[1] + (not good)
+
+    def testifies(self, asker: Asker | None) -> bool:
+        """Whether who asks counts, for better or worse: one that chose the backend does once in a window."""
+        if asker is None or asker.mark is None:
+            return True
+        if asker.mark in self._marks or len(self._marks) >= _MOST_MARKS:
+            return False
+        self._marks.add(asker.mark)
+        return True
 
     @property
     def ended(self) -> int:
         """All."""
         return self.good + self.bad
+
+
+class Suspicion(NamedTuple):
+    """Why a backend should be ejected, in words.
+
+    `row` failures came in a row, since `began`, of requests of this kind, and `least` are enough if its peers have none. No kind: nobody's
+    request can have caused it.
+    """
+
+    why: str
+    least: int = 0
+    row: int = 0
+    kind: Kind | None = None
+    began: float | None = None
 
 
 class Breaker:
@@ -75,8 +112,8 @@ class Breaker:
     """
 
     __slots__ = (
-        "_closed_since", "_failures", "_good_trials", "_number", "_period", "_periods", "_stalls", "_trials", "ejections", "ended", "settings",
-        "since", "state", "until", "why", "window",
+        "_closed_since", "_failures", "_good_trials", "_number", "_period", "_periods", "_stalls", "_trials", "ejections", "ended", "runs",
+        "settings", "since", "state", "until", "why", "window",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
@@ -100,6 +137,8 @@ class Breaker:
         self._stalls = 0
         self._trials: list[float] = []
         self._good_trials = 0
+        self.runs: dict[Kind, Run] = {}
+        """How requests ended that can have caused it, by kind, in this period."""
 
     @property
     def lets_through(self) -> bool:
@@ -108,11 +147,11 @@ class Breaker:
             return len(self._trials) + self._good_trials < self.settings.trials
         return self.state is CLOSED
 
-    def begun(self, name: str, now: float) -> Sending:
+    def begun(self, name: str, now: float, asker: Asker | None = None) -> Sending:
         """A request is sent."""
         if self.state is HALF_OPEN:
             self._trials.append(now)
-        return Sending(name, self._period, now)
+        return Sending(name, self._period, now, asker)
 
     def cancelled(self, sending: Sending) -> None:
         """It ended without saying anything of the backend."""
@@ -131,30 +170,67 @@ class Breaker:
                 self._close(now)
         elif self.state is CLOSED:
             self._failures = self._stalls = 0
-            self.window.good += 1
-            if latency is not None:
-                self.window.latencies.append(latency)
+            window, asker = self.window, sending.asker
+            window.add(asker, good=True)
+            if asker is not None:
+                for run in self.runs.values():
+                    run.end_row()
+                self._run(asker.kind).last.append((now, False))
+            if latency is not None and window.testifies(asker):
+                window.latencies.append(latency)
 
-    def bad(self, sending: Sending, failure: Failure) -> str:
+    def bad(self, sending: Sending, failure: Failure, now: float) -> Suspicion | None:
         """It failed.
 
         Returns:
-            Why the backend should be ejected now, in words; empty if it should not.
+            Why the backend should be ejected now; None if it should not.
         """
         self.ended[failure] += 1
         if sending.period != self._period or self.state is OPEN:
-            return ""
+            return None
+        asker = None if failure is Failure.CONNECT else sending.asker
+        if asker is not None:
+            return self._doubtful(sending, asker, failure, now)
         if self.state is HALF_OPEN:
-            return f"a trial failed ({failure})"
-        self.window.bad += 1
+            return Suspicion(f"a trial failed ({failure})")
+        self.window.add(None, good=False)
         self._failures += 1
         if failure is Failure.STALL:
             self._stalls += 1
-        if self._stalls >= self.settings.stalls:
-            return f"{self._stalls} streams stalled, and nothing ended well between"
-        if self._failures >= self.settings.consecutive:
-            return f"{self._failures} requests failed in a row, the last by {failure}"
-        return ""
+        return self._enough(self._failures, self._stalls, failure)
+
+    def _doubtful(self, sending: Sending, asker: Asker, failure: Failure, now: float) -> Suspicion | None:
+        """One failed that can have caused it."""
+        trial = self.state is HALF_OPEN
+        if trial:
+            self._give_back(sending)
+        if not self.window.testifies(asker):
+            return None
+        run = self._run(asker.kind)
+        run.bad(now, stalled=failure is Failure.STALL)
+        if trial:
+            return Suspicion(f"a trial failed ({failure})", 1, run.row, asker.kind)
+        self.window.add(asker, good=False)
+        cause = self._enough(run.row, run.stalls, failure)
+        return None if cause is None else cause._replace(kind=asker.kind, began=run.began)
+
+    def _enough(self, row: int, stalls: int, failure: Failure) -> Suspicion | None:
+        """Whether so many failures in a row, and stalls among them, are a cause."""
+        settings = self.settings
+        if stalls >= settings.stalls:
+            why = f"{stalls} streams stalled, and nothing ended well between"
+            return Suspicion(why, settings.stalls, stalls)
+        if row >= settings.consecutive:
+            return Suspicion(
+                f"{row} requests failed in a row, the last by {failure}", settings.consecutive, row
+            )
+        return None
+
+    def _run(self, kind: Kind) -> Run:
+        run = self.runs.get(kind)
+        if run is None:
+            run = self.runs[kind] = Run()
+        return run
 
     def eject(self, why: str, now: float) -> None:
         """Open it."""
@@ -187,6 +263,7 @@ class Breaker:
         self._trials = []
         self._good_trials = 0
         self._failures = self._stalls = 0
+        self.runs = {}
         self.window.clear()
 
     def _give_back(self, sending: Sending) -> None:

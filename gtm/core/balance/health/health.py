@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN
+from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN, Suspicion
+from gtm.core.balance.health.comparing import Asker, needed
 from gtm.core.balance.health.monitor import Monitor
 from gtm.core.balance.health.outliers import outliers
 from gtm.core.balance.health.settings import Settings
 from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load, Sending, Standing
 from gtm.core.health.verdicts import ProbeResult
+
+_MOST_MODELS = 1024
+"""Models whose backends are remembered: clients make names up."""
 
 
 class BackendHealth:
@@ -29,23 +33,33 @@ class BackendHealth:
     def __init__(self, settings: Settings, backends: Iterable[Backend], now: float) -> None:
         self._settings = settings
         self._periods = count()
-        self._monitors = {backend.name: Monitor(settings, self._periods) for backend in backends}
+        served = {backend.name: backend.models for backend in backends}
+        self._monitors = {name: Monitor(settings, self._periods) for name in served}
         self._told: dict[str, Condition] = {}
         self._touched: set[str] = set()
         self._window_began = now
+        self._served = served
+        """The models that each serves; none: any."""
+        self._askers: dict[str | None, Asker] = {}
 
     def update(self, settings: Settings, backends: Iterable[Backend]) -> None:
         """Go on with another configuration: who stays keeps its state, who is new is unknown, who is gone is forgotten."""
         self._settings = settings
+        served = {backend.name: backend.models for backend in backends}
         monitors = {}
-        for backend in backends:
-            found = self._monitors.get(backend.name)
+        for name in served:
+            found = self._monitors.get(name)
             if found is None:
                 found = Monitor(settings, self._periods)
             else:
                 found.change(settings)
-            monitors[backend.name] = found
+            monitors[name] = found
         self._monitors = monitors
+        if served != self._served:  # other requests are comparable now
+            self._served, self._askers = served, {}
+            for monitor in monitors.values():
+                monitor.breaker.runs = {}
+                monitor.breaker.window.kinds = {}
         self._told = {name: told for name, told in self._told.items() if name in monitors}
         self._touched &= monitors.keys()
 
@@ -79,15 +93,35 @@ class BackendHealth:
 
     # --- live requests: each begins once and ends once ---
 
-    def begun(self, name: str, now: float) -> Sending:
-        """A request is being sent to it. What is returned goes to `answered`, `failed`, `stalled` or `cancelled`."""
+    def asker(self, model: str | None, mark: int | None = None) -> Asker:
+        """A client's request, which can make a backend fail: of this model, and sent where it is by what it says (`mark`), or by load (None)."""
+        asker = self._askers.get(model)
+        if asker is None:
+            if len(self._askers) >= _MOST_MODELS:
+                self._askers.clear()
+            able = [
+                name
+                for name, models in self._served.items()
+                if model is None or not models or model in models
+            ]
+            asker = self._askers[model] = Asker(frozenset(able or self._served))
+        return asker if mark is None else Asker(asker.kind, mark)
+
+    def begun(self, name: str, now: float, asker: Asker | None = None) -> Sending:
+        """A request is being sent to it. What is returned goes to `answered`, `failed`, `stalled` or `cancelled`.
+
+        Args:
+            name: the backend's.
+            now: seconds.
+            asker: whose request it is; None: nobody's who could make it fail.
+        """
         monitor = self._monitors.get(name)
         if monitor is None:
             return Sending(name, -1, now)
         breaker = monitor.breaker
         if breaker.state is HALF_OPEN:
             self._touched.add(name)
-        return breaker.begun(name, now)
+        return breaker.begun(name, now, asker)
 
     def answered(self, sending: Sending, status: int, latency: float | None, now: float) -> None:
         """It has answered in full.
@@ -192,10 +226,29 @@ class BackendHealth:
         monitor = self._monitors.get(sending.name)
         if monitor is None:
             return
-        why = monitor.breaker.bad(sending, failure)
-        if why and self._may_eject(monitor):
-            monitor.breaker.eject(f"{why}, {detail}" if detail else why, now)
+        cause = monitor.breaker.bad(sending, failure, now)
+        if monitor.breaker.state is HALF_OPEN:
             self._touched.add(sending.name)
+        if cause is not None and self._may_eject(monitor) and self._by_itself(sending.name, cause, now):
+            monitor.breaker.eject(f"{cause.why}, {detail}" if detail else cause.why, now)
+            self._touched.add(sending.name)
+
+    def _by_itself(self, name: str, cause: Suspicion, now: float) -> bool:
+        """Whether a backend fails by itself, and not by what it is asked."""
+        kind = cause.kind
+        if kind is None:
+            return True
+        peers = [
+            monitor.breaker
+            for peer, monitor in self._monitors.items()
+            if peer != name
+            and peer in kind
+            and monitor.breaker.state is CLOSED
+            and monitor.drained_by is None
+            and monitor.verdict.healthy(now)
+        ]
+        runs = (peer.runs.get(kind) for peer in peers)
+        return bool(peers) and cause.row >= needed(cause.least, runs, cause.began)
 
     def _look(self, now: float) -> None:
         """Eject who was unlike the others in the window that ends."""

@@ -3,7 +3,8 @@
 Source: Envoy, "Outlier detection" (failure percentage, success rate: below the mean by `success_rate_stdev_factor` standard deviations
 of the population). Among n backends none can be more than √(n − 1) deviations from the mean, so that fewer than five have no outlier
 of 1.9; and where all but one are perfect, one error in a thousand is an outlier: hence the margin. Latencies are compared by medians,
-for requests differ a hundredfold, and by factor and margin both.
+for requests differ a hundredfold, and by factor and margin both. Of failures that requests can have caused, only those count that peers'
+do not explain (`gtm.core.balance.health.comparing`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from math import fsum, sqrt
 from statistics import median
 
 from gtm.core.balance.health.breaker import Window
+from gtm.core.balance.health.comparing import explained
 from gtm.core.balance.health.settings import Settings
 
 
@@ -25,22 +27,29 @@ def outliers(windows: Mapping[str, Window], settings: Settings) -> Iterator[tupl
         settings: of the causes.
     """
     counted = {name: one for name, one in windows.items() if one.ended >= settings.requests}
-    yield from _failing(counted, settings)
-    yield from _less_successful(counted, settings)
+    kinds = {name: one.kinds for name, one in windows.items()}
+    failed = {
+        name: one.bad - (explained(name, kinds) if one.bad and one.kinds else 0.0)
+        for name, one in counted.items()
+    }
+    shares = {name: bad / counted[name].ended for name, bad in failed.items()}
+    yield from _failing(counted, shares, settings)
+    yield from _less_successful({name: 1 - share for name, share in shares.items()}, settings)
     yield from _slow(windows, settings)
 
 
-def _failing(counted: Mapping[str, Window], settings: Settings) -> Iterator[tuple[str, str]]:
-    for name in sorted(counted, key=lambda name: (-counted[name].bad / counted[name].ended, name)):
+def _failing(
+    counted: Mapping[str, Window], failed: Mapping[str, float], settings: Settings
+) -> Iterator[tuple[str, str]]:
+    for name in sorted(failed, key=lambda name: (-failed[name], name)):
         one = counted[name]
-        if one.bad >= settings.failure_share * one.ended:
+        if failed[name] >= settings.failure_share:
             yield name, f"{one.bad} of {one.ended} requests failed"
 
 
-def _less_successful(counted: Mapping[str, Window], settings: Settings) -> Iterator[tuple[str, str]]:
-    if len(counted) < settings.peers:
+def _less_successful(shares: Mapping[str, float], settings: Settings) -> Iterator[tuple[str, str]]:
+    if len(shares) < settings.peers:
         return
-    shares = {name: one.good / one.ended for name, one in counted.items()}
     mean = fsum(shares.values()) / len(shares)
     deviation = sqrt(fsum((share - mean) ** 2 for share in shares.values()) / len(shares))
     least = mean - max(settings.deviations * deviation, settings.success_margin)

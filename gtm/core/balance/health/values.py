@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from gtm.core.balance.health.comparing import Asker
 from gtm.core.model.state import EndpointHealth
 
 SERVER_FAILURES = frozenset((500, 502, 503, 504))
@@ -63,11 +64,15 @@ class State(StrEnum):
 
 
 class Sending(NamedTuple):
-    """A request that was sent to a backend; `begun` gives it, and one of the ends takes it. `period`: of the backend's breaker."""
+    """A request that was sent to a backend; `begun` gives it, and one of the ends takes it.
+
+    `period`: of the backend's breaker. `asker`: whose it is; None: nobody's who could make it fail.
+    """
 
     name: str
     period: int
     at: float
+    asker: Asker | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from statistics import pstdev
 from types import MappingProxyType
 from typing import Any, cast
 
+from gtm.balancer.decide.queueing import OTHER
 from gtm.core.balance.health import State
 from gtm.core.capacity.load_report import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report
@@ -86,7 +87,7 @@ GAUGES: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
 """Every gauge of `gtm.balancer.metrics`: a sum of what workers have, or, of what all see of the same backends, the largest."""
 _GROWING = frozenset({"counter", "histogram"})
 _BY_TENANT = "gtm_balancer_tenant_"
-_OTHERS = '{tenant="(others)",model="(others)"}'
+_OTHERS = f'{{tenant="{OTHER}",model="{OTHER}"}}'
 MOST_ENDED = 20_000
 """Samples of ended workers that are kept apart: clients make names of models up, and each worker that ends leaves its own."""
 
@@ -196,6 +197,9 @@ def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {"backends": [], "tiers": {}, "workers": []}
     found = dict(states[0])
     found["draining"] = all(state["draining"] for state in states)
+    waits = {one for state in states for one in state.get("waits_for_start", ())}
+    if waits:  # a worker that was started since has what others wait for
+        found["waits_for_start"] = sorted(waits)
     found["connections"] = sum(state["connections"] for state in states)
     shares = [state["share"] for state in states]
     found["share"] = None if None in shares else sum(shares)

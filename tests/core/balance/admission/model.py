@@ -51,6 +51,10 @@ class Bucket:
         self.holds = min(self.depth, self.holds + (now - self.at) * self.rate)
         self.at = now
 
+    def charged(self, tokens: Fraction) -> Fraction:
+        """What of the tokens of one request it is charged: five minutes' budget at the most."""
+        return min(tokens, 5 * self.depth)
+
     def wait(self, amount: Fraction) -> Fraction:
         return max(Fraction(0), (min(amount, self.depth) - self.holds) / self.rate)
 
@@ -207,7 +211,8 @@ class Model:
         ):
             bucket = self.bucket(one.arrival.tenant, name)
             if bucket is not None and used is not None:
-                bucket.holds += (exact(expected) - exact(used)) * one.token_weight
+                before, after = (exact(tokens) * one.token_weight for tokens in (expected, used))
+                bucket.holds += bucket.charged(before) - bucket.charged(after)
                 bucket.holds = min(bucket.holds, bucket.depth)
 
     # Limits
@@ -291,7 +296,7 @@ class Model:
         for name, amount in self.charges(arrival):
             bucket = self.bucket(arrival.tenant, name)
             if bucket is not None:
-                bucket.holds -= amount
+                bucket.holds -= amount if name == "tenant_rate" else bucket.charged(amount)
         one = Request(
             arrival,
             self.now,

@@ -345,3 +345,17 @@ def test_a_tenant_that_owes_is_not_forgotten() -> None:
     for ticket in others[:-1]:
         admission.release(ticket, 0.0)
     assert (others[-1].state, again.state) == (TicketState.ADMITTED, TicketState.WAITING)
+
+
+@pytest.mark.parametrize(("used", "level"), [(None, -4000), (0.0, 1000), (4000.0, -3000), (10**9, -4000)])
+def test_one_request_costs_five_minutes_of_a_budget_at_the_most(used: float | None, level: float) -> None:
+    """Whether it states the tokens itself or its answer does; what is given back is what was charged."""
+    admission = Admission(Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0)))
+    ticket = _ticket(admission.offer(Arrival(output_tokens=10_000.0), 0.0))
+    bucket = ticket.account.outputs
+    assert bucket is not None
+    assert bucket.level(0.0) == -4000
+    admission.release(ticket, 0.0, Used(output_tokens=used))
+    assert bucket.level(0.0) == level
+    assert bucket.wait(1000.0, 0.0) <= 300
+    assert admission.spared_tokens == max((10_000 if used is None else used) - 5000, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.backends import MOST_REQUESTS, Backend, Scraped
 from gtm.core.balance.flights import PEERS_LAST_S, Flights, Told
-from gtm.core.balance.in_flight import SCRAPED_LASTS_S, InFlight
+from gtm.core.balance.in_flight import MOST_RUNNING, SCRAPED_LASTS_S, InFlight
 from gtm.core.balance.latency import DECAY_S, LatencyByLoad, PeakEwma
 from tests.core.strategies import quick
 
@@ -85,7 +85,7 @@ def test_a_figure_lasts_its_time_and_no_longer() -> None:
 def test_others_are_what_the_laws_say(
     scraped: dict[str, int | None], peers: list[tuple[bool, dict[str, Told]]]
 ) -> None:
-    """The larger of peers' words and scraped figures; the mean by weight where no figure is; silent peers spread by weight."""
+    """The larger of peers' words and scraped figures; the middle one by weight where no figure is; silent peers spread by weight."""
     flights, now = _flights(), 100.0
     for name, said in scraped.items():
         if said is not None:
@@ -95,7 +95,8 @@ def test_others_are_what_the_laws_say(
         flights.told(f"{number}", loads, now if speaks else now - PEERS_LAST_S - 0.1)
     flights.settle(now)
     said_by = {name: said for name, said in scraped.items() if said is not None}
-    mean = sum(said_by.values()) / sum(WEIGHTS[name] for name in said_by) if said_by else 0
+    figures = sorted(said / WEIGHTS[name] for name, said in said_by.items())
+    middle = figures[(len(figures) - 1) // 2] if figures else 0
     here = [load for speaks, loads in peers if not speaks for name, load in loads.items() if name in WEIGHTS]
     silent, silent_us = sum(load.requests for load in here), sum(load.work_us for load in here)
     for name, weight in WEIGHTS.items():
@@ -106,21 +107,54 @@ def test_others_are_what_the_laws_say(
         told_us = (
             sum(loads[name].work_us for speaks, loads in peers if speaks and name in loads) + silent_us * part
         )
-        others = max(told, said_by.get(name, mean * weight))
+        others = max(told, said_by.get(name, middle * weight))
         flight = flights.of(name)
         assert flight.others == pytest.approx(others)
+        assert flight.known == pytest.approx(others if name in said_by else told)
         assert flight.others_work_us == pytest.approx(told_us + (others - told) * 1e6, abs=2)
 
 
 def test_what_servers_say_stays_finite() -> None:
-    """The most that one can say, of both, by all; more than that is refused."""
+    """The most that one can say, of both, by all, counts as what one can have; more than that is refused."""
     flights = Flights(Backend(name) for name in "abc")
     for name in "ab":
         flights.scraped(name, Scraped(MOST_REQUESTS, MOST_REQUESTS, 1.0))
     flights.settle(1.0)
-    assert [flights.of(name).outstanding for name in "abc"] == [2 * MOST_REQUESTS] * 3
+    assert [flights.of(name).outstanding for name in "abc"] == [2 * MOST_RUNNING] * 3
     with pytest.raises(ValueError, match="no counts"):
         Scraped(1e308, 1e308, 1.0)
+
+
+@quick(200)
+@given(
+    st.dictionaries(
+        st.sampled_from("abcd"),
+        st.tuples(st.floats(0, MOST_REQUESTS), st.floats(0, MOST_REQUESTS)),
+        min_size=1,
+    ),
+    st.floats(0, MOST_REQUESTS),
+    st.integers(1, 100),
+)
+def test_one_server_that_says_much_fills_no_other(
+    said: dict[str, tuple[float, float]], much: float, slots: int
+) -> None:
+    """It is full, up to its slots twice. Those who say something, and all who say nothing, are as full as without it."""
+
+    def settled(**more: Scraped) -> Flights:
+        flights = Flights(Backend(name, 1.0, slots) for name in "abcdex")
+        for name, (running, waiting) in said.items():
+            flights.scraped(name, Scraped(running, waiting, 1.0))
+        for name, one in more.items():
+            flights.scraped(name, one)
+        flights.settle(1.0)
+        return flights
+
+    honest, lied = settled(x=Scraped(0, 0, 1.0)), settled(x=Scraped(much, much, 1.0))
+    assert lied.of("x").outstanding <= 2 * slots
+    assert [lied.of(name).known for name in "abcde"] == [honest.of(name).known for name in "abcde"]
+    assert all(not lied.of(name).known for name in "abcde" if name not in said)
+    most = max(lied.of(name).outstanding for name in said)
+    assert all(lied.of(name).outstanding <= most for name in "abcde")
 
 
 @pytest.mark.parametrize("bad", [-1, float("nan"), float("inf")])

@@ -1,0 +1,314 @@
+"""Each field of a balancer's file: a change counts at once, or the log and the state say that it counts from the next start.
+
+The fields are those of the document's schema: a new one fails here until it has a value, is read by somebody, and counts.
+"""
+
+# ruff: noqa: SLF001 - what the parts of a carrier go by is their own
+
+from __future__ import annotations
+
+import json
+import shutil
+import types
+import typing
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gtm.balancer.config import BalancerDocument
+from gtm.balancer.config.document import AT_START, Document
+from gtm.core.model.requests import UNKNOWN_LOCATION
+from gtm.core.quota.leases import Parts
+from gtm.feed.current import CurrentView
+from gtm.geoip.reader import Locator
+from gtm.runtime.balancer.backends_file import BackendsFile
+from gtm.runtime.balancer.carrier import Carrier
+from tests import uvloops
+from tests.balancer.certificates import Authority
+from tests.balancer.test_backends_file import settings
+
+KEY = "ab" * 32
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    """A file in which every field has a value."""
+    ours = Authority(folder, "ca")
+    ours.issue("one", "a.test")
+    for name in ("one-chain.pem", "one-key.pem", "ca.pem"):
+        shutil.copy(folder / name, folder / f"copy-{name}")
+    limits = {
+        "weight": 2,
+        "requests_per_second": 5,
+        "burst": 9,
+        "concurrency": 7,
+        "input_tokens_per_minute": 1000,
+        "output_tokens_per_minute": 1000,
+        "priority": "batch",
+    }
+    return {
+        "service": "chat",
+        "paths": ["inference"],
+        "backends": [
+            {
+                "url": "http://127.0.0.1:1",
+                "weight": 1,
+                "slots": 4,
+                "models": ["m"],
+                "version": "v1",
+                "draining": False,
+            }
+        ],
+        "choosing": {
+            "pick": "p2c",
+            "score": "work",
+            "latency": False,
+            "sessions": True,
+            "prefix": {"by": "map", "bytes": 512},
+            "panic": 0.3,
+            "bound": 1.25,
+            "most_memory": 0.95,
+            "versions": {"v1": 0.5},
+        },
+        "checks": {
+            "health": {
+                "type": "http",
+                "path": "/health",
+                "port": 1,
+                "status": [200],
+                "interval": 3600,
+                "timeout": 1,
+                "up": 2,
+                "down": 2,
+            },
+            "models": {"path": "/v1/models", "required": False, "interval": 3600, "timeout": 1},
+            "completion": {"path": "/v1/completions", "model": "m", "interval": 3600, "timeout": 1},
+            "scrape": {"path": "/metrics", "port": 1, "type": "vllm", "interval": 3600, "timeout": 1},
+            "orca": "text",
+            "warm_up": 0,
+        },
+        "admission": {
+            "reserves": {"real_time": 0.2},
+            "waits": {"real_time": 5},
+            "queue_length": 100,
+            "queue_mib": 10,
+            "tenants": {"acme": {**limits, "keys": [KEY]}},
+            "default_tenant": dict(limits),
+            "without_tenant": dict(limits),
+            "models": {"m": {"concurrency": 3, "token_weight": 1, "fallback": "other"}},
+            "priority_from": ["10.0.0.0/8"],
+        },
+        "tracing": {"endpoint": "http://127.0.0.1:1", "sample": 0.01, "follow": True},
+        "access_log": {"path": "access.log", "clients": "network"},
+        "tls": {
+            "certificates": [{"chain": "one-chain.pem", "key": "one-key.pem"}],
+            "client_certificates": "required",
+            "client_ca": "ca.pem",
+        },
+        "backend_tls": {
+            "ca": "ca.pem",
+            "certificate": {"chain": "one-chain.pem", "key": "one-key.pem"},
+            "server_name": "a.test",
+        },
+        "proxy_protocol": ["10.0.0.0/8"],
+    }
+
+
+_SPECIAL: dict[str, Any] = {
+    "paths": ["tokenize"],
+    "backends.url": "http://127.0.0.1:2",
+    "choosing.pick": "scan",
+    "choosing.score": "requests",
+    "choosing.bound": 2.0,
+    "choosing.prefix.by": "hash",
+    "checks.health.type": {"type": "grpc", "service": "x"},
+    "checks.health.service": {"type": "grpc", "service": "y"},
+    "checks.scrape.type": "sglang",
+    "checks.orca": "json",
+    "access_log.clients": "full",
+    "tracing.endpoint": "http://127.0.0.1:2",
+    "tls.client_certificates": "wanted",
+    "admission.priority_from": ["192.0.2.0/24"],
+    "proxy_protocol": ["192.0.2.0/24"],
+    "admission.tenants.keys": ["cd" * 32],
+    "admission.reserves": {"real_time": 0.3},
+    "admission.waits": {"real_time": 6},
+    "choosing.versions": {"v1": 0.25},
+    "checks.health.status": [204],
+}
+
+
+def leaves(model: type[Document], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The fields of a document that hold no other documents."""
+    for name, field in model.model_fields.items():
+        inner = _document(field.annotation)
+        if inner is None:
+            yield (*path, name)
+        else:
+            yield from leaves(inner, (*path, name))
+
+
+def optional(model: type[Document], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The documents in a document that may be null."""
+    for name, field in model.model_fields.items():
+        inner = _document(field.annotation)
+        if inner is not None:
+            if type(None) in typing.get_args(field.annotation):
+                yield (*path, name)
+            yield from optional(inner, (*path, name))
+
+
+def _document(annotation: Any) -> type[Document] | None:
+    """The document in a field's type, if there is one: by itself, or in lists and mappings."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, Document) else None
+    found = (_document(one) for one in typing.get_args(annotation))
+    return next((one for one in found if one is not None), None)
+
+
+def _changed(before: Any, path: tuple[str, ...]) -> Any:
+    """Another file, which differs in one field."""
+    after = deepcopy(before)
+    at = after
+    for name in path[:-1]:
+        at = at[name]
+        if isinstance(at, list):
+            at = at[0]
+        elif name in ("tenants", "models") and not isinstance(next(iter(at.values())), str | int | bool):
+            (at,) = at.values()
+    dotted = ".".join(path)
+    if dotted in NULLS:
+        at[path[-1]] = None
+    elif path[:2] == ("checks", "health") and isinstance(_SPECIAL.get(dotted), dict):
+        after["checks"]["health"] = _SPECIAL[dotted]
+    else:
+        at[path[-1]] = _SPECIAL[dotted] if dotted in _SPECIAL else _another(at[path[-1]], dotted)
+    return after
+
+
+def _another(value: Any, dotted: str) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return (
+                value / 2
+                if isinstance(value, float) or dotted.endswith(("interval", "weight"))
+                else value + 1
+            )
+        case str() if value.endswith(".pem"):
+            return f"copy-{value}"
+        case str() if value == "batch":
+            return "real_time"
+        case str():
+            return value + "2"
+        case list() if all(isinstance(one, str) for one in value):
+            return [*value, "another"]
+    raise AssertionError(f"give the test another value of `{dotted}`")
+
+
+def _in_force(carrier: Carrier) -> dict[str, object]:
+    """What the parts of a carrier go by."""
+    picker, proxy, front, health = carrier._picker, carrier._proxy, carrier._front, carrier._health
+    return {
+        "who": carrier._law._says,
+        "backends": [one.backend for one in picker.pool.candidates],
+        "choosing": (picker.pool.settings, picker._affinity, picker.cut, picker._corrects, picker._read_load),
+        "admission": carrier._admission.admission.settings,
+        "health": (health.health._settings, health._settings, health._drained),
+        "paths": None if proxy.paths is None else (proxy.paths._exact, proxy.paths._patterns),
+        "bodies": proxy.body_rules,
+        "asks": proxy.asks,
+        "access": carrier._access._document,
+        "tracing": None if proxy.tracer is None else proxy.tracer._settings,
+        "tls": None if front._listener is None else front._listener.settings,
+        "backend_tls": front._backends._settings,
+        "proxies": front._trusted,
+    }
+
+
+class _Nowhere:
+    @staticmethod
+    def locate(_: object) -> object:
+        return UNKNOWN_LOCATION
+
+
+def _carrier(folder: Path, written: object) -> Carrier:
+    file = folder / "balancer.yaml"
+    file.write_text(json.dumps(written))
+    set_ = replace(settings(folder, file), ca_file=folder / "ca.pem")  # sooner read than all public ones
+    return Carrier(
+        set_,
+        "test",
+        current=CurrentView(lambda: 0.0),
+        file=BackendsFile(set_),
+        locator=cast("Locator", _Nowhere()),
+        parts=Parts(0, 0.0, {}),
+    )
+
+
+NULLS = [".".join(path) for path in optional(BalancerDocument)]
+FIELDS = [*(".".join(path) for path in leaves(BalancerDocument)), *NULLS]
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_change_counts_or_it_is_said_that_it_waits(
+    tmp_path: Path, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Read again, a balancer goes by what one goes by that was started with the new file; else it says which field waits."""
+    path = tuple(field.split("."))
+    before = _files(tmp_path)
+    if field == "checks.health.service":
+        before["checks"]["health"] = {"type": "grpc", "service": "x"}
+    after = _changed(before, path)
+
+    async def main() -> None:
+        fresh = _carrier(tmp_path, after)
+        await fresh._health.configure(fresh._file.document)
+        expected = _in_force(fresh)
+        await fresh.close()
+        caplog.clear()
+        old = _carrier(tmp_path, before)
+        await old._health.configure(old._file.document)
+        assert _in_force(old) != expected, "nobody reads this field, or the test does not see it"
+        old._file._settings.file.write_text(json.dumps(after))  # type: ignore[union-attr]
+        await old._reread()
+        waits = AT_START in BalancerDocument.model_fields[path[0]].metadata
+        if waits:
+            assert old.page.state()["waits_for_start"] == [path[0]]
+            assert f"`{path[0]}` says has changed and counts from the next start" in caplog.text
+        else:
+            assert _in_force(old) == expected
+            assert old.page.state()["waits_for_start"] == []
+            assert "next start" not in caplog.text
+        await old.close()
+
+    uvloops.run(main())
+
+
+def test_what_is_put_back_waits_no_more(tmp_path: Path) -> None:
+    """The state says what differs from the file that the balancer was started with."""
+    before = _files(tmp_path)
+    after = {**before, "proxy_protocol": []}
+
+    async def main() -> None:
+        carrier = _carrier(tmp_path, before)
+        file = tmp_path / "balancer.yaml"
+        for written, waits in ((after, ["proxy_protocol"]), (before, [])):
+            file.write_text(json.dumps(written))
+            await carrier._reread()
+            assert carrier.page.state()["waits_for_start"] == waits
+        await carrier.close()
+
+    uvloops.run(main())
+
+
+def test_the_fields_of_the_page_are_those_of_the_file() -> None:
+    """None is forgotten here: the table of docs/balancer.md says which wait."""
+    page = (Path(__file__).parents[3] / "docs/balancer.md").read_text()
+    waiting = {name for name, field in BalancerDocument.model_fields.items() if AT_START in field.metadata}
+    said = page.partition("From the next start count ")[2].partition(":")[0]
+    assert {one.strip("` ") for one in said.replace(" and ", ", ").split(",")} == waiting
