@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.demand.belief import HOUR, HOURS, Peaks
+from gtm.core.demand.belief import HOUR, HOURS, WORLD, Peaks
 from gtm.storage import tables
 
 
@@ -23,6 +23,20 @@ class PeakRepository:
         """All that is kept."""
         found = await self._connection.execute(select(tables.demand_peaks))
         return {(row.token, int(row.hour.timestamp()) // HOUR): row.rate for row in found}
+
+    async def recorded(self, now: float) -> dict[tuple[str, int], float]:
+        """What all edges together asked for in the last day, from recorded demand: for a database from before peaks were kept."""
+        query = text(
+            """
+            SELECT hour, max(rate) AS rate FROM (
+                SELECT date_bin('1 hour', minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AS hour,
+                       sum(total) / greatest(30, least(60, sum(seconds))) AS rate
+                FROM demand_minutes WHERE minute >= :since GROUP BY minute
+            ) AS minutes GROUP BY hour
+            """
+        )
+        found = await self._connection.execute(query, {"since": _time(now - HOURS * HOUR)})
+        return {(WORLD, int(row.hour.timestamp()) // HOUR): row.rate for row in found}
 
     async def save(self, changed: Peaks, now: float, heirs: Mapping[str, str]) -> None:
         """Keep peaks that grew, of two the higher; drop those older than a day, and those of tokens that have no heir.
@@ -44,7 +58,9 @@ class PeakRepository:
             await self._connection.execute(query, rows)
         await self._connection.execute(delete(table).where(table.c.hour < _time(now - (HOURS + 1) * HOUR)))
         if heirs:
-            await self._connection.execute(delete(table).where(table.c.token.not_in(["", *heirs.values()])))
+            await self._connection.execute(
+                delete(table).where(table.c.token.not_in([WORLD, *heirs.values()]))
+            )
 
 
 def _time(seconds: float) -> datetime:

@@ -134,7 +134,7 @@ class Transaction:
 
     @property
     def peaks(self) -> PeakRepository:
-        """How much edges asked for."""
+        """This keeps how much edges asked for."""
         return PeakRepository(self.connection)
 
     @property

@@ -131,6 +131,40 @@ def test_an_alarm_is_shown(world: Api) -> None:
         assert "gtm_control_health_disputed_regions 2.0" in world.anonymous.get("/metrics").text
 
 
+def _asked(client: httpx.Client, edge: str, rate: float) -> None:
+    """Report that so many look-ups a second of clients in Germany were served in Frankfurt."""
+    row = "chat\teu-central\tserved\tlookup\tchat|real_time|eu-central|x\tchat|DE|52.5|12.5||||real_time||"
+    body = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, {row: rate}, 1.0))
+    headers = {"Content-Type": "application/json"}
+    assert client.post(f"/v1/edges/{edge}/report", content=body, headers=headers).status_code == 200
+
+
+def test_an_edge_that_asks_for_far_too_much_is_named(world: Api) -> None:
+    """What it says beyond what is likely does not count, and status says so until its token is revoked."""
+
+    def demand() -> float:
+        return float(sum(row["requests_per_second"] for row in world.viewer.get("/v1/demand").json()["rows"]))
+
+    def warned() -> bool:
+        return any("edges of token `bad` say that 1,000,000" in text for text in _status(world)["warnings"])
+
+    reports = world.server.app.state.context.replica.active.reports
+    reports.elsewhere = 0.0, 20.0
+    with _client(world, "good") as good, _client(world, "bad") as bad:
+        _asked(good, "good", 30.0)
+        _asked(bad, "bad", 1e6)
+        _eventually(warned)
+        assert world.admin.delete("/v1/tokens/bad").is_success
+        _eventually(
+            lambda: (
+                [one["name"] for one in world.viewer.get("/v1/edges").json()["items"] if one["live"]]
+                == ["good"]
+            )
+        )
+        _eventually(lambda: not warned())
+        assert demand() == pytest.approx(30.0, rel=0.5)
+
+
 def test_what_the_policy_does_not_name_is_neither_kept_nor_published(world: Api) -> None:
     """Unknown endpoints and regions of a report are dropped and counted; the rest counts."""
     health: dict[str, Any] = {

@@ -17,7 +17,7 @@ from heapq import nlargest
 from math import exp, expm1
 from operator import itemgetter
 
-from gtm.core.demand.belief import UNKNOWN, Standing, limits
+from gtm.core.demand.belief import UNKNOWN, Evidence, limits
 from gtm.core.demand.rows import Row
 
 TIME_CONSTANT = 3.0
@@ -73,9 +73,9 @@ class Reported:
     names: tuple[str, ...] = ()
     """Of the edges, as the book was told them."""
     tokens: tuple[str, ...] = ()
-    """Whose edges they are."""
-    standing: Standing = UNKNOWN
-    """What their tokens are judged by."""
+    """These are the tokens whose edges they are."""
+    evidence: Evidence = UNKNOWN
+    """Their tokens are judged by this."""
 
     def claims(self) -> dict[str, float]:
         """What the edges of each token say that is asked of them, per second."""
@@ -88,7 +88,7 @@ class Reported:
     def excess(self) -> dict[str, tuple[float, float]]:
         """The tokens that say more than they are believed: what they say, and what of that counts, per second."""
         claims = self.claims()
-        most = limits(claims, self.standing)
+        most = limits(claims, self.evidence)
         return {token: (claim, most[token]) for token, claim in claims.items() if claim > most[token]}
 
     def decisions(self) -> dict[str, dict[str, float]]:
@@ -182,13 +182,13 @@ class DemandBook:
         """Drop what an edge counted."""
         self._edges.pop(edge, None)
 
-    def reported(self, now: float, standing: Standing = UNKNOWN) -> Reported:
+    def reported(self, now: float, evidence: Evidence = UNKNOWN) -> Reported:
         """What the edges that count have reported, with what their tokens are judged by."""
         self._edges = {name: edge for name, edge in self._edges.items() if now - edge.heard <= KEPT}
         # An edge's rates are replaced whole, and rows only added to what is handed out.
         edges = tuple((edge.rates, edge.corrections()) for edge in self._edges.values())
         tokens = tuple(edge.token for edge in self._edges.values())
-        return Reported(edges, self._rows, tuple(self._edges), tokens, standing)
+        return Reported(edges, self._rows, tuple(self._edges), tokens, evidence)
 
 
 def _largest(numbers: Mapping[str, float]) -> Mapping[str, float]:

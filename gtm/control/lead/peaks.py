@@ -45,11 +45,14 @@ class PeakKeeper:
         while True:
             try:
                 async with self._database.transaction() as transaction:
-                    self._saved = await transaction.peaks.load()
+                    kept = await transaction.peaks.load()
+                    recorded = {} if kept else await transaction.peaks.recorded(self._clock())
             except StorageUnavailable:
                 await asyncio.sleep(_RETRY)
             else:
-                return self._reports.peaks.add(self._saved)
+                self._saved = kept
+                self._reports.peaks.add(kept or recorded)
+                return
 
     async def save(self) -> None:
         """Write what grew."""

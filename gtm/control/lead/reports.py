@@ -53,7 +53,7 @@ class Reports:
     ) -> None:
         self.vantages = Vantages(clock, monotonic)
         self.demand = DemandBook()
-        self.peaks = belief.History()
+        self.peaks = belief.PeakBook()
         """How much the edges of each token asked for in the last day."""
         self.elsewhere = 0.0, inf
         """What regions report to arrive, and what any token may ask for, in requests per second."""
@@ -151,8 +151,8 @@ class Reports:
     @property
     def reported(self) -> Reported:
         """The rates of all edges now, to be added up."""
-        standing = self.peaks.standing(self._clock(), *self.elsewhere)
-        return self.demand.reported(self._monotonic(), standing)
+        evidence = self.peaks.evidence(self._clock(), *self.elsewhere)
+        return self.demand.reported(self._monotonic(), evidence)
 
 
 def moved(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str, str], float]:

@@ -10,7 +10,7 @@ Laws:
   3. Further it is believed as far as somebody else's word makes it likely, whichever is most: as far as the median of the
      other tokens asks; as far as regions report more arrivals, or the world asked for more in its busiest minute, than the
      others ask for now (clients move from an edge that ends to another); and as far as `PART` of what all regions can serve.
-  4. History grows slowly, or it would be its own witness: a minute is recorded up to twice the busiest of earlier hours,
+  4. PeakBook grows slowly, or it would be its own witness: a minute is recorded up to twice the busiest of earlier hours,
      or as far as regions report more arrivals than others ask for. What law 3 makes likely otherwise is recorded by one part
      in `BURST`, so that the burst which follows from it is what was likely. A liar who is patient doubles what he may say
      each hour, and no faster.
@@ -20,13 +20,13 @@ history, what a second edge like the others would, or a tenth of all capacity.
 
 Example. Frankfurt asked for 100 a second at most, Dublin for 20. Dublin says a billion now: it is believed up to 160.
 
->>> standing = Standing({"fra": 100.0, "dub": 20.0}, world=120.0, arrivals=0.0, part=0.0)
->>> limits({"fra": 90.0, "dub": 1e9}, standing)["dub"]
+>>> evidence = Evidence({"fra": 100.0, "dub": 20.0}, world=120.0, arrivals=0.0, part=0.0)
+>>> limits({"fra": 90.0, "dub": 1e9}, evidence)["dub"]
 160.0
 
 Frankfurt's edge ends, and its clients come to Dublin, as many as the world asked for before: they all count.
 
->>> limits({"fra": 0.0, "dub": 119.0}, Standing({"fra": 100.0, "dub": 1.0}, 120.0, 0.0, 0.0))["dub"]
+>>> limits({"fra": 0.0, "dub": 119.0}, Evidence({"fra": 100.0, "dub": 1.0}, 120.0, 0.0, 0.0))["dub"]
 120.0
 """
 
@@ -58,7 +58,7 @@ Peaks = Mapping[tuple[str, int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Evidence:
     """What tokens are judged by. All in requests (or DNS answers) per second.
 
     `peaks` are the busiest minutes of the last day by token, `world` that of all together, `arrivals` what regions report to
@@ -71,22 +71,22 @@ class Standing:
     part: float = inf
 
 
-UNKNOWN = Standing()
+UNKNOWN = Evidence()
 """Nothing is known to judge by, and any token may ask for anything."""
 
 
-def limits(claims: Mapping[str, float], standing: Standing) -> dict[str, float]:
+def limits(claims: Mapping[str, float], evidence: Evidence) -> dict[str, float]:
     """How much of each token's claim counts at most.
 
     Args:
         claims: what each token says that is asked of its edges now, in requests (or DNS answers) per second.
-        standing: what it is judged by.
+        evidence: what it is judged by.
     """
     if len(claims) < 2:
         return dict.fromkeys(claims, inf)
     return {
-        token: max(BURST * standing.peaks.get(token, 0.0), *likely)
-        for token, likely in _likely(claims, standing).items()
+        token: max(BURST * evidence.peaks.get(token, 0.0), *likely)
+        for token, likely in _likely(claims, evidence).items()
     }
 
 
@@ -97,7 +97,7 @@ class _Likely(NamedTuple):
     arrivals: float
 
 
-def _likely(claims: Mapping[str, float], standing: Standing) -> dict[str, _Likely]:
+def _likely(claims: Mapping[str, float], evidence: Evidence) -> dict[str, _Likely]:
     """Of each token; all of a lone one's."""
     total = sum(claims.values())
     ordered = sorted(claims.values())
@@ -107,11 +107,11 @@ def _likely(claims: Mapping[str, float], standing: Standing) -> dict[str, _Likel
         others.remove(claim)
         median = median_low(others) if others else inf
         rest = total - claim
-        found[token] = _Likely(max(median, standing.part, standing.world - rest), standing.arrivals - rest)
+        found[token] = _Likely(max(median, evidence.part, evidence.world - rest), evidence.arrivals - rest)
     return found
 
 
-class History:
+class PeakBook:
     """The busiest minutes of the last day, by token. Times are POSIX seconds."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class History:
         """A token's edges were asked so often since the last time."""
         self._counts[token] = self._counts.get(token, 0.0) + requests
 
-    def standing(self, now: float, arrivals: float, part: float) -> Standing:
+    def evidence(self, now: float, arrivals: float, part: float) -> Evidence:
         """What tokens are judged by now. Ends the minute, if it is over."""
         minute = int(now // MINUTE)
         if self._minute is None:
@@ -142,7 +142,7 @@ class History:
         elif minute < self._minute:  # the clock stepped back
             self._minute = minute
         peaks = self._busiest(int(now // HOUR) + 1)
-        return Standing(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
+        return Evidence(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
 
     def peaks(self) -> Peaks:
         """All that is to be kept."""
@@ -169,8 +169,8 @@ class History:
         """Take in a minute's mean rates."""
         hour = int(now // HOUR)
         peaks, earlier = self._busiest(hour + 1), self._busiest(hour)
-        standing = Standing(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
-        likely = _likely(claims, standing)
+        evidence = Evidence(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
+        likely = _likely(claims, evidence)
         counted = {
             token: min(
                 claim,

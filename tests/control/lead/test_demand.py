@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.demand import KEPT, DemandBook, requests_per_answer
-from gtm.core.demand.belief import Standing
+from gtm.core.demand.belief import Evidence
 from gtm.core.demand.rows import Row
 from tests.memory import held
 
@@ -135,7 +135,7 @@ def test_what_is_not_believed_is_left_out() -> None:
         ("four", "", 40.0),
     ):
         book.take(edge, {ROW: rate, DNS: rate}, 1.0, 0.0, token=token)
-    reported = book.reported(0.0, Standing({"fra": 100.0, "bad": 1.0}, 101.0, 0.0, 10.0))
+    reported = book.reported(0.0, Evidence({"fra": 100.0, "bad": 1.0}, 101.0, 0.0, 10.0))
     claims = reported.claims()
     assert claims == {"fra": pytest.approx(100.0), "bad": pytest.approx(8e6), "four": pytest.approx(80.0)}
     assert reported.excess() == {"bad": (pytest.approx(8e6), pytest.approx(80.0))}
