@@ -49,8 +49,8 @@ def set_health(api: Api, *up: str) -> None:
 
 def set_demand(api: Api, rates: dict[Row, float]) -> None:
     """Let edges count so many requests per second."""
-    reported = SimpleNamespace(rates=lambda: rates)
-    api.server.app.state.context.replica.active.reports.demand.reported = lambda _: reported
+    reported = SimpleNamespace(rates=lambda *_: rates, excess=dict)
+    api.server.app.state.context.replica.active.reports.demand.reported = lambda *_: reported
 
 
 @pytest.fixture
