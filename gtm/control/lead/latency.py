@@ -347,10 +347,14 @@ class LatencyBook:
             except StorageUnavailable:
                 await asyncio.sleep(1.0)
             else:
-                self._saved = {_key(one): one for one in kept}
-                self._saved_votes = {vote[:5]: vote for vote in votes}
-                self._doubts = Doubts(votes, self.doubt_settings)
-                self._aggregates = Aggregates(kept, self.settings)
+                self.start(kept, votes)
+
+    def start(self, kept: Sequence[Sum] = (), votes: Sequence[Vote] = ()) -> None:
+        """Begin with what was kept."""
+        self._saved = {_key(one): one for one in kept}
+        self._saved_votes = {vote[:5]: vote for vote in votes}
+        self._doubts = Doubts(votes, self.doubt_settings)
+        self._aggregates = Aggregates(kept, self.settings)
 
     async def _save(self) -> None:
         """Write what has changed since the last save; what cannot be written now is written the next time."""

@@ -7,8 +7,8 @@ burst of its own clients would.
 Laws:
   1. A lone token is believed wholly: there are no others.
   2. A token is believed up to `BURST` times its own busiest minute of the last day, at once: an honest burst counts in full.
-  3. Further it is believed as far as somebody else's word makes it likely, whichever is most: as far as the median of the
-     other tokens asks; as far as regions report more arrivals, or the world asked for more in its busiest minute, than the
+  3. Further it is believed as far as somebody else's word makes it likely, whichever is most: without a history as far as
+     the median of the other tokens asks; as far as regions report more arrivals, or the world asked for more in its busiest minute, than the
      others ask for now (clients move from an edge that ends to another); and as far as `PART` of what all regions can serve.
   4. PeakBook grows slowly, or it would be its own witness: a minute is recorded up to twice the busiest of earlier hours,
      or as far as regions report more arrivals than others ask for. What law 3 makes likely otherwise is recorded by one part
@@ -16,7 +16,7 @@ Laws:
      each hour, and no faster.
 
 So the largest lie of one edge does to others what a burst of `BURST` times its busiest minute would; of one without a
-history, what a second edge like the others would, or a tenth of all capacity.
+history, what a second edge like the others would, or a twentieth of all capacity.
 
 Example. Frankfurt asked for 100 a second at most, Dublin for 20. Dublin says a billion now: it is believed up to 160.
 
@@ -42,7 +42,7 @@ BURST = 8.0
 """Times its own busiest minute that a token is believed."""
 GROWTH = 2.0
 """Times the busiest minute of earlier hours that a minute counts in the history by its token's word alone."""
-PART = 0.1
+PART = 0.05
 """Of what all regions can serve: so much any token may ask for."""
 MINUTE = 60.0
 """Seconds that a history's rates are means of."""
@@ -105,7 +105,8 @@ def _likely(claims: Mapping[str, float], evidence: Evidence) -> dict[str, _Likel
     for token, claim in claims.items():
         others = ordered.copy()
         others.remove(claim)
-        median = median_low(others) if others else inf
+        known = token in evidence.peaks
+        median = (0.0 if known else median_low(others)) if others else inf
         rest = total - claim
         found[token] = _Likely(max(median, evidence.part, evidence.world - rest), evidence.arrivals - rest)
     return found

@@ -94,21 +94,33 @@ def withdrawn(agreed: HealthTable, alarm: Alarm) -> dict[str, dict[str, Endpoint
 def presumed(
     agreed: HealthTable, alarm: Alarm, reports: Iterable[VantageReport], now: float, max_age: float
 ) -> dict[str, dict[str, EndpointHealth]]:
-    """What plans are made for: the verdicts, and of disputed regions the word of those who see them up.
+    """What plans are made for: the verdicts, and where they are disputed or tied the word of those who see an endpoint up.
 
-    Edges that do not see them up leave them out of the plan themselves.
+    Edges that do not see it up leave it out of the plan themselves.
     """
-    if not alarm.disputed:
-        return {region: dict(table) for region, table in agreed.items()}
+    decided = {
+        region: {url: one for url, one in table.items() if not one.tied}
+        for region, table in withdrawn(agreed, alarm).items()
+    }
     witnesses = [
-        VantageReport(report.vantage, report.received, _only_up(report.health, alarm), report.voter)
+        VantageReport(report.vantage, report.received, _only_up(report.health, decided), report.voter)
         for report in reports
     ]
-    return {**withdrawn(agreed, alarm), **combine(witnesses, now, max_age)}
+    found = decided
+    for region, seen in combine(witnesses, now, max_age).items():
+        found[region] = {**found.get(region, {}), **seen}
+    for region, voted in withdrawn(agreed, alarm).items():  # what is tied, and nobody sees up any more
+        found[region] = {**voted, **found.get(region, {})}
+    return found
 
 
-def _only_up(health: HealthTable, alarm: Alarm) -> dict[str, dict[str, EndpointHealth]]:
+def _only_up(health: HealthTable, decided: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
+    """What a vantage sees up, where nothing is decided."""
     return {
-        region: {url: one for url, one in health[region].items() if one.status is HealthStatus.UP}
-        for region in alarm.disputed.keys() & health.keys()
+        region: {
+            url: one
+            for url, one in table.items()
+            if one.status is HealthStatus.UP and url not in decided.get(region, {})
+        }
+        for region, table in health.items()
     }

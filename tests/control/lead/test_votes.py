@@ -273,6 +273,20 @@ def test_one_of_two_tokens_decides_nothing() -> None:
     assert not control.vantages.tie_words()
 
 
+def test_plans_are_made_for_what_somebody_sees_up_in_a_tie() -> None:
+    """Also where nothing was agreed before: a liar who speaks from the start takes no region out of the plans."""
+    control = Control(list("abc"))
+    for token, seen in (
+        ("good", {"a": True, "b": True, "c": False}),
+        ("bad", {"a": False, "b": False, "c": True}),
+    ):
+        control.vantages.take(token, token, "", EdgeReport("1", 1, 1, table(seen)))
+    control.settled()
+    assert control.vantages.judgement.told == {}
+    assert up_regions(control.vantages.judgement.presumed) == set("abc")
+    assert control.usable({"a": True, "b": True, "c": False}) == set("ab"), "who sees it down leaves it out"
+
+
 def test_a_token_whose_edges_are_split_does_not_vote() -> None:
     """Two edges of one token that contradict each other leave the verdict to others, or as it was."""
     control = Control(list("ab"))

@@ -198,7 +198,7 @@ class World:
     def __init__(self) -> None:
         self.now = NOW
         self.book = LatencyBook(Database("postgresql://nobody@127.0.0.1:1/none"), lambda: self.now)
-        self.book._aggregates = Aggregates()  # noqa: SLF001 - as if loaded
+        self.book.start()
         self.table = LatencyTable()
         self.running: list[str] = []
 

@@ -1,0 +1,308 @@
+"""What one stolen edge token can do to others' clients: a whole control process in memory, honest edges, and one that lies.
+
+A world has honest edges whose clients ask, each for a region or two, and one edge whose token was stolen. It runs twice with
+the same seed: once the liar reports what is true, once it lies in every field that it can. The difference in what honest edges
+answer is the damage. `climb` changes the lie where that does more damage, so that the worst of many tries counts, not the
+mean of all. `burst` is the yardstick: the same edge says truly that it is asked eight times as much.
+
+    python -m tests.drills.liars 200      # prints the table of docs/security.md for so many worlds
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from gtm.control.lead.latency import Teachers
+from gtm.control.lead.takeover import PlanSeal
+from gtm.control.replica import Replica
+from gtm.core.decision.router import Ranker, Router
+from gtm.core.decision.view import Window, build_basis, build_view
+from gtm.core.demand.belief import BURST, HOUR
+from gtm.core.demand.rows import Row
+from gtm.core.health.verdicts import followed
+from gtm.core.latency import Delta, Estimator, Level
+from gtm.core.latency.aggregates import Authors
+from gtm.core.model.regions import Capacity
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.state import ClassPlan, Plan, State
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
+from gtm.feed.reports import EdgeReport
+from gtm.storage.session import Database
+from tests import worlds
+from tests.core.strategies import SHIPPED
+
+NOW = 1_700_000_000.0
+REGIONS = ("de", "ie", "us", "jp", "fr")
+EEA = frozenset({"de", "ie", "fr"})
+CLIENTS = {
+    "berlin": Location("DE", lat=52.5, lon=13.4, network="192.0.2.0/24"),
+    "lyon": Location("FR", lat=45.8, lon=4.8, network="198.51.100.0/24"),
+    "boston": Location("US", lat=42.4, lon=-71.1, network="203.0.113.0/24"),
+    "osaka": Location("JP", lat=34.7, lon=135.5, network="192.88.99.0/24"),
+    "sydney": Location("AU", lat=-33.9, lon=151.2, network="198.18.0.0/24"),
+}
+SECONDS = 25
+"""How long a lie lasts. Plans step by a tenth a second, and tables are made every ten."""
+DRAWS = [number / 40 for number in range(40)]
+SEAL = PlanSeal(b"k" * 32)
+Answers = Mapping[tuple[str, str], Counter[str]]
+"""By edge and client: how many of `DRAWS` get which region; empty: refused."""
+
+
+@dataclass(frozen=True)
+class Lie:
+    """All that an edge's report can claim. What is left empty is said truly."""
+
+    demand: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By client and the region that it says served them: requests per second."""
+    down: frozenset[str] = frozenset()
+    up: frozenset[str] = frozenset()
+    latency: tuple[tuple[str, str, float, int], ...] = ()
+    """Country, region, ms beside geography, samples."""
+    plan: bool = False
+    """Offer a plan that sends everybody to one region, and refuses them."""
+
+
+def draw_lie(rng: random.Random, kinds: str) -> Lie:
+    """A lie with these kinds in it: d(emand), h(ealth), l(atency), p(lan)."""
+    regions = [*REGIONS, ""]
+    demand = {
+        (rng.choice([*CLIENTS]), rng.choice(regions)): 10.0 ** rng.uniform(0, 12)
+        for _ in range(rng.randint(1, 8))
+    }
+    latency = tuple(
+        (location.country or "", region, rng.choice((-2900.0, -60.0, -25.0, 25.0, 60.0, 2900.0)), 10**6)
+        for location in CLIENTS.values()
+        for region in REGIONS
+        if rng.random() < 0.7
+    )
+    down = frozenset(rng.sample(REGIONS, rng.randint(0, 5)))
+    return Lie(
+        demand if "d" in kinds else {},
+        down if "h" in kinds else frozenset(),
+        frozenset(REGIONS) - down if "h" in kinds else frozenset(),
+        latency if "l" in kinds else (),
+        "p" in kinds,
+    )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A world before anybody lies: rates by edge and client (`liar` among the edges), regions that are down, a seed."""
+
+    rates: Mapping[str, Mapping[str, float]]
+    down: frozenset[str]
+
+    @classmethod
+    def drawn(cls, rng: random.Random) -> Setting:
+        """A world of one to three honest edges and a liar; regions can serve 100 a second each."""
+        edges = [f"edge-{number}" for number in range(rng.randint(1, 3))]
+        rates: dict[str, dict[str, float]] = {edge: {} for edge in edges}
+        for client in CLIENTS:
+            rates[rng.choice(edges)][client] = rng.uniform(5, 70)
+        rates["liar"] = {rng.choice([*CLIENTS]): rng.uniform(0, 8)}
+        down = frozenset([rng.choice(REGIONS)] if rng.random() < 0.3 else [])
+        return cls(rates, down)
+
+
+def snapshot() -> Snapshot:
+    """Five regions, one service, and the fence of the EEA."""
+    return compile_policy(
+        worlds.policy(
+            *worlds.regions(" ".join(REGIONS), capacity=Capacity(requests_per_second=100.0)),
+            worlds.service("chat", " ".join(REGIONS)),
+            worlds.rule("gdpr", "EEA", services="chat", client_jurisdictions="EEA"),
+        ),
+        SHIPPED,
+    )
+
+
+class World:
+    """One run of a setting."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.now = 1_000.0
+        self.snapshot = snapshot()
+        nowhere = Database("postgresql://nobody@127.0.0.1:1/none")
+        self.replica = Replica(nowhere, lambda: NOW + self.now, lambda: self.now)
+        self.replica.current.become(replace(self.replica.now, compiled=self.snapshot))
+        assert self.replica.active is not None
+        self.active = self.replica.active
+        self.active.reports.takeover.seal = SEAL
+        self.active.latency.start()
+        hour = int((NOW + self.now) // HOUR) - 1
+        sums = {edge: sum(rates.values()) for edge, rates in setting.rates.items()}
+        self.active.reports.peaks.add(
+            {(edge, hour): rate for edge, rate in sums.items()} | {("", hour): sum(sums.values())}
+        )
+        self.truth = worlds.health(self.snapshot.regions, setting.down)
+        self._rankers: dict[int, Ranker] = {}
+
+    def router(self) -> Router:
+        """What an edge that sees the truth answers by."""
+        now = self.replica.now
+        told = now.state
+        window = Window(NOW + self.now, NOW + self.now)
+        ranker = self._rankers.get(now.table.version)
+        if ranker is None:
+            basis = build_basis(self.snapshot, Estimator(self.snapshot.regions, now.table), window, None)
+            ranker = self._rankers[now.table.version] = Ranker(basis)
+        state = State(max(told.epoch, 1), "", followed(told.health, self.truth), told.plan)
+        return Router(build_view(ranker.basis, state, window), ranker)
+
+    def row(self, router: Router, client: str, region: str | None = None) -> str:
+        """The row by which an edge counts a client's requests."""
+        ranking = router.ranker.ranking(Request("chat", CLIENTS[client]))
+        served = (
+            router.decide(Request("chat", CLIENTS[client]), 0.5).region or "" if region is None else region
+        )
+        outcome = "served" if served else "refused_overload"
+        return Row("chat", served, outcome, "lookup", ranking.group.key, ranking.cell).text
+
+    def second(self, lie: Lie | None) -> None:
+        """Everybody reports, and control judges, plans and learns."""
+        self.now += 1.0
+        router = self.router()
+        for edge, rates in self.setting.rates.items():
+            demand = {self.row(router, client): rate for client, rate in rates.items()}
+            report = EdgeReport("1", 1, 1, self.truth, demand, 1.0)
+            if edge == "liar" and lie is not None:
+                report = self.lying(lie, report, router)
+            self.active.reports.take(edge, "192.0.2.1", report, edge)
+        self.active.verdicts.judge()
+        asyncio.run(self.active.planning.tick())
+        if round(self.now) % 10 == 0:
+            edges = {edge: edge for edge in self.setting.rates}
+            teachers = Teachers(edges, frozenset(edges), Authors({}, frozenset(edges)))
+            capacity = self.active.planning.latest.capacity
+            table = self.active.latency.turn(self.snapshot.policy, capacity, teachers)
+            if table is not None:
+                self.replica.current.become(replace(self.replica.now, table=table))
+
+    def lying(self, lie: Lie, report: EdgeReport, router: Router) -> EdgeReport:
+        """A report with the lie in it."""
+        if lie.demand:
+            said = {self.row(router, client, region): rate for (client, region), rate in lie.demand.items()}
+            report = replace(report, demand=said)
+        if lie.down or lie.up:
+            report = replace(report, health=worlds.health(self.snapshot.regions, lie.down))
+        if lie.latency:
+            deltas = [
+                Delta(Level.COUNTRY, country, region, True, samples, (1 << 62) - 1, ms, 1.0, NOW + self.now)
+                for country, region, ms, samples in lie.latency
+            ]
+            report = replace(report, latency=tuple(deltas))
+        if lie.plan:
+            classes = {
+                router.ranker.ranking(Request("chat", location)).group.key: ClassPlan({"jp": 1.0}, 1.0)
+                for location in CLIENTS.values()
+            }
+            report = replace(report, plan=Plan(NOW + self.now + 50, classes))
+        return report
+
+    def answers(self) -> Answers:
+        """What honest edges' clients get."""
+        router = self.router()
+        return {
+            (edge, client): Counter(
+                router.decide(Request("chat", CLIENTS[client]), draw).region or "" for draw in DRAWS
+            )
+            for edge, rates in self.setting.rates.items()
+            if edge != "liar"
+            for client in rates
+        }
+
+
+def run(setting: Setting, lie: Lie | None) -> Answers:
+    """What honest edges answer after a while of lies, from the first second on."""
+    world = World(setting)
+    for _ in range(SECONDS):
+        world.second(lie)
+    return world.answers()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What became different: shares of honest clients' requests; `outside`: answers beyond the fence, which must be none."""
+
+    changed: float = 0.0
+    refused: float = 0.0
+    outside: int = 0
+
+
+def damage(setting: Setting, honest: Answers, lied: Answers) -> Damage:
+    """Between two runs of a setting, weighted by what clients ask for."""
+    changed = refused = whole = 0.0
+    outside = 0
+    for (edge, client), before in honest.items():
+        after, rate = lied[edge, client], setting.rates[edge][client]
+        moved = sum((before - after).values()) / len(DRAWS)
+        whole += rate
+        changed += rate * moved
+        refused += rate * max(0, after[""] - before[""]) / len(DRAWS)
+        if CLIENTS[client].country in ("DE", "FR"):
+            outside += sum(after[region] for region in after if region and region not in EEA)
+    return Damage(changed / whole, refused / whole, outside)
+
+
+def climb(rng: random.Random, setting: Setting, kinds: str, tries: int) -> tuple[Damage, Lie]:
+    """The worst of some lies, each a change of the worst so far."""
+    honest = run(setting, None)
+    worst, best = Damage(-1.0), Lie()
+    for _ in range(tries):
+        lie = draw_lie(rng, kinds)
+        if worst.changed >= 0 and rng.random() < 0.6:
+            lie = replace(
+                lie, **{name: getattr(best, name) for name in ("demand", "latency") if rng.random() < 0.5}
+            )
+        found = damage(setting, honest, run(setting, lie))
+        if (found.outside, found.refused, found.changed) > (worst.outside, worst.refused, worst.changed):
+            worst, best = found, lie
+    return worst, best
+
+
+def burst(setting: Setting) -> Damage:
+    """What an honest burst of the liar's own clients would do."""
+    rates = {client: BURST * rate for client, rate in setting.rates["liar"].items()}
+    lie = Lie({(client, _nearest(client)): rate for client, rate in rates.items()})
+    return damage(setting, run(setting, None), run(setting, lie))
+
+
+def _nearest(client: str) -> str:
+    return {"berlin": "de", "lyon": "fr", "boston": "us", "osaka": "jp", "sydney": "jp"}[client]
+
+
+def table(count: int, tries: int, say: Callable[[str], object] = print) -> None:
+    """Print the worst and the mean of so many worlds, by what is lied about."""
+    say(
+        "| lies about | worst share of others' answers that changed | mean | worst share refused | outside of the fence |"
+    )
+    say("|---|---|---|---|---|")
+    names = {"d": "demand", "h": "health", "l": "round trips", "p": "the plan", "dhlp": "all of these"}
+    for kinds, name in names.items():
+        found = []
+        for seed in range(count):
+            rng = random.Random(f"{kinds} {seed}")
+            found.append(climb(rng, Setting.drawn(rng), kinds, tries)[0])
+        say(
+            f"| {name} | {max(one.changed for one in found):.1%} | {sum(one.changed for one in found) / count:.1%} | "
+            f"{max(one.refused for one in found):.1%} | {sum(one.outside for one in found)} |"
+        )
+    bursts = [burst(Setting.drawn(random.Random(f"d {seed}"))) for seed in range(count)]
+    say(
+        f"| nothing: its clients ask {BURST:g} times as often | {max(one.changed for one in bursts):.1%} | "
+        f"{sum(one.changed for one in bursts) / count:.1%} | {max(one.refused for one in bursts):.1%} | 0 |"
+    )
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    table(int(sys.argv[1]) if len(sys.argv) > 1 else 20, 4)
