@@ -263,6 +263,7 @@ def test_one_of_two_tokens_decides_nothing() -> None:
         "e": ("down", True),
     }
     assert control.usable(seen) == set("abcd")
+    assert up_regions(control.vantages.judgement.presumed) == set("abcde"), "plans are for who sees them up"
     assert "regions `a`, `e` are up as say down" in control.vantages.tie_words()
     assert control.usable({**seen, "a": False}) == set("bcd"), "an edge that sees it down leaves it at once"
     control.report("good", "good", {**seen, "a": False})
