@@ -164,6 +164,7 @@ def test_every_operation_that_changes_is_known(api: Api) -> None:
             "confirm_ds",
             "withdraw_ds",
             "forget_edge",
+            "forget_latency",
         ),
     }
     paths = api.server.app.openapi()["paths"]

@@ -370,3 +370,14 @@ def test_what_waits_is_bounded(database_url: str, monkeypatch: pytest.MonkeyPatc
         assert sum(map(len, found.waiting.values())) == 10
 
     book(database_url, work)
+
+
+def test_what_a_token_taught_is_forgotten(world: Api) -> None:
+    """By name, of a token that goes on; who asked for it is written down; an unknown name is none."""
+    assert world.operator.post("/v1/latency:forget", json={"token": "edge-one"}).status_code == 204
+    [entry] = world.viewer.get("/v1/audit", params={"action": "latency.forget"}).json()["items"]
+    assert (entry["who"], entry["target"]) == ("operator-one", "token edge-one")
+    assert "no token `nobody`" in problem(
+        world.operator.post("/v1/latency:forget", json={"token": "nobody"}), 404
+    )
+    problem(world.viewer.post("/v1/latency:forget", json={"token": "edge-one"}), 403)

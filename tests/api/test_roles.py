@@ -62,6 +62,7 @@ POST   /v1/(policy:apply|revisions/1:rollback)   .       x         x        x   
 POST   /v1/managers:reassign                     .       x         x        x     .      .        .
 POST   /v1/dnssec/x/(roll|ds-seen|withdraw)      .       x         x        x     .      .        .
 DELETE /v1/edges/x                               .       x         x        x     .      .        .
+POST   /v1/latency:forget                        .       x         x        x     .      .        .
 POST   /v1/fence-approvals                       .       .         x        x     .      .        .
 GET    /v1/tokens                                .       .         .        x     .      .        .
 POST   /v1/(tokens|tokens/x:rotate)              .       .         .        x     .      .        .

@@ -6,14 +6,16 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Query, Response
+from pydantic import Field
 
-from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.context import Context, Ctx, Operator, Viewer, reply
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import Schema, errors
-from gtm.control.errors import BadRequest
+from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source
 from gtm.core.model.requests import Location
+from gtm.documents import fields
 from gtm.geoip.centres import country_centres
 
 router = strict_router(prefix="/v1", tags=["latency"])
@@ -167,6 +169,34 @@ async def get_latency(
             "estimates": estimates,
         }
     )
+
+
+class ForgetSchema(Schema):
+    """Whose word is no longer believed."""
+
+    token: str = Field(pattern=fields.NAME_PATTERN)
+    """The name of a token of role `edge`, `balancer` or `reporter`."""
+
+
+@router.post(
+    "/latency:forget",
+    operation_id="forget_latency",
+    summary="Forget what a token taught of round trips",
+    description="What its edges or balancers measured, and the locations that they dispute, leave the next table. A token that is revoked "
+    "is forgotten by itself; this is for one that goes on, because it was wrong for a while.",
+    status_code=204,
+    responses=errors(404),
+)
+async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> Response:
+    """Forget, and write down who asked for it."""
+    book = ctx.leading().latency
+    ids = {token.id for token in ctx.present.tokens.values() if token.name == body.token}
+    if not ids:
+        raise NotFound(f"there is no token `{body.token}`")
+    async with ctx.database.transaction() as transaction:
+        await transaction.audit.add(who.actor, "latency.forget", f"token {body.token}")
+    await asyncio.to_thread(book.forget, body.token, ids)
+    return Response(status_code=204)
 
 
 def _location(

@@ -25,6 +25,10 @@ def latency(
         float | None, typer.Option(help="Likewise for coordinates in degrees, with --lon.")
     ] = None,
     lon: Annotated[float | None, typer.Option(help="See --lat.")] = None,
+    forget: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="Forget what the edges or balancers of a token taught, instead."),
+    ] = None,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
     as_json: options.AsJson = False,
@@ -32,6 +36,10 @@ def latency(
     """Show what was measured of round trips, and for a client the estimate for each region and what it rests on."""
     from gtm.cli.common import client, output
 
+    if forget is not None:
+        client.control(control_url, token).send("POST", "/v1/latency:forget", body={"token": forget})
+        output.say(f"forgotten: what token `{forget}` taught of round trips")
+        return
     found = client.control(control_url, token).get(
         "/v1/latency", client=client_ip, country=country, lat=lat, lon=lon
     )

@@ -1890,6 +1890,19 @@ def get_latency(
     )
 
 
+def forget_latency(body: types.ForgetSchema) -> Call[None]:
+    """Forget what a token taught of round trips. What its edges or balancers measured, and the locations
+    that they dispute, leave the next table. A token that is revoked is forgotten by itself; this is
+    for one that goes on, because it was wrong for a while.
+    """
+    return Call(
+        "POST",
+        "/v1/latency:forget",
+        body=body,
+        content=Content.NOTHING,
+    )
+
+
 def get_plan() -> Call[types.PlanView]:
     """The last plan, and what it rests on. Made anew every second; answered from memory, also while the
     database is down.

@@ -1546,6 +1546,13 @@ class ControlMethods(Session):
         """
         return self.send(calls.get_latency(client=client, country=country, lat=lat, lon=lon)).value
 
+    def forget_latency(self, body: types.ForgetSchema) -> None:
+        """Forget what a token taught of round trips. What its edges or balancers measured, and the locations
+        that they dispute, leave the next table. A token that is revoked is forgotten by itself; this is
+        for one that goes on, because it was wrong for a while.
+        """
+        self.send(calls.forget_latency(body))
+
     def get_plan(self) -> types.PlanView:
         """The last plan, and what it rests on. Made anew every second; answered from memory, also while the
         database is down.
@@ -3194,6 +3201,13 @@ class AsyncControlMethods(AsyncSession):
             lon: Degrees; with `lat`.
         """
         return (await self.send(calls.get_latency(client=client, country=country, lat=lat, lon=lon))).value
+
+    async def forget_latency(self, body: types.ForgetSchema) -> None:
+        """Forget what a token taught of round trips. What its edges or balancers measured, and the locations
+        that they dispute, leave the next table. A token that is revoked is forgotten by itself; this is
+        for one that goes on, because it was wrong for a while.
+        """
+        await self.send(calls.forget_latency(body))
 
     async def get_plan(self) -> types.PlanView:
         """The last plan, and what it rests on. Made anew every second; answered from memory, also while the

@@ -802,6 +802,13 @@ class FindingSchema(TypedDict):
     message: str
 
 
+class ForgetSchema(TypedDict):
+    """Whose word is no longer believed."""
+
+    token: str
+    """The name of a token of role `edge`, `balancer` or `reporter`."""
+
+
 Freshness: TypeAlias = Literal["fresh", "stale", "lost", "never"]
 """How far a load can be relied on."""
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import islice
@@ -300,6 +300,21 @@ class LatencyBook:
                 rows: Mapping[str, Row] = getattr(table, LEVEL_FIELDS[level])
                 found.append(Measured(kept, published=region in rows.get(key, {})))
         return tuple(found)
+
+    def forget(self, name: str, ids: Collection[str]) -> None:
+        """Take out what the edges or balancers of a token taught; the next table is without it.
+
+        Args:
+            name: the token's.
+            ids: its id, and those of the tokens that it was rotated from.
+        """
+        for one in ids:
+            self.waiting.pop(one, None)
+        self._witnesses = [(source, witness) for source, witness in self._witnesses if source != name]
+        with self._using:
+            if self._aggregates is not None:
+                self._aggregates.forget(ids)
+            self._doubts.forget_edges({vote.edge for vote in self._doubts.votes(self._clock())} - {name})
 
     def _forget_others(self, aggregates: Aggregates, teachers: Teachers) -> None:
         """Take out what was taught with tokens that count no more; what a rotated token taught is its successor's."""

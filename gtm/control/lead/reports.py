@@ -130,6 +130,17 @@ class Reports:
                 self.corrections.forget(edge.source)
                 self.dns.forget(edge.source)
 
+    @property
+    def clients(self) -> dict[str, float]:
+        """How much was asked of the edges of each token in its busiest minute of the last day, by its name."""
+        peaks = self.peaks.busiest(self._clock())
+        return {
+            edge.token or edge.name: peaks.get(
+                self.successors.get(edge.token_id, edge.token_id) or edge.token or edge.name, 0.0
+            )
+            for edge in self.vantages.live()
+        }
+
     def dns_rates(self, source: str) -> dict[str, float]:
         """What DNS does at an edge now, per second, by the edge's source."""
         return self.dns.of(source, self._monotonic())

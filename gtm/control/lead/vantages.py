@@ -11,10 +11,11 @@ Laws:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, combinations
+from types import MappingProxyType
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Health
@@ -211,8 +212,15 @@ class Vantages:
         """Whether not all edges had the time to report yet."""
         return self._began is None or self._monotonic() - self._began < GATHERING
 
-    def judge(self, snapshot: Snapshot | None) -> Judgement:
-        """Combine what the vantages say now."""
+    def judge(
+        self, snapshot: Snapshot | None, clients: Mapping[str, float] = MappingProxyType({})
+    ) -> Judgement:
+        """Combine what the vantages say now.
+
+        Args:
+            snapshot: the policy in force.
+            clients: how much is asked of the edges of each token, by the token's name.
+        """
         now = self._monotonic()
         reports = [
             VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in self.all()
@@ -225,7 +233,9 @@ class Vantages:
             self._judged_by, self._scopes = snapshot, scopes(snapshot)
         alarm = look(before, votes, seen, self._scopes, now)
         told = {} if self.gathering else withdrawn(votes, alarm)
-        self.judgement = Judgement(votes, told, presumed(votes, alarm, fresh, now, MAX_AGE), alarm)
+        self.judgement = Judgement(
+            votes, told, presumed(votes, alarm, fresh, now, MAX_AGE, clients=clients), alarm
+        )
         if alarm.disputed.keys() - before.disputed.keys():
             logger.error("%s", self.alarm_words())
         elif before.disputed and not alarm.disputed:

@@ -42,7 +42,7 @@ class Verdicts:
         """Combine what the vantages say now; a verdict that differs makes a new state."""
         now = self._current.now
         self._reports.follow()
-        judgement = self._reports.vantages.judge(now.compiled)
+        judgement = self._reports.vantages.judge(now.compiled, self._reports.clients)
         if not self._reports.vantages.gathering:
             self._reports.history.judged(judgement.votes, self._clock())
         told = judgement.told

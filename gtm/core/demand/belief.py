@@ -142,7 +142,7 @@ class PeakBook:
             self._minute, self._counts = minute, {}
         elif minute < self._minute:  # the clock stepped back
             self._minute = minute
-        peaks = self._busiest(int(now // HOUR) + 1)
+        peaks = self.busiest(now)
         return Evidence(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
 
     def peaks(self) -> Peaks:
@@ -157,6 +157,10 @@ class PeakBook:
             if heir is not None:
                 kept[heir, hour] = max(rate, kept.get((heir, hour), 0.0))
         self._peaks = kept
+
+    def busiest(self, now: float) -> dict[str, float]:
+        """The busiest minute of each token in the last day."""
+        return self._busiest(int(now // HOUR) + 1)
 
     def _busiest(self, before: int) -> dict[str, float]:
         """The busiest minute of each token in the hours of the last day before one."""

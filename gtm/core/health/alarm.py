@@ -14,8 +14,9 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.state import EndpointHealth, HealthStatus
@@ -92,35 +93,49 @@ def withdrawn(agreed: HealthTable, alarm: Alarm) -> dict[str, dict[str, Endpoint
 
 
 def presumed(
-    agreed: HealthTable, alarm: Alarm, reports: Iterable[VantageReport], now: float, max_age: float
+    agreed: HealthTable,
+    alarm: Alarm,
+    reports: Sequence[VantageReport],
+    now: float,
+    max_age: float,
+    *,
+    clients: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, dict[str, EndpointHealth]]:
-    """What plans are made for: the verdicts, and where they are disputed or tied the word of those who see an endpoint up.
+    """What plans are made for: the verdicts, and where they are withdrawn or tied what those edges go by that have most clients.
 
-    Edges that do not see it up leave it out of the plan themselves.
+    Each edge goes by its own probes there, so the plan is made for where most clients can be sent.
+
+    Args:
+        agreed: what the votes say together.
+        alarm: the result of the last look.
+        reports: the newest report of each vantage.
+        now: POSIX seconds, by the clock that stamped the reports.
+        max_age: seconds after which a report has no vote.
+        clients: how much is asked of each voter's edges. Of two that have as much, the one that sees an endpoint up counts.
     """
-    decided = {
+    found = {
         region: {url: one for url, one in table.items() if not one.tied}
         for region, table in withdrawn(agreed, alarm).items()
     }
-    witnesses = [
-        VantageReport(report.vantage, report.received, _only_up(report.health, decided), report.voter)
-        for report in reports
-    ]
-    found = decided
-    for region, seen in combine(witnesses, now, max_age).items():
-        found[region] = {**found.get(region, {}), **seen}
-    for region, voted in withdrawn(agreed, alarm).items():  # what is tied, and nobody sees up any more
-        found[region] = {**voted, **found.get(region, {})}
-    return found
-
-
-def _only_up(health: HealthTable, decided: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
-    """What a vantage sees up, where nothing is decided."""
-    return {
-        region: {
-            url: one
-            for url, one in table.items()
-            if one.status is HealthStatus.UP and url not in decided.get(region, {})
+    said: dict[tuple[str, str], dict[HealthStatus, list[VantageReport]]] = {}
+    for report in reports:
+        for region, table in report.health.items() if now - report.received <= max_age else ():
+            for url, one in table.items():
+                if one.status is not HealthStatus.UNKNOWN and url not in found.get(region, {}):
+                    said.setdefault((region, url), {}).setdefault(one.status, []).append(report)
+    for (region, url), sides in said.items():
+        weights = {
+            side: sum(clients.get(voter, 0.0) for voter in {one.voter for one in those})
+            for side, those in sides.items()
         }
-        for region, table in health.items()
-    }
+        side = max(weights, key=lambda one: (weights[one], one is HealthStatus.UP))
+        verdict = combine(
+            [
+                VantageReport(one.vantage, one.received, {region: {url: one.health[region][url]}})
+                for one in sides[side]
+            ],
+            now,
+            max_age,
+        )
+        found.setdefault(region, {}).update(verdict[region])
+    return found

@@ -18,3 +18,10 @@ def test_latency(run: Gtm) -> None:
     refused = run("latency", "--lat", "10")
     assert refused.code == 2
     assert "belong together" in refused.err
+
+
+def test_forget(run: Gtm) -> None:
+    """What a token taught, by its name; an unknown one is said to be."""
+    run.ok("token", "create", "fra", "--role", "edge")
+    assert "token `fra`" in run.ok("latency", "--forget", "fra").out
+    assert "no token `dub`" in run("latency", "--forget", "dub").err

@@ -288,6 +288,18 @@ def test_plans_are_made_for_what_somebody_sees_up_in_a_tie() -> None:
     assert control.usable({"a": True, "b": True, "c": False}) == set("ab"), "who sees it down leaves it out"
 
 
+@pytest.mark.parametrize(
+    ("clients", "planned"), [({}, "ab"), ({"good": 9.0, "bad": 1.0}, "a"), ({"good": 1.0, "bad": 9.0}, "b")]
+)
+def test_plans_are_made_for_where_most_clients_can_be_sent(clients: dict[str, float], planned: str) -> None:
+    """In a tie each edge goes by its own probes: those with most clients say what a plan has to reckon with."""
+    control = Control(list("ab"))
+    for token, seen in (("good", {"a": True, "b": False}), ("bad", {"a": False, "b": True})):
+        control.vantages.take(token, token, "", EdgeReport("1", 1, 1, table(seen)))
+    judged = control.vantages.judge(policy(("a", "b"), ()), clients)
+    assert up_regions(judged.presumed) == set(planned)
+
+
 def test_a_token_whose_edges_are_split_does_not_vote() -> None:
     """Two edges of one token that contradict each other leave the verdict to others, or as it was."""
     control = Control(list("ab"))

@@ -223,6 +223,23 @@ def test_a_revoked_token_takes_with_it_what_it_taught() -> None:
     assert world.turn(good, anew) == {"us-east": 9.0}, "another of its name knows nothing"
 
 
+def test_what_one_token_taught_can_be_forgotten_while_it_goes_on() -> None:
+    """What waits for the next table, too; what others taught stays, and what it teaches from then on counts."""
+    world = World()
+    good, bad = token("good", 1), token("bad", 2)
+    witness = Witness("192.0.2.0/24", "DE", "us-east", "reporter", 5, 0, 3.0, NOW)
+    for one in (good, bad):
+        world.book.take([say("us-east", 9.0)], one.name, [witness], one.id)
+    world.book.take([say("jp", 9.0)], "bad", (), bad.id)
+    assert set(world.turn(good, bad)) == {"us-east", "jp"}
+    world.book.take([say("eu-central", 9.0)], "bad", [witness], bad.id)
+    world.book.forget("bad", {bad.id})
+    assert set(world.turn(good, bad)) == {"us-east"}
+    assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {"good"}  # noqa: SLF001
+    world.book.take([say("jp", 3.0)], "bad", (), bad.id)
+    assert world.turn(good, bad) == {"us-east": 9.0, "jp": 3.0}
+
+
 def test_a_rotated_token_keeps_what_it_taught() -> None:
     """While both count, the new one takes it over; when the old one has ended, nothing is lost."""
     world = World()
