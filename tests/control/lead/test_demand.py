@@ -138,7 +138,7 @@ def test_what_is_not_believed_is_left_out() -> None:
     reported = book.reported(0.0, Evidence({"fra": 100.0, "bad": 1.0}, 101.0, 0.0, 10.0))
     claims = reported.claims()
     assert claims == {"fra": pytest.approx(100.0), "bad": pytest.approx(8e6), "four": pytest.approx(80.0)}
-    assert reported.excess() == {"bad": (pytest.approx(8e6), pytest.approx(80.0))}
-    assert sum(reported.rates().values()) == pytest.approx(260.0)
+    assert reported.excess() == {"bad": (pytest.approx(8e6), pytest.approx(10.0))}
+    assert sum(reported.rates().values()) == pytest.approx(190.0)
     assert reported.rates(reported.excess()) == reported.rates()
     assert reported.decisions()["two"]["lookup"] == pytest.approx(3e6), "people see what it says"
