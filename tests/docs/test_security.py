@@ -10,20 +10,24 @@ import pytest
 from tests.docs.blocks import ROOT
 
 PAGE = (ROOT / "docs/security.md").read_text()
-ROWS = [
-    [cell.strip() for cell in line.strip("|\n").split("|")]
-    for line in PAGE.splitlines()
-    if line.startswith("|") and not set(line) <= set("|-")
+TABLES = [
+    [
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in part.splitlines()
+        if not set(line) <= set("|-")
+    ]
+    for part in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE)
 ]
-HEADS = [row for row in ROWS if row[-1] == "test"]
-CLAIMS = [row for row in ROWS if row[-1] != "test"]
+"""Every table, each a head and rows."""
+LEDGERS = [table for table in TABLES if table[0][-1] == "test"]
+CLAIMS = [row for table in LEDGERS for row in table[1:]]
 _TESTS = Path(ROOT, "tests")
 
 
 def test_every_claim_has_its_bound_and_its_test() -> None:
     """No cell is empty, and each row has as many as its head."""
     assert len(CLAIMS) > 30
-    assert {len(row) for row in CLAIMS} == {len(row) for row in HEADS}
+    assert all(len(row) == len(table[0]) for table in LEDGERS for row in table)
     assert all(all(row) for row in CLAIMS)
 
 
