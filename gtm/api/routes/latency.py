@@ -195,7 +195,7 @@ async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> Respons
         raise NotFound(f"there is no token `{body.token}`")
     async with ctx.database.transaction() as transaction:
         await transaction.audit.add(who.actor, "latency.forget", f"token {body.token}")
-    await asyncio.to_thread(book.forget, body.token, ids)
+    await book.forget(body.token, ids)
     return Response(status_code=204)
 
 

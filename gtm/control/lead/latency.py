@@ -301,7 +301,7 @@ class LatencyBook:
                 found.append(Measured(kept, published=region in rows.get(key, {})))
         return tuple(found)
 
-    def forget(self, name: str, ids: Collection[str]) -> None:
+    async def forget(self, name: str, ids: Collection[str]) -> None:
         """Take out what the edges or balancers of a token taught; the next table is without it.
 
         Args:
@@ -311,10 +311,13 @@ class LatencyBook:
         for one in ids:
             self.waiting.pop(one, None)
         self._witnesses = [(source, witness) for source, witness in self._witnesses if source != name]
+        await asyncio.to_thread(self._forget, name, ids)  # a table may be in the making
+
+    def _forget(self, name: str, ids: Collection[str]) -> None:
         with self._using:
             if self._aggregates is not None:
                 self._aggregates.forget(ids)
-            self._doubts.forget_edges({vote.edge for vote in self._doubts.votes(self._clock())} - {name})
+            self._doubts.retain(lambda edge: edge != name)
 
     def _forget_others(self, aggregates: Aggregates, teachers: Teachers) -> None:
         """Take out what was taught with tokens that count no more; what a rotated token taught is its successor's."""
@@ -326,7 +329,7 @@ class LatencyBook:
         if gone:
             aggregates.forget(gone)
             logger.warning("forgot what %d revoked or ended tokens taught of round trips", len(gone))
-        self._doubts.forget_edges(teachers.names)
+        self._doubts.retain(teachers.names.__contains__)
 
     def _set_aside(self, reporters: frozenset[str]) -> None:
         for reporter in sorted(reporters - self.set_aside):

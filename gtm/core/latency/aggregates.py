@@ -29,9 +29,10 @@ of a million samples; the median is 12. What it alone says of Paris counts as -2
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
+from itertools import chain
 from math import floor, isfinite, log2
 from statistics import median
 from types import MappingProxyType
@@ -90,8 +91,6 @@ class Sum(NamedTuple):
 
 _What = tuple[Level, str, str]
 """Level, key and region."""
-_Key = tuple[Level, str, str, str]
-"""The same, and the author."""
 Expected = Callable[[str, str], float]
 """The round trip in ms between two regions as geography has it, by their names."""
 
@@ -124,22 +123,27 @@ class Aggregates:
 
     def __init__(self, sums: Iterable[Sum] = (), settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
-        self._sums: dict[_Key, Sum] = {_key(kept): kept for kept in sums}
+        self._sums = _by_author(sums)
+        self._authors = self._saying()
 
     @property
     def authors(self) -> frozenset[str]:
         """Whose word the sums are, without what is from before this was kept."""
-        return frozenset(kept.author for kept in self._sums.values()) - {""}
+        return self._authors
 
     def forget(self, authors: Collection[str]) -> None:
         """Take out what these authors taught."""
-        self._sums = {key: kept for key, kept in self._sums.items() if kept.author not in authors}
+        self._reduce(lambda one: one.author not in authors)
 
     def hand_on(self, author: str, successor: str) -> None:
         """What an author taught is its successor's from now on, unless that one measured the same thing."""
-        for key in [key for key in self._sums if key[3] == author] if author != successor else ():
-            kept = self._sums.pop(key)._replace(author=successor)
-            self._sums.setdefault(_key(kept), kept)
+        if author == successor:
+            return
+        for by_author in self._sums.values():
+            kept = by_author.pop(author, None)
+            if kept is not None:
+                by_author.setdefault(successor, kept._replace(author=successor))
+        self._authors = self._saying()
 
     def merge(self, deltas: Iterable[Delta], now: float, author: str = "") -> None:
         """Add what an edge sent. The order of deltas does not matter, but for what is cut off of outliers.
@@ -159,32 +163,31 @@ class Aggregates:
             self.hand_on("", author)  # from before authors were kept: there was no other
         for delta in checked:
             self._add(delta, min(delta.at, now), author)
-        if len(self._sums) > self.settings.max_sums:
-            newest = max(kept.updated for kept in self._sums.values())
-            kept = _shared(
-                {key: self._weight(one, newest) for key, one in self._sums.items()},
+        self._authors |= {author} - {""}
+        if sum(map(len, self._sums.values())) > self.settings.max_sums:
+            newest = max(one.updated for one in self._every())
+            heaviest = _shared(
+                {_key(one): self._weight(one, newest) for one in self._every()},
                 lambda key: (key[3],),
                 self.settings.max_sums * 3 // 4,
             )
-            self._sums = {key: one for key, one in self._sums.items() if key in kept}
+            self._reduce(lambda one: _key(one) in heaviest)
 
     def known(
         self, level: Level, key: str, region: str, now: float, authors: Authors = NO_AUTHORS
     ) -> Sum | None:
         """What all authors say together of one thing, with its weight as of now; None if nothing was ever measured."""
-        what = level, key, region
-        said = [one for one in self._sums.values() if (one.level, one.key, one.region) == what]
+        said = list(self._sums.get((level, key, region), {}).values())
         return self._together(said, now, self._entitled(authors)) if said else None
 
     def measured(self) -> dict[str, int]:
         """How many networks were measured from each region."""
-        networks = {(key, region) for level, key, region, _ in self._sums if level is Level.NETWORK}
-        return Counter(region for _, region in networks)
+        return Counter(region for level, _, region in self._sums if level is Level.NETWORK)
 
     def sums(self, now: float) -> list[Sum]:
         """All that is to be stored. What has all but been forgotten is dropped for good."""
-        self._sums = {key: kept for key, kept in self._sums.items() if self._weight(kept, now) >= 0.1}
-        return list(self._sums.values())
+        self._reduce(lambda one: self._weight(one, now) >= 0.1)
+        return list(self._every())
 
     def table(
         self,
@@ -211,14 +214,12 @@ class Aggregates:
         mutual: dict[str, dict[str, float]] = {}
         levels: dict[Level, dict[str, Row]] = {level: {} for level in LEVEL_FIELDS}
         weights: dict[tuple[Level, str], float] = {}
-        voices: dict[_What, list[Sum]] = {}
-        for (level, key, region, _), one in self._sums.items():
-            if region in regions:
-                voices.setdefault((level, key, region), []).append(one)
         said_by: dict[tuple[Level, str], set[str]] = {}
         entitled = self._entitled(authors)
-        for (level, key, region), said in voices.items():
-            kept = self._together(said, now, entitled, expected)
+        for (level, key, region), by_author in self._sums.items():
+            if region not in regions:
+                continue
+            kept = self._together(list(by_author.values()), now, entitled, expected)
             weight = kept.weight
             if level is Level.REGION:
                 if key in regions and weight >= 0.5:
@@ -230,7 +231,7 @@ class Aggregates:
                 levels[level].setdefault(key, {})[region] = self._entry(kept.mean, weight, old)
                 favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
                 weights[level, key] = weights.get((level, key), 0.0) + favour * weight
-                said_by.setdefault((level, key), set()).update(one.author for one in said)
+                said_by.setdefault((level, key), set()).update(by_author)
         chosen = _shared(weights, said_by.__getitem__, self.settings.max_rows)
         table = LatencyTable(
             version=previous.version,
@@ -243,6 +244,17 @@ class Aggregates:
             },
         )
         return previous if table == previous else replace(table, version=previous.version + 1)
+
+    def _every(self) -> Iterator[Sum]:
+        return chain.from_iterable(by_author.values() for by_author in self._sums.values())
+
+    def _reduce(self, stays: Callable[[Sum], bool]) -> None:
+        """Drop the other sums. What is replaced stays whole for who reads it meanwhile."""
+        self._sums = _by_author(one for one in self._every() if stays(one))
+        self._authors = self._saying()
+
+    def _saying(self) -> frozenset[str]:
+        return frozenset(one.author for one in self._every()) - {""}
 
     def _entitled(self, authors: Authors) -> Callable[[Sum], bool]:
         """Whether a sum is of what its author can know alone, so that nobody has to agree."""
@@ -291,12 +303,12 @@ class Aggregates:
     def _add(self, delta: Delta, dated: float, author: str) -> None:
         settings = self.settings
         added = delta.samples * (1.0 if delta.trusted else settings.beacon_weight)
-        key = (delta.level, delta.key, delta.region, author)
-        kept = self._sums.get(key)
+        what = delta.level, delta.key, delta.region
+        by_author = self._sums.setdefault(what, {})
+        kept = by_author.get(author)
         if kept is None:
-            self._sums[key] = Sum(
-                *key, min(added, settings.most_weight), delta.centre, delta.spread, dated, delta.sources
-            )
+            weight = min(added, settings.most_weight)
+            by_author[author] = Sum(*what, author, weight, delta.centre, delta.spread, dated, delta.sources)
             return
         few = not delta.trusted and delta.sources.bit_count() < settings.min_sources
         if few and not delta.sources & ~kept.sources:
@@ -310,8 +322,14 @@ class Aggregates:
         # From the heavier of the two, the lighter counts as no farther away than the limit.
         mean = kept.mean + step * added / total if had >= added else delta.centre - step * had / total
         variance = (had * kept.spread**2 + added * delta.spread**2 + had * added / total * step**2) / total
-        self._sums[key] = Sum(
-            *key, min(total, settings.most_weight), mean, variance**0.5, at, kept.sources | delta.sources
+        by_author[author] = Sum(
+            *what,
+            author,
+            min(total, settings.most_weight),
+            mean,
+            variance**0.5,
+            at,
+            kept.sources | delta.sources,
         )
 
     def _decay(self, seconds: float) -> float:
@@ -385,7 +403,14 @@ def _mean(said: Sequence[Sum], weights: Sequence[float]) -> float:
     return sum(weight * one.mean for weight, one in zip(weights, said, strict=True)) / sum(weights)
 
 
-def _key(kept: Sum) -> _Key:
+def _by_author(sums: Iterable[Sum]) -> dict[_What, dict[str, Sum]]:
+    found: dict[_What, dict[str, Sum]] = {}
+    for one in sums:
+        found.setdefault((one.level, one.key, one.region), {})[one.author] = one
+    return found
+
+
+def _key(kept: Sum) -> tuple[Level, str, str, str]:
     return kept.level, kept.key, kept.region, kept.author
 
 

@@ -16,7 +16,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from ipaddress import ip_network
@@ -223,9 +223,9 @@ class Doubts:
         gone = frozenset(regions)
         self._votes = {key: vote for key, vote in self._votes.items() if vote.region not in gone}
 
-    def forget_edges(self, names: Collection[str]) -> None:
-        """Drop the votes through edges of other tokens than these, by name."""
-        self._votes = {key: vote for key, vote in self._votes.items() if vote.edge in names}
+    def retain(self, stays: Callable[[str], bool]) -> None:
+        """Drop the votes through edges of tokens whose names do not stay."""
+        self._votes = {key: vote for key, vote in self._votes.items() if stays(vote.edge)}
 
     def set_aside(self, measured: Mapping[str, int], now: float) -> frozenset[str]:
         """The reporters without a vote, at least through some edge, because they dispute too much.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -233,7 +234,7 @@ def test_what_one_token_taught_can_be_forgotten_while_it_goes_on() -> None:
     world.book.take([say("jp", 9.0)], "bad", (), bad.id)
     assert set(world.turn(good, bad)) == {"us-east", "jp"}
     world.book.take([say("eu-central", 9.0)], "bad", [witness], bad.id)
-    world.book.forget("bad", {bad.id})
+    asyncio.run(world.book.forget("bad", {bad.id}))
     assert set(world.turn(good, bad)) == {"us-east"}
     assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {"good"}  # noqa: SLF001
     world.book.take([say("jp", 3.0)], "bad", (), bad.id)
