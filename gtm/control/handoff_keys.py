@@ -141,7 +141,7 @@ def reached(present: Present, now: float, balancers: Iterable[ToldKeys]) -> tupl
     regions = {
         (token.id, token.name): token.regions
         for token in present.tokens.values()
-        if token.role is Role.BALANCER and (token.ends_at is None or token.ends_at.timestamp() > now)
+        if token.role is Role.BALANCER and token.works(now)
     }
     found = [
         Peer(one.report.region, f"{one.issuer}/{one.name}", one.report.address, one.keys)
@@ -158,9 +158,7 @@ def counting(
     told: dict[str, list[Told]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
 ) -> tuple[PublicKey, ...]:
     """The keys whose tokens still speak for the edges that told them, or are still those of their balancers; sorted."""
-    count = [
-        token for token in present.tokens.values() if token.ends_at is None or token.ends_at.timestamp() > now
-    ]
+    count = [token for token in present.tokens.values() if token.works(now)]
     live = {token.id: token.edges for token in count if token.role is Role.EDGE}
     named = {(token.id, token.name): token.regions or "" for token in count if token.role is Role.BALANCER}
     pushing = {

@@ -48,6 +48,10 @@ class Token:
         """In whose hands its text is."""
         return Hands(self.owner, self.makers)
 
+    def works(self, now: float) -> bool:
+        """Whether it has not ended at a POSIX time."""
+        return self.ends_at is None or self.ends_at.timestamp() > now
+
     @property
     def ends_at(self) -> datetime | None:
         """When it stops working, or has stopped; None: it does not."""

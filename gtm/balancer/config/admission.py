@@ -28,7 +28,7 @@ class LimitsDocument(Document):
         return core.TenantLimits(**self.model_dump(exclude={"priority", "keys"}))
 
 
-class TenantDocument(LimitsDocument):
+class KeyedLimitsDocument(LimitsDocument):
     """What one tenant may have, and how it is known."""
 
     keys: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class AdmissionDocument(Document):
     waits: dict[Priority, float] | None = None
     queue_length: int = Field(default=10_000, ge=0, le=1_000_000)
     queue_mib: int = Field(default=256, ge=0, le=65_536)
-    tenants: dict[str, TenantDocument] = Field(default_factory=dict)
+    tenants: dict[str, KeyedLimitsDocument] = Field(default_factory=dict)
     default_tenant: LimitsDocument = LimitsDocument()
     without_tenant: LimitsDocument = LimitsDocument()
     models: dict[str, ModelDocument] = Field(default_factory=dict)

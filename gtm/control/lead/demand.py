@@ -147,7 +147,7 @@ class DemandBook:
         """
         known = self._edges.setdefault(edge, _Edge(now, token or edge))
         counted = 0.0
-        known.heard = now
+        known.heard, known.token = now, token or edge  # a rotated token has another id
         known.seconds += max(seconds, 0.0)
         kept = {via: exp(-max(seconds, 0.0) / time) for via, time in _TIMES.items()}
         rates = {

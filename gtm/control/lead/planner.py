@@ -75,6 +75,8 @@ class Planned:
     """How many requests a DNS answer counted as, by service and region."""
     told: Plan = NO_PLAN
     """The plan as edges get it: HTTP refuses for DNS too."""
+    per_decision: float = 1.0
+    """How many requests one decision of an edge stood for, over all: what DNS answers stand for is in it."""
 
 
 class Planner:
@@ -86,6 +88,7 @@ class Planner:
         self._ranker: Ranker | None = None
         self._per_answer: dict[Place, float] = {}
         self._fill: Fill = {}
+        self._per_decision = 1.0
         self._latest_time = 0.0
 
     def resume(self, plan: Plan) -> None:
@@ -125,7 +128,16 @@ class Planner:
         seconds = perf_counter() - began
         told = over_http(plan, problem, http)
         self.latest = Planned(
-            plan, problem, solution, capacity, seconds, failure, leasable, self._per_answer, told
+            plan,
+            problem,
+            solution,
+            capacity,
+            seconds,
+            failure,
+            leasable,
+            self._per_answer,
+            told,
+            self._per_decision,
         )
         return self.latest
 
@@ -146,6 +158,7 @@ class Planner:
                 if (service, region) in served:
                     served[service, region] = max(0.0, served[service, region] + more)
         self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
+        decisions = asked = 0.0
         demand: dict[tuple[str, str], float] = defaultdict(float)
         fixed: dict[tuple[str, str], float] = defaultdict(float)
         http: dict[str, float] = defaultdict(float)
@@ -155,6 +168,7 @@ class Planner:
             if compiled is None or row.outcome not in _UNMET:
                 continue
             requests = requests_of(row, rate, self._per_answer)
+            decisions, asked = decisions + rate, asked + requests
             if row.region and given.snapshot.region_numbers.get(row.region) in compiled.canaries:
                 fixed[row.service, row.region] += requests  # whatever is planned
             elif compiled.service.steering in PLANNED:
@@ -163,6 +177,7 @@ class Planner:
                     http[row.ranking_class] += requests
             elif row.region:
                 fixed[row.service, row.region] += requests
+        self._per_decision = asked / decisions if asked > 0 and decisions > 0 else 1.0
         return demand, fixed, http
 
     def _sent(self, rates: Mapping[Row, float]) -> Sent:

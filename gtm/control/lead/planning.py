@@ -78,14 +78,15 @@ class Planning:
             return
         if not takeover.over and takeover.end(self._monotonic()):
             self.planner.resume(takeover.plan)
+        inputs = self._inputs(snapshot)
         try:
-            planned = await asyncio.to_thread(self._plan, self._inputs(snapshot), self._reports.reported)
+            planned = await asyncio.to_thread(self._plan, inputs, self._reports.reported)
         except Exception:
             logger.exception("the planner failed; the last plan stays")
             return
         self._loads.assessment = planned.capacity
         self._reports.elsewhere = (
-            arrivals(self._loads.loads(snapshot.policy), self._clock()),
+            arrivals(inputs.loads, inputs.now) / planned.per_decision,
             PART * sum(map(turnover, planned.capacity.supply.values())),
         )
         self._leases.apportion(planned.leasable)

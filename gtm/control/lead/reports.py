@@ -16,7 +16,7 @@ from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
 from gtm.control.lead.succession import successors
 from gtm.control.lead.takeover import Takeover
-from gtm.control.lead.vantages import Vantages
+from gtm.control.lead.vantages import LiveEdge, Vantages
 from gtm.control.live.present import Current
 from gtm.core.demand import belief
 from gtm.core.health.history import History
@@ -97,12 +97,12 @@ class Reports:
         compiled = self._current.now.compiled
         if self._intake.snapshot is not compiled:
             self._intake = Intake(compiled, self.dropped)
-        if report.plan is not None and not self.takeover.genuine(report.plan):
-            self.dropped["plan"] += self.takeover.seal is not None
+        if report.plan is not None and not self.takeover.wants(report.plan):
+            self.dropped["plan"] += 1
             report = replace(report, plan=None)
         report, now = self._intake.read(report, self._clock()), self._monotonic()
         known = self.vantages.take(token, edge, address, report, token_id)
-        whose = self.successors.get(token_id, token_id) or token or edge
+        whose = self._whose(known)
         counted = self.demand.take(
             known.source, report.demand, report.seconds, now, self._intake.wanted, token=whose
         )
@@ -111,7 +111,7 @@ class Reports:
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
         self.dropped["history"] = self.history.left_out
-        self._latency.take(report.latency, token or edge, report.witnesses, token_id or token or edge)
+        self._latency.take(report.latency, token or edge, report.witnesses, whose)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
@@ -130,16 +130,14 @@ class Reports:
                 self.corrections.forget(edge.source)
                 self.dns.forget(edge.source)
 
-    @property
     def clients(self) -> dict[str, float]:
         """How much was asked of the edges of each token in its busiest minute of the last day, by its name."""
         peaks = self.peaks.busiest(self._clock())
-        return {
-            edge.token or edge.name: peaks.get(
-                self.successors.get(edge.token_id, edge.token_id) or edge.token or edge.name, 0.0
-            )
-            for edge in self.vantages.live()
-        }
+        return {edge.token or edge.name: peaks.get(self._whose(edge), 0.0) for edge in self.vantages.live()}
+
+    def _whose(self, edge: LiveEdge) -> str:
+        """Who answers for an edge: the id of its token, or of that which a rotation put in its place."""
+        return self.successors.get(edge.token_id, edge.token_id) or edge.token or edge.name
 
     def dns_rates(self, source: str) -> dict[str, float]:
         """What DNS does at an edge now, per second, by the edge's source."""

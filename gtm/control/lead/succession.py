@@ -14,6 +14,6 @@ def successors(tokens: Iterable[Token], now: float) -> dict[str, str]:
         tokens: all that are known.
         now: POSIX seconds.
     """
-    live = [token for token in tokens if token.ends_at is None or token.ends_at.timestamp() > now]
+    live = [token for token in tokens if token.works(now)]
     newest = {token.name: token.id for token in sorted(live, key=lambda token: (token.created_at, token.id))}
     return {token.id: newest[token.name] for token in live}

@@ -90,8 +90,10 @@ class Takeover:
                 self.plan = plan
         return edge not in self._told
 
-    def genuine(self, plan: Plan) -> bool:
-        """Whether control made a plan that an edge says it follows; one that plans nothing needs no proof."""
+    def wants(self, plan: Plan) -> bool:
+        """Whether a plan that an edge says it follows may be taken over: control made it. One that plans nothing needs no proof."""
+        if self.over:
+            return False
         if not plan.classes:
             return True
         return self.seal is not None and len(plan.classes) <= MAX_CLASSES and self.seal.made(plan)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, combinations
-from types import MappingProxyType
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Health
@@ -128,7 +127,7 @@ class Vantages:
                 )
             places = self._places[token, name] = {}
         place = places.get(instance)
-        source = name
+        source = f"{token}\n{name}"
         if place is None:
             running = [one for one in places.values() if now - one.edge.heard <= MAX_AGE]
             if len(running) >= MAX_INSTANCES:
@@ -140,7 +139,7 @@ class Vantages:
         else:
             source = place.edge.source
             if place.replaced is not None and now - place.replaced > OVERLAP:
-                place.replaced, source = None, f"{name}\n{instance}"
+                place.replaced, source = None, f"{token}\n{name}\n{instance}"
         kept = EdgeReport(
             report.version,
             report.revision,
@@ -213,13 +212,13 @@ class Vantages:
         return self._began is None or self._monotonic() - self._began < GATHERING
 
     def judge(
-        self, snapshot: Snapshot | None, clients: Mapping[str, float] = MappingProxyType({})
+        self, snapshot: Snapshot | None, clients: Callable[[], Mapping[str, float]] = dict
     ) -> Judgement:
         """Combine what the vantages say now.
 
         Args:
             snapshot: the policy in force.
-            clients: how much is asked of the edges of each token, by the token's name.
+            clients: tells how much is asked of the edges of each token, by the token's name.
         """
         now = self._monotonic()
         reports = [

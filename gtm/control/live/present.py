@@ -72,9 +72,7 @@ class Present:
     def token(self, sha256: str, now: float) -> Token | None:
         """The token behind a hash at a POSIX time; None if it is unknown or has expired."""
         token = self.tokens.get(sha256)
-        if token is None or (token.ends_at is not None and token.ends_at.timestamp() <= now):
-            return None
-        return token
+        return token if token is not None and token.works(now) else None
 
     def session(self, sha256: str, now: float) -> tuple[Session, Role] | None:
         """The session behind a hash at a POSIX time, and what it may do: what its token may, if it was opened with one.

@@ -62,7 +62,7 @@ class Evidence:
     """What tokens are judged by. All in requests (or DNS answers) per second.
 
     `peaks` are the busiest minutes of the last day by token, `world` that of all together, `arrivals` what regions report to
-    arrive, `part` what any token may ask for.
+    arrive, in what edges count (of DNS one answer stands for many), `part` what any token may ask for.
     """
 
     peaks: Mapping[str, float] = field(default_factory=dict)
@@ -82,8 +82,6 @@ def limits(claims: Mapping[str, float], evidence: Evidence) -> dict[str, float]:
         claims: what each token says that is asked of its edges now, in requests (or DNS answers) per second.
         evidence: what it is judged by.
     """
-    if len(claims) < 2:
-        return dict.fromkeys(claims, inf)
     return {
         token: max(BURST * evidence.peaks.get(token, 0.0), *likely)
         for token, likely in _likely(claims, evidence).items()
@@ -99,16 +97,17 @@ class _Likely(NamedTuple):
 
 def _likely(claims: Mapping[str, float], evidence: Evidence) -> dict[str, _Likely]:
     """Of each token; all of a lone one's."""
+    if len(claims) < 2:
+        return dict.fromkeys(claims, _Likely(inf, inf))
     total = sum(claims.values())
-    ordered = sorted(claims.values())
     found = {}
     for token, claim in claims.items():
-        others = ordered.copy()
-        others.remove(claim)
-        known = token in evidence.peaks
-        median = (0.0 if known else median_low(others)) if others else inf
+        like_others = 0.0
+        if token not in evidence.peaks:
+            like_others = median_low(other for name, other in claims.items() if name != token)
         rest = total - claim
-        found[token] = _Likely(max(median, evidence.part, evidence.world - rest), evidence.arrivals - rest)
+        others = max(like_others, evidence.part, evidence.world - rest)
+        found[token] = _Likely(others, evidence.arrivals - rest)
     return found
 
 
@@ -142,6 +141,9 @@ class PeakBook:
             self._minute, self._counts = minute, {}
         elif minute < self._minute:  # the clock stepped back
             self._minute = minute
+        return self._evidence(now, arrivals, part)
+
+    def _evidence(self, now: float, arrivals: float, part: float) -> Evidence:
         peaks = self.busiest(now)
         return Evidence(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
 
@@ -173,9 +175,7 @@ class PeakBook:
     def _record(self, claims: Mapping[str, float], now: float, arrivals: float, part: float) -> None:
         """Take in a minute's mean rates."""
         hour = int(now // HOUR)
-        peaks, earlier = self._busiest(hour + 1), self._busiest(hour)
-        evidence = Evidence(peaks, peaks.pop(WORLD, 0.0), arrivals, part)
-        likely = _likely(claims, evidence)
+        likely, earlier = _likely(claims, self._evidence(now, arrivals, part)), self._busiest(hour)
         counted = {
             token: min(
                 claim,

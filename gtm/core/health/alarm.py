@@ -14,9 +14,8 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.state import EndpointHealth, HealthStatus
@@ -99,7 +98,7 @@ def presumed(
     now: float,
     max_age: float,
     *,
-    clients: Mapping[str, float] = MappingProxyType({}),
+    clients: Callable[[], Mapping[str, float]] = dict,
 ) -> dict[str, dict[str, EndpointHealth]]:
     """What plans are made for: the verdicts, and where they are withdrawn or tied what those edges go by that have most clients.
 
@@ -111,12 +110,15 @@ def presumed(
         reports: the newest report of each vantage.
         now: POSIX seconds, by the clock that stamped the reports.
         max_age: seconds after which a report has no vote.
-        clients: how much is asked of each voter's edges. Of two that have as much, the one that sees an endpoint up counts.
+        clients: tells how much is asked of each voter's edges. Of two that have as much, the one that sees an endpoint up counts.
     """
     found = {
         region: {url: one for url, one in table.items() if not one.tied}
         for region, table in withdrawn(agreed, alarm).items()
     }
+    if not alarm.disputed and all(len(found[region]) == len(table) for region, table in agreed.items()):
+        return found  # nearly always: nothing is left to be looked for in all reports
+    asked = clients()
     said: dict[tuple[str, str], dict[HealthStatus, list[VantageReport]]] = {}
     for report in reports:
         for region, table in report.health.items() if now - report.received <= max_age else ():
@@ -125,7 +127,7 @@ def presumed(
                     said.setdefault((region, url), {}).setdefault(one.status, []).append(report)
     for (region, url), sides in said.items():
         weights = {
-            side: sum(clients.get(voter, 0.0) for voter in {one.voter for one in those})
+            side: sum(asked.get(voter, 0.0) for voter in {one.voter for one in those})
             for side, those in sides.items()
         }
         side = max(weights, key=lambda one: (weights[one], one is HealthStatus.UP))

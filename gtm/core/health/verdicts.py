@@ -94,7 +94,7 @@ def combine(
 
     A voter with several vantages says what more than half of those of its vantages that know the endpoint say; where
     these are split evenly, it does not vote. Where the voters are split evenly, the verdict stays what it was before, as
-    `tied`; there is none if there was none before.
+    `tied`; unknown, if there was none before.
 
     Args:
         reports: the newest report of each vantage.
@@ -115,10 +115,10 @@ def combine(
     for (region, url), cast in votes.items():
         said = [word for seen in cast.values() if (word := _verdict(seen)) is not None]
         verdict = _verdict(said)
-        if verdict is None and (was := before.get(region, {}).get(url)) is not None:
+        if verdict is None:
+            was = before.get(region, {}).get(url, UNKNOWN_HEALTH)
             verdict = was if was.tied else replace(was, tied=True)
-        if verdict is not None:
-            combined.setdefault(region, {})[url] = verdict
+        combined.setdefault(region, {})[url] = verdict
     return combined
 
 

@@ -142,3 +142,11 @@ def test_what_is_not_believed_is_left_out() -> None:
     assert sum(reported.rates().values()) == pytest.approx(190.0)
     assert reported.rates(reported.excess()) == reported.rates()
     assert reported.decisions()["two"]["lookup"] == pytest.approx(3e6), "people see what it says"
+
+
+def test_an_edge_goes_on_under_its_rotated_token() -> None:
+    """What it says belongs to the token that it came with last."""
+    book = DemandBook()
+    book.take("one", {ROW: 10.0}, 1.0, 0.0, token="old")
+    book.take("one", {ROW: 10.0}, 1.0, 1.0, token="new")
+    assert book.reported(1.0).claims() == {"new": pytest.approx(10.0)}

@@ -194,3 +194,15 @@ def test_what_a_region_says_that_arrives_counts_for_twice_what_it_can_serve() ->
             )
         )
     assert sum(one.rate for one in planner.latest.problem.classes) <= 2 * 10.0
+
+
+def test_dns_answers_stand_for_their_requests() -> None:
+    """Where one answer stands for a hundred requests, what regions see arrive explains no hundred times as many answers."""
+    (row,) = _inputs(1.0).rates
+    given = _inputs(0.0, rates={replace(row, region="de", via="dns"): 0.1})
+    loads = {("de", "chat"): Load("de", "chat", NOW, 1, requests_per_second=8.0)}
+    planner = Planner()
+    for second in range(20):
+        planner.tick(replace(given, now=NOW + second, loads=_fresh(loads, NOW + second)))
+    assert planner.latest.per_decision == pytest.approx(80.0, rel=0.05)
+    assert Planner().tick(_inputs(5.0)).per_decision == 1.0

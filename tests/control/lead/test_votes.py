@@ -283,7 +283,8 @@ def test_plans_are_made_for_what_somebody_sees_up_in_a_tie() -> None:
     ):
         control.vantages.take(token, token, "", EdgeReport("1", 1, 1, table(seen)))
     control.settled()
-    assert control.vantages.judgement.told == {}
+    told = control.vantages.judgement.told
+    assert {one[URL] for one in told.values()} == {EndpointHealth(tied=True)}
     assert up_regions(control.vantages.judgement.presumed) == set("abc")
     assert control.usable({"a": True, "b": True, "c": False}) == set("ab"), "who sees it down leaves it out"
 
@@ -296,7 +297,7 @@ def test_plans_are_made_for_where_most_clients_can_be_sent(clients: dict[str, fl
     control = Control(list("ab"))
     for token, seen in (("good", {"a": True, "b": False}), ("bad", {"a": False, "b": True})):
         control.vantages.take(token, token, "", EdgeReport("1", 1, 1, table(seen)))
-    judged = control.vantages.judge(policy(("a", "b"), ()), clients)
+    judged = control.vantages.judge(policy(("a", "b"), ()), lambda: clients)
     assert up_regions(judged.presumed) == set(planned)
 
 
@@ -498,6 +499,13 @@ def test_two_edges_of_one_name_are_found() -> None:
     control.now += MAX_AGE + 1
     alone = control.report("t", "fra", {"a": True}, "two")
     assert not control.vantages.notice(alone)
+
+
+def test_edges_of_one_name_and_two_tokens_are_two_sources() -> None:
+    """What one says is not added to what the other does, so that each is judged by its own history."""
+    control = Control(["a"])
+    sources = {control.report(token, "fra", {"a": True}).source for token in ("good", "bad")}
+    assert len(sources) == 2
 
 
 def test_one_token_fills_no_memory() -> None:
