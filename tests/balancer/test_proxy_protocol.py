@@ -166,12 +166,33 @@ def test_only_from_trusted_networks() -> None:
     run(main)
 
 
-def test_before_tls(tmp_path: Path) -> None:
-    """The header comes before the handshake, alone or in one piece with its beginning."""
+def test_a_check_that_names_nobody_is_answered() -> None:
+    """Google's load balancers check health with `PROXY UNKNOWN`, which has no client to judge (mastercactapus/caddy2-proxyprotocol#12)."""
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start()) as w:
+            server = await _listen(w, "127.0.0.0/8")
+            for raw, _ in _GOOD:
+                client = await w.client()
+                client.send(raw, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert (await client.response()).status == 200
+            assert not w.gate.peers, "nobody is asked where it stands"
+            server.close()
+
+    run(main)
+
+
+def _tls(tmp_path: Path) -> tuple[Listener, ssl.SSLContext]:
+    """A listener with a certificate, and who trusts it."""
     ours = Authority(tmp_path, "ca")
-    listener = Listener(ServerTls((ours.issue("a", "a.test"),)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ours.file)
+    return Listener(ServerTls((ours.issue("a", "a.test"),))), context
+
+
+def test_before_tls(tmp_path: Path) -> None:
+    """The header comes before the handshake, alone or in one piece with its beginning."""
+    listener, context = _tls(tmp_path)
 
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
@@ -191,10 +212,7 @@ def test_before_tls(tmp_path: Path) -> None:
 
 def test_tls_of_who_is_no_proxy(tmp_path: Path) -> None:
     """A client that comes past the proxies begins its handshake at once, and is who it is."""
-    ours = Authority(tmp_path, "ca")
-    listener = Listener(ServerTls((ours.issue("a", "a.test"),)))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(ours.file)
+    listener, context = _tls(tmp_path)
 
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
