@@ -38,7 +38,7 @@ _MOST_SEARCHED = 1024 * 1024
 """Bytes of a body in which parts are looked for: in longer ones, that would take longer than the event loop may wait."""
 _READ_ONCE = (b"/chat/completions", b"/completions", b"/embeddings", b"/messages")
 """Ends of paths whose requests have all of their prompt in them, once."""
-_PARTS = (b'"image', b'"input_', b'"video', b'"audio', b'"file', b'"document')
+_PARTS = re.compile(rb'"(?:image|input_|video|audio|file|document)')
 """How names of parts begin (`image_url`, `input_audio`, …): as a type and as a member, so that most are counted twice."""
 _ESCAPED = re.compile(rb"\\u00[4-7]")
 """A letter that is escaped, as no JSON encoder does: names may be written so."""
@@ -77,7 +77,7 @@ def bounds_of(path: bytes, body: bytes | None, outputs: int | None) -> Bounds:
         return Bounds(inf, most, hidden=True)
     inputs = inf
     if path.endswith(_READ_ONCE):
-        inputs = len(body) + TEMPLATE + PART * sum(map(body.count, _PARTS))
+        inputs = len(body) + TEMPLATE + PART * len(_PARTS.findall(body))
     return Bounds(inputs, most, hidden=_REASONING in body)
 
 
