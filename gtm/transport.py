@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from collections.abc import Callable
+from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -37,6 +40,18 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
                 f"GTM_CA_FILE: cannot read certificates (PEM) from `{ca_file}`: {error}"
             ) from error
     return context
+
+
+def tls_when_needed(ca_file: Path | None) -> Callable[[], ssl.SSLContext]:
+    """`tls_context`, made at the first call: 2 MB and 30 ms. Where files are named it is made now, for what is wrong with them is wrong now.
+
+    Raises:
+        CertificatesError: as `tls_context`.
+    """
+    made = cache(partial(tls_context, ca_file))
+    if ca_file is not None or any(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")):
+        made()
+    return made
 
 
 def context_for(url: str, ca_file: Path | None, *, direct: bool) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from gtm.balancer.config import BalancerDocument
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection
 from gtm.balancer.plane.contracts import Limits
@@ -24,6 +25,7 @@ from gtm.balancer.wire.tls import (
     ServerTls,
     TlsError,
 )
+from gtm.runtime.balancer.front import Front
 from tests.balancer.certificates import Authority
 from tests.balancer.world import Backend, Peer, World, answering, run, world
 
@@ -249,7 +251,7 @@ def _server_side(ours: Authority, certificate: Certificate, *, asks: bool) -> ss
 
 async def _status(url: str, settings: BackendTls) -> int:
     tls = BackendContext(settings)
-    async with world(url, tls=tls.context, server_name=tls.server_name, limits=Limits(tries=1)) as w:
+    async with world(url, tls=lambda: tls.context, server_name=tls.server_name, limits=Limits(tries=1)) as w:
         return (await w.ask(_GET)).status
 
 
@@ -287,7 +289,7 @@ def test_an_answer_that_tls_does_not_end(tmp_path: Path) -> None:
     async def main() -> None:
         url = await Backend(script).start(ssl=context)
         tls = BackendContext(BackendTls(ours.file, server_name="model.test"))
-        async with world(url, tls=tls.context, server_name=tls.server_name) as w:
+        async with world(url, tls=lambda: tls.context, server_name=tls.server_name) as w:
             assert (await w.ask(_GET)).whole
             assert not (await w.ask(_GET.replace(b"/", b"/cut", 1))).whole
 
@@ -308,3 +310,22 @@ def test_urls_of_backends() -> None:
     ):
         with pytest.raises(ValueError, match="is no URL of a backend"):
             Route(url)
+
+
+def test_authorities_are_read_for_who_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are 2 MB: a balancer whose backends all speak http does without, for each of its workers."""
+    read: list[ssl.SSLContext] = []
+
+    def create() -> ssl.SSLContext:
+        read.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        return read[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", create)
+    front = Front(
+        BalancerDocument.model_validate({"backends": [{"url": "http://127.0.0.1:1", "slots": 1}]}), None
+    )
+    assert front.route("http://127.0.0.1:1").tls is None
+    front.renew([front.route("http://127.0.0.1:1")])
+    assert not read
+    routes = [front.route(f"https://127.0.0.1:{port}") for port in (1, 2)]
+    assert [one.tls for one in routes] == read * 2

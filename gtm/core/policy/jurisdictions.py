@@ -20,6 +20,8 @@ from gtm.core.model.problems import Problem
 Periods = tuple[tuple[float, frozenset[str]], ...]
 """From each POSIX time (in seconds, ascending, the first minus infinity) until the next: the countries covered."""
 
+_COUNTRIES: Mapping[str, Periods] = {code: ((-inf, frozenset((code,))),) for code in COUNTRIES}
+
 Membership = Mapping[str, Periods]
 """Name of a jurisdiction → the countries it covers, over time."""
 
@@ -52,7 +54,7 @@ def resolve(
             problems.append(Problem(f"jurisdictions.{item.name}.name", "duplicate", message))
         else:
             named[item.name] = item
-    resolved: dict[str, Periods] = {code: ((-inf, frozenset((code,))),) for code in COUNTRIES}
+    resolved = dict(_COUNTRIES)
     for name in named:
         _expand(name, named, resolved, (), problems)
     return MappingProxyType(resolved), problems

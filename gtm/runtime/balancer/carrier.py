@@ -44,7 +44,7 @@ from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener
 from gtm.settings import BalancerSettings
-from gtm.transport import tls_context
+from gtm.transport import tls_when_needed
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,6 @@ class Carrier:
             says=document.says(settings.service),
             earn=self._gate.earn,
         )
-        tls = tls_context(settings.ca_file)
         self._pusher = Pusher(
             current,
             settings.region,
@@ -142,7 +141,7 @@ class Carrier:
             afford=self._gate.afford,
             now=loop.time,
             allowed=settings.probe_allow,
-            tls=tls,
+            tls=tls_when_needed(settings.ca_file),
             siblings=settings.workers,
         )
         self._proxy = Proxy(

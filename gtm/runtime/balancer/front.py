@@ -56,7 +56,7 @@ class Front:
 
     def route(self, url: str) -> Route:
         """The way to a backend."""
-        return Route(url, self._backends.context, server_name=self._backends.server_name)
+        return Route(url, lambda: self._backends.context, server_name=self._backends.server_name)
 
     def http2(self) -> ssl.SSLContext:
         """What https backends must show to who speaks HTTP/2 with them."""

@@ -124,7 +124,7 @@ def test_by_tls(tmp_path: Path) -> None:
 
             async def by(settings: BackendTls, alpn: str = "h2") -> str:
                 context = backend_context(settings, alpn)
-                route = Route(f"https://127.0.0.1:{port}", context, server_name=settings.server_name)
+                route = Route(f"https://127.0.0.1:{port}", lambda: context, server_name=settings.server_name)
                 try:
                     await check_grpc(route, "", timeout=PATIENCE, tls=context)
                 except AskingError as error:
@@ -167,10 +167,10 @@ def test_a_check_by_http_asks_for_the_name_of_backend_tls(tmp_path: Path) -> Non
         async with await asyncio.start_server(answered, "127.0.0.1", 0, ssl=context) as listening:
             tls = backend_context(BackendTls(authority.file, None, "models.internal"))
             url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-            route = Route(url, tls, server_name="models.internal")
+            route = Route(url, lambda: tls, server_name="models.internal")
             assert (await ask(route, "/health", timeout=PATIENCE, most=100)).status == 200
             with pytest.raises(AskingError, match="certificate is not accepted"):
-                await ask(Route(url, tls), "/health", timeout=PATIENCE, most=100)
+                await ask(Route(url, lambda: tls), "/health", timeout=PATIENCE, most=100)
 
     run(test)
 

@@ -31,7 +31,7 @@ class Route:
 
     Args:
         url: `http://` or `https://`, host, port, and a path that goes before every target.
-        tls: what an https backend must show, and what is shown to it; None: the system's authorities.
+        tls: what an https backend must show, and what is shown to it; asked for if it is one.
         server_name: the name that it must show, and is asked by (SNI); None: the URL's host.
         idle: seconds after which a connection that waits is closed.
 
@@ -42,7 +42,7 @@ class Route:
     def __init__(
         self,
         url: str,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         *,
         server_name: str | None = None,
         idle: float = IDLE,
@@ -61,7 +61,7 @@ class Route:
         self.host = parts.hostname
         self.port = port or (443 if parts.scheme == "https" else 80)
         self.prefix = parts.path.rstrip("/").encode()
-        self.tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+        self.tls = tls() if parts.scheme == "https" else None
         self.server_name = (server_name or self.host) if self.tls is not None else None
         self._idle: list[Upstream] = []
         self._idle_for = idle

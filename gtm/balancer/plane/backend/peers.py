@@ -40,7 +40,7 @@ class PeerRoute(Route):
         region: whose it is.
         keys: what control publishes now.
         allowed: networks that are connected to whatever they are.
-        tls: what an https endpoint must show.
+        tls: what an https endpoint must show, asked for if it is one.
         idle: seconds after which a connection that waits is closed.
         unproven: told of each connection that nothing is sent on, and why.
     """
@@ -52,7 +52,7 @@ class PeerRoute(Route):
         keys: Callable[[], PublicKeys],
         *,
         allowed: tuple[Network, ...] = (),
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         idle: float,
         unproven: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
