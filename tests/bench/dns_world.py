@@ -133,7 +133,7 @@ def locations(nets: Sequence[int]) -> list[Location]:
 def classes_of(router: Router, services: Sequence[str], places: Sequence[Location]) -> list[list[str]]:
     """The key of each service's ranking class at each place."""
     ranker = router.ranker
-    ranked_by = [ranker.location_key(place) for place in places]
+    ranked_by = [ranker.seen(place) for place in places]
     first = dict(zip(reversed(ranked_by), reversed(places), strict=True))
     found = []
     for service in services:

@@ -15,7 +15,7 @@ from gtm.core.decision import endpoints
 from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import decide
 from gtm.core.decision.options import Maker
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.router import CANDIDATES, Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
@@ -151,7 +151,10 @@ def test_reserves_share_evenly() -> None:
     """Members of weight 0 serve only where no other can, and then each as much as the next."""
     service = _service(steering=Steering.WEIGHTED, members=(Member("us", 0.0), Member("de", 0.0)))
     view = _view(service)
-    assert choice(view, rank(view.basis, Request("chat"), {}).group).weights == (0.5, 0.5)
+    assert choice(view, rank(view.basis, Request("chat"), classes_of(view.basis.snapshot)).group).weights == (
+        0.5,
+        0.5,
+    )
     service = _service(members=(Member("us", 1.0), Member("de", 0.0)))
     assert decide(_view(service), Request("chat", BERLIN), 0.0).region == "us"
 
@@ -165,7 +168,7 @@ def test_a_router_explains_an_option_once() -> None:
 def test_a_region_outside_the_fence_cannot_be_named() -> None:
     """Should the rest of gtm ever be wrong, the one place that names regions refuses."""
     view = _view(_service())
-    group = rank(view.basis, Request("chat"), {}).group
+    group = rank(view.basis, Request("chat"), classes_of(view.basis.snapshot)).group
     maker = Maker(view, replace(group, allowed=0b01))
     with pytest.raises(FenceError, match="region us is outside the fence"):
         maker.served(1, Reason.NEAREST)
@@ -210,7 +213,7 @@ def test_a_memory_of_rankings_tells_doubtful_subnets_apart() -> None:
         ranker = Ranker(basis)
         for location in order:
             request = Request("chat", location)
-            found, fresh = ranker.ranking(request), rank(basis, request, {})
+            found, fresh = ranker.ranking(request), rank(basis, request, classes_of(basis.snapshot))
             assert found.within.allowed == fresh.within.allowed
             assert [match.compiled.rule.name for match in found.within.matched] == ["gdpr"] * (
                 location is doubted

@@ -135,7 +135,7 @@ def test_dns_decides_alike(number: int) -> None:
         reply = dns.message.from_wire(asked.answer(packet))
         request = Request(hosts[host], asked.locate(client))
         ranking = router.ranker.ranking(request)
-        option = pick(router.choice(ranking.group), request, draw, sheds=False)
+        option = pick(router.choices[ranking.group], request, draw, sheds=False)
         refusal = router.view.snapshot.services[hosts[host]].service.refusal
         usable = serving(router.view, option)
         lawful = (

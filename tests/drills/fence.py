@@ -231,7 +231,7 @@ def _ask(world: World, event: str, result: Result) -> None:
         request = Request(service, world.located(client), tenant, data_class)
         ranking = router.ranker.ranking(request)
         allowed = set(router.view.snapshot.names(ranking.group.allowed))
-        named = pick(router.choice(ranking.group), request, rng.random()).region
+        named = pick(router.choices[ranking.group], request, rng.random()).region
         parts = world.parts[client]
         lawful = exact.fence(request, parts)
         result.cases += 1

@@ -212,7 +212,7 @@ def _served(router: Router, request: Request) -> bool:
     group = router.ranker.fresh(
         request
     ).group  # each kind is asked for once: no memory but what services share
-    return bool(router.choice(group).eligible)
+    return bool(router.choices[group].eligible)
 
 
 def _asking(request: Request) -> str:

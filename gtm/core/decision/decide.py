@@ -19,7 +19,7 @@ from gtm.core.decision.choice import Choice, choice, pick
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.fence import Fence
 from gtm.core.decision.options import Afford, Option
-from gtm.core.decision.ranking import Ranking, RankingClass, rank
+from gtm.core.decision.ranking import Ranking, RankingClass, classes_of, rank
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.regions import Endpoint
@@ -92,24 +92,28 @@ class Routing(NamedTuple):  # a frozen dataclass takes about twice as long to ma
 
     def explained(self, option: Option) -> Decision:
         """An option with everything that led to it."""
-        view, ranking, chosen = self.view, self.ranking, self.choice
-        group = ranking.group
-        # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
-        eligible = group.usable(view.up) if group.outside else chosen.eligible
-        return Decision(
-            service=group.service.service.name,
-            outcome=option.outcome,
-            reason=option.reason,
-            region=option.region,
-            number=option.number,
-            ttl=_ttl(view, group, option),
-            revision=view.snapshot.revision,
-            epoch=view.state.epoch,
-            candidates=candidates(view, ranking, chosen.shares, eligible),
-            rules=_traces(ranking.within),
-            ranking_class=group.key,
-            shed=chosen.shed_share(ranking.tenant),
-        )
+        return explained(self.view, self.ranking, self.choice, option)
+
+
+def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> Decision:
+    """An option of a kind of request, with everything that led to it."""
+    group = ranking.group
+    # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
+    eligible = group.usable(view.up) if group.outside else chosen.eligible
+    return Decision(
+        service=group.service.service.name,
+        outcome=option.outcome,
+        reason=option.reason,
+        region=option.region,
+        number=option.number,
+        ttl=_ttl(view, group, option),
+        revision=view.snapshot.revision,
+        epoch=view.state.epoch,
+        candidates=candidates(view, ranking, chosen.shares, eligible),
+        rules=_traces(ranking.within),
+        ranking_class=group.key,
+        shed=chosen.shed_share(ranking.tenant),
+    )
 
 
 def _ttl(view: View, group: RankingClass, option: Option) -> int:
@@ -129,7 +133,7 @@ def routed(view: View, request: Request, client: bytes = b"") -> Routing:
     Raises:
         UnknownNameError: the service, tenant, data class or model is not in the policy.
     """
-    ranking = rank(view.basis, request, {})
+    ranking = rank(view.basis, request, classes_of(view.snapshot))
     return Routing(view, ranking, choice(view, ranking.group), request, client)
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from math import inf
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.view import Basis
 from gtm.core.demand.cells import cell_of, with_service
 from gtm.core.demand.class_keys import ClassKey
 from gtm.core.latency import NetworkPath
+from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority, Steering
@@ -34,10 +36,11 @@ would make as many classes as there are places on a map; beyond the fourth, late
 class RankingClass:
     """Requests of one service that may go to the same regions and prefer them in the same order.
 
-    `key` names the class the same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that
-    of the members with the models asked for, `willing` that of those of them that take new clients. `order` holds all
-    members, `latency_ms` the total latency of each (network and the region's own processing) as first seen; none where
-    the location is unknown. `outside`: the edge stands outside of a rule that concerns them and binds edges.
+    All of it follows from what tells classes apart (`Identity`), never from the client that was met first. `key` names the class the
+    same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that of the members with the models asked for,
+    `willing` that of those of them that take new clients. `order` holds all members. `located`: there was something to rank by.
+    `outside`: the edge stands outside of a rule that concerns them and binds edges. `near` has, for a home region and each of its
+    spillover rules that bounds the added latency, the mask of the members which are within that bound.
     """
 
     key: str
@@ -47,13 +50,9 @@ class RankingClass:
     capable: int
     willing: int
     order: tuple[int, ...]
-    latency_ms: Mapping[int, float]
+    located: bool
     outside: bool
-
-    @property
-    def located(self) -> bool:
-        """Whether there was anything to rank by."""
-        return bool(self.latency_ms)
+    near: Mapping[tuple[int, str], int]
 
     def eligible(self, up: int) -> int:
         """Mask of the regions that a new client may be sent to: inside the fence, with the models, taking new clients, and up.
@@ -83,9 +82,28 @@ class Ranking:
     cell: str
 
 
-_Identity = tuple[str, Priority, int, int, tuple[int, ...], bool, bool]
-Classes = dict[_Identity, RankingClass]
-"""The ranking classes of one Basis."""
+class Identity(NamedTuple):
+    """What tells the ranking classes of one policy apart, and all that one is made of; as there, `near` as pairs."""
+
+    service: str
+    priority: Priority
+    allowed: int
+    capable: int
+    order: tuple[int, ...]
+    located: bool
+    outside: bool
+    near: tuple[tuple[tuple[int, str], int], ...]
+
+
+Classes = Mapping[Identity, RankingClass]
+"""The ranking classes of one policy: a `Memory` of `class_of`."""
+MOST_CLASSES = 65_536
+"""Classes that are remembered of one policy."""
+
+
+def classes_of(snapshot: Snapshot, most: int = MOST_CLASSES) -> Classes:
+    """A policy's classes, each made when it is first asked for."""
+    return Memory(partial(class_of, snapshot), most)
 
 
 def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
@@ -94,7 +112,7 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     Args:
         basis: policy, rules in force, latency table.
         request: its affinity is not looked at.
-        classes: the classes known so far; a new one is added.
+        classes: of the policy.
 
     Raises:
         UnknownNameError: the service, tenant, data class or model is not in the policy.
@@ -117,17 +135,20 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     outside = bool(basis.outside) and any(
         match.compiled.rule.name in basis.outside for match in within.matched
     )
-    group = _class_of(snapshot, service, priority, within.allowed, capable, order, latency, outside, classes)
+    near = _near(basis, order, latency)
+    # As `Identity(…)`, in half of the time.
+    told = request.service, priority, within.allowed, capable, order, bool(latency), outside, near
+    group = classes[tuple.__new__(Identity, told)]
     return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
 
 
-def families(basis: Basis) -> dict[str, int]:
-    """Services by number of their family: those of one have members, weights, steering, models and rules in common.
+def families(basis: Basis) -> dict[str, str]:
+    """Services with the first of their family: those of one have members, weights, steering, models and rules in common.
 
     Requests that differ in nothing but such a service are ranked alike.
     """
-    numbers: dict[object, int] = {}
-    found: dict[str, int] = {}
+    firsts: dict[object, str] = {}
+    found: dict[str, str] = {}
     for name, compiled in basis.snapshot.services.items():
         service = compiled.service
         likeness = (
@@ -140,7 +161,7 @@ def families(basis: Basis) -> dict[str, int]:
             tuple(map(id, basis.rules[name])),
             tuple(sorted(basis.processing.get(name, {}).items())),
         )
-        found[name] = numbers.setdefault(likeness, len(numbers))
+        found[name] = firsts.setdefault(likeness, name)
     return found
 
 
@@ -173,27 +194,18 @@ def _seen_of(snapshot: Snapshot) -> object:
     return regions, snapshot.tenants, snapshot.data_classes, snapshot.models
 
 
-def alike(basis: Basis, ranking: Ranking, service: str, classes: Classes) -> Ranking:
+def alike(ranking: Ranking, service: str, classes: Classes) -> Ranking:
     """The ranking of the same request of another service of the same family.
 
     Args:
-        basis: what `ranking` was made from.
         ranking: of the one service.
         service: the other one.
-        classes: the classes known so far; a new one is added.
+        classes: of the policy.
     """
-    group, compiled = ranking.group, basis.snapshot.services[service]
-    same = _class_of(
-        basis.snapshot,
-        compiled,
-        group.priority,
-        group.allowed,
-        group.capable,
-        group.order,
-        group.latency_ms,
-        group.outside,
-        classes,
-    )
+    group = ranking.group
+    near = tuple(group.near.items())
+    told = (service, group.priority, group.allowed, group.capable, group.order, group.located, group.outside)
+    same = classes[Identity(*told, near)]
     cell = with_service(ranking.cell, service)
     return Ranking(same, ranking.within, ranking.paths, ranking.tenant, cell)
 
@@ -215,25 +227,42 @@ def narrowed(snapshot: Snapshot, ranking: Ranking, within: Fence) -> Ranking:
     return replace(ranking, group=replace(group, key=key, allowed=both.allowed), within=both)
 
 
-def _class_of(  # noqa: PLR0917 - what a class is told from others by
-    snapshot: Snapshot,
-    service: CompiledService,
-    priority: Priority,
-    allowed: int,
-    capable: int,
-    order: tuple[int, ...],
-    latency: Mapping[int, float],
-    outside: bool,
-    classes: Classes,
-) -> RankingClass:
-    identity = (service.service.name, priority, allowed, capable, order, bool(latency), outside)
-    group = classes.get(identity)
-    if group is None:
-        willing = capable & snapshot.active
-        key = class_key(snapshot, service, priority, order, allowed & willing)
-        group = RankingClass(key, service, priority, allowed, capable, willing, order, latency, outside)
-        classes[identity] = group
-    return group
+def class_of(snapshot: Snapshot, identity: Identity) -> RankingClass:
+    """The class of a policy that this tells apart."""
+    service = snapshot.services[identity.service]
+    willing = identity.capable & snapshot.active
+    key = class_key(snapshot, service, identity.priority, identity.order, identity.allowed & willing)
+    return RankingClass(
+        key,
+        service,
+        identity.priority,
+        identity.allowed,
+        identity.capable,
+        willing,
+        identity.order,
+        identity.located,
+        identity.outside,
+        dict(identity.near),
+    )
+
+
+def _near(
+    basis: Basis, order: tuple[int, ...], latency: Mapping[int, float]
+) -> tuple[tuple[tuple[int, str], int], ...]:
+    """For each member as a home, and each of its rules that bounds the added latency: the members within the bound."""
+    if not basis.near:
+        return ()
+    found = []
+    for home in order:
+        for rule in basis.near.get(home, ()):
+            least, bound = latency.get(home, 0.0), rule.max_added_latency_ms or 0.0
+            mask = sum(
+                1 << number
+                for number in order
+                if rule.to >> number & 1 and latency.get(number, 0.0) - least <= bound
+            )
+            found.append(((home, rule.name), mask))
+    return tuple(found)
 
 
 def ranked(service: CompiledService, order: tuple[int, ...], eligible: int) -> tuple[int, ...]:

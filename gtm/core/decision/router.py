@@ -1,20 +1,23 @@
 """Decisions at the speed of a dictionary: rankings remembered for one Basis, choices for one View.
 
 Law: a Router answers exactly what `decide` answers. It belongs to one View, and goes when the View goes; its Ranker
-stays for as long as policy, rules in force and latency table do.
+stays for as long as policy, rules in force and latency table do. Each memory computes from its key alone (`gtm.core.memory`).
 """
 
 from __future__ import annotations
 
-from gtm.core.decision.choice import Choice, choice, pick
-from gtm.core.decision.decide import Decision, Routing
+from functools import partial
+
+from gtm.core.decision.choice import choice, pick
+from gtm.core.decision.decide import Decision, Routing, explained
 from gtm.core.decision.options import Option
-from gtm.core.decision.ranking import Classes, Ranking, RankingClass, alike, families, rank
+from gtm.core.decision.ranking import Ranking, alike, classes_of, families, rank
 from gtm.core.decision.view import Basis, View
-from gtm.core.model.requests import Location, Request, location_facts
+from gtm.core.memory import Memory
+from gtm.core.model.requests import Location, Request
 
 CANDIDATES = 1_000_000
-"""How many ways from clients to regions all remembered rankings may hold together: some 150 MB."""
+"""How many ways from clients to regions, and rules that match, one memory of rankings or decisions holds: some 150 MB."""
 
 
 class Ranker:
@@ -22,8 +25,8 @@ class Ranker:
 
     Args:
         basis: what to rank by.
-        limit: how many kinds of request are remembered, fewer where services have many members; past it the memory
-            starts anew, so that hostile traffic cannot grow it.
+        limit: how many kinds of request are remembered, fewer where services have many members or many rules match; past it the
+            memory starts anew, so that hostile traffic cannot grow it.
     """
 
     __slots__ = ("_classes", "_families", "_rankings", "_served", "basis", "limit")
@@ -32,18 +35,22 @@ class Ranker:
         self.basis = basis
         most = max((len(service.members) for service in basis.snapshot.services.values()), default=1)
         self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
-        self._families = families(basis)
-        self._rankings: dict[object, Ranking] = {}  # of one service of each family
-        self._served: dict[object, Ranking] = {}  # of every service
-        self._classes: Classes = {}
+        least = CANDIDATES / self.limit
 
-    def location_key(self, location: Location) -> object:
-        """What rankings tell locations apart by: equal for two locations, they are ranked alike."""
-        estimator = self.basis.estimator
-        if estimator.by_place:  # then nothing is in doubt either
-            return location.lat, location.lon, location_facts(location)
-        placed = estimator.placed(location) if estimator.table.doubts else location
-        return estimator.key(location), location_facts(placed)
+        def weigh(ranking: Ranking) -> float:
+            return max(least, len(ranking.paths) + len(ranking.within.matched))
+
+        self._families = families(basis)
+        self._classes = classes_of(basis.snapshot, self.limit)
+        rankings = Memory(partial(rank, basis, classes=self._classes), CANDIDATES, weigh)
+        self._rankings: Memory[Request, Ranking] = rankings  # of one service of each family
+        self._served: Memory[Request, Ranking] = Memory(
+            self._of_family, CANDIDATES, weigh
+        )  # of every service
+
+    def seen(self, location: Location) -> Location:
+        """What rankings tell locations apart by (`Estimator.seen`)."""
+        return self.basis.estimator.seen(location)
 
     def ranking(self, request: Request) -> Ranking:
         """The ranking of a request.
@@ -51,20 +58,7 @@ class Ranker:
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        key = (
-            request.service,
-            self.location_key(request.location),
-            request.tenant,
-            request.data_class,
-            request.model,
-            request.priority,
-        )
-        found = self._served.get(key)
-        if found is None:
-            if len(self._served) >= self.limit:
-                self._served = {}
-            found = self._served[key] = self.fresh(request)
-        return found
+        return self._served[self._kind(request)]
 
     def fresh(self, request: Request) -> Ranking:
         """As `ranking`, remembered for one service of each family only: for callers that remember by themselves.
@@ -72,23 +66,23 @@ class Ranker:
         Raises:
             UnknownNameError: as there.
         """
-        key = (
-            self._families.get(request.service),
-            self.location_key(request.location),
-            request.tenant,
-            request.data_class,
-            request.model,
-            request.priority,
+        return self._of_family(self._kind(request))
+
+    def _kind(self, request: Request) -> Request:
+        """All of a request that a ranking is made from."""
+        service, location, tenant, data_class, model, _, priority = request
+        location = self.basis.estimator.seen(location)
+        # As `Request(…)`, in half of the time.
+        found: Request = tuple.__new__(
+            Request, (service, location, tenant, data_class, model, None, priority)
         )
-        if len(self._rankings) >= self.limit or len(self._classes) >= self.limit:
-            self._rankings = {}
-            self._classes = {}
-        found = self._rankings.get(key)
-        if found is None:
-            found = self._rankings[key] = rank(self.basis, request, self._classes)
-        if found.group.service.service.name == request.service:
-            return found
-        return alike(self.basis, found, request.service, self._classes)
+        return found
+
+    def _of_family(self, kind: Request) -> Ranking:
+        first = self._families.get(kind.service, kind.service)
+        if first == kind.service:
+            return self._rankings[kind]
+        return alike(self._rankings[kind._replace(service=first)], kind.service, self._classes)
 
 
 class Router:
@@ -99,22 +93,20 @@ class Router:
         ranker: of the View's Basis; a new one if there is none yet.
     """
 
-    __slots__ = ("_choices", "_decisions", "ranker", "view")
+    __slots__ = ("_decisions", "choices", "ranker", "view")
 
     def __init__(self, view: View, ranker: Ranker | None = None) -> None:
         self.view = view
         self.ranker = Ranker(view.basis) if ranker is None else ranker
-        self._choices: dict[RankingClass, Choice] = {}
-        self._decisions: dict[tuple[Ranking, Option], Decision] = {}
+        limit = self.ranker.limit
+        least = CANDIDATES / limit
 
-    def choice(self, group: RankingClass) -> Choice:
-        """The choice of one of the Ranker's classes."""
-        found = self._choices.get(group)
-        if found is None:
-            if len(self._choices) >= self.ranker.limit:
-                self._choices = {}
-            found = self._choices[group] = choice(self.view, group)
-        return found
+        def weigh(decision: Decision) -> float:
+            return max(least, len(decision.candidates) + len(decision.rules))
+
+        self.choices = Memory(partial(choice, view), limit)
+        """By ranking class."""
+        self._decisions = Memory(self._decision, CANDIDATES, weigh)
 
     def routing(self, request: Request, client: bytes = b"") -> Routing:
         """As `gtm.core.decision.decide.routed`, from memory where it can.
@@ -123,9 +115,8 @@ class Router:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
         ranking = self.ranker.ranking(request)
-        chosen = self._choices.get(ranking.group) or self.choice(ranking.group)
         # As `Routing(…)`, in half of the time.
-        return tuple.__new__(Routing, (self.view, ranking, chosen, request, client))
+        return tuple.__new__(Routing, (self.view, ranking, self.choices[ranking.group], request, client))
 
     def decide(self, request: Request, draw: float) -> Decision:
         """As `gtm.core.decision.decide.decide`, from memory where it can.
@@ -134,17 +125,12 @@ class Router:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
         ranking = self.ranker.ranking(request)
-        chosen = self._choices.get(ranking.group) or self.choice(ranking.group)
-        option = pick(chosen, request, draw)
-        known = self._decisions.get((ranking, option))  # before a Routing is made, which takes longer
-        return known or self.explained(Routing(self.view, ranking, chosen, request), option)
+        return self._decisions[ranking, pick(self.choices[ranking.group], request, draw)]
 
-    def explained(self, routing: Routing, option: Option) -> Decision:
-        """As `routing.explained`, from memory where it can."""
-        known = routing.ranking, option
-        found = self._decisions.get(known)
-        if found is None:
-            if len(self._decisions) >= self.ranker.limit:
-                self._decisions = {}
-            found = self._decisions[known] = routing.explained(option)
-        return found
+    def explained(self, ranking: Ranking, option: Option) -> Decision:
+        """An option of a kind of request with everything that led to it, from memory where it can."""
+        return self._decisions[ranking, option]
+
+    def _decision(self, known: tuple[Ranking, Option]) -> Decision:
+        ranking, option = known
+        return explained(self.view, ranking, self.choices[ranking.group], option)

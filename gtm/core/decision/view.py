@@ -97,8 +97,8 @@ class Basis:
     """What rankings are made from: a policy, the rules in force, and the latency table. Lasts through many States.
 
     `rules` maps a service to its rules in force, `processing` to the time regions themselves take (ms, by number);
-    `spillover` maps a region to the rules about its demand, `bounded` is the mask of regions that limit what they take
-    of others' demand.
+    `spillover` maps a region to the rules about its demand, `near` to those of them that bound the added latency; `bounded` is the mask
+    of regions that limit what they take of others' demand.
 
     `edge` is where the edge stands that answers from this, with what its region says of it; None: no edge answers
     (control, simulations). `outside` names the enforced rules in force that bind edges and that it stands outside of.
@@ -109,6 +109,7 @@ class Basis:
     rules: Mapping[str, tuple[CompiledRule, ...]]
     processing: Mapping[str, Mapping[int, float]]
     spillover: Mapping[int, tuple[Spill, ...]]
+    near: Mapping[int, tuple[Spill, ...]]
     bounded: int
     edge: EdgePlace | None = None
     outside: frozenset[str] = frozenset()
@@ -225,6 +226,11 @@ def build_basis(
         quotas = tuple(QuotaName(rule.name, share=share).text for bound, share in bounds if bound is not None)
         spill = Spill(rule.name, mask, rule.max_added_latency_ms, quotas, rule.max_share)
         spillover[home] = (*spillover.get(home, ()), spill)
+    near = {
+        home: bounding
+        for home, rules_of in spillover.items()
+        if (bounding := tuple(rule for rule in rules_of if rule.max_added_latency_ms is not None))
+    }
     bounded = sum(
         1 << number
         for number, region in enumerate(snapshot.regions)
@@ -232,7 +238,7 @@ def build_basis(
     )
     place = None if edge is None else settled(edge, snapshot.regions)
     outside = _outside(rules, place)
-    return Basis(snapshot, estimator, rules, processing, spillover, bounded, place, outside)
+    return Basis(snapshot, estimator, rules, processing, spillover, near, bounded, place, outside)
 
 
 def _outside(rules: Mapping[str, tuple[CompiledRule, ...]], edge: EdgePlace | None) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from gtm.core.decision.ranking import RankingClass
-from gtm.core.decision.view import Spill, View
+from gtm.core.decision.view import Basis, Spill, View
 from gtm.core.model.services import PLANNED, Steering
 from gtm.core.model.state import ClassPlan
 from gtm.core.policy.snapshot import bits
@@ -79,20 +79,43 @@ def _planned(view: View, plan: ClassPlan, order: Sequence[int]) -> Shares | None
 
 
 def _cheapest(view: View, group: RankingClass, order: Sequence[int]) -> int:
-    """Where a request of a class that the plan does not know adds least: its latency plus the region's price.
+    """Where a request of a class that the plan does not know adds least: what the way there adds, and the region's price.
 
     The price is the planner's dual value: the latency that others would lose to one more request there.
     """
     prices, regions = view.state.plan.prices, view.snapshot.regions
     home = order[0]
     best, least = home, inf
-    for place, number in enumerate(order):
+    for number, added in added_ms(view.basis, group, order).items():
         if number != home and quotas_of(view, group, home, number) is None:
             continue
-        cost = group.latency_ms.get(number, float(place)) + prices.get(regions[number].name, 0.0)
+        cost = added + prices.get(regions[number].name, 0.0)
         if cost < least:
             best, least = number, cost
     return best
+
+
+def added_ms(basis: Basis, group: RankingClass, order: Sequence[int]) -> dict[int, float]:
+    """What a region takes longer than the home region, in ms, for a client who stands where the home region does.
+
+    Clients of one class differ in their latencies. What they have in common is their order, and this is known of the class alone: so it
+    is the same whoever came first. By latency, none is below that of one before it.
+
+    Args:
+        basis: policy and latency table.
+        group: the class; where nobody knew where its clients are, the place in the order stands for ms.
+        order: some of its regions in order of preference, the home region first.
+    """
+    if not group.located or not order:
+        return {number: float(place) for place, number in enumerate(order)}
+    home, service = order[0], group.service.service
+    between, processing = basis.estimator.between[home], basis.processing.get(service.name, {})
+    base = processing.get(home, 0.0)
+    found, last = {home: 0.0}, 0.0
+    for number in order[1:]:
+        added = max(0.0, between[number] + processing.get(number, 0.0) - base)
+        last = found[number] = max(last, added) if service.steering is Steering.LATENCY else added
+    return found
 
 
 def ramped(shares: Shares, ramps: Mapping[int, float], order: Sequence[int]) -> Shares:
@@ -138,11 +161,11 @@ def quotas_of(view: View, group: RankingClass, home: int, number: int) -> tuple[
     bounded = _bounded(view, number)
     if rules is None:
         return bounded
-    added = group.latency_ms.get(number, 0.0) - group.latency_ms.get(home, 0.0)
     leading = [
         rule
         for rule in rules
-        if rule.to >> number & 1 and (rule.max_added_latency_ms is None or added <= rule.max_added_latency_ms)
+        if rule.to >> number & 1
+        and (rule.max_added_latency_ms is None or group.near[home, rule.name] >> number & 1)
     ]
     return (*_of_rules(leading), *bounded) if leading else None
 

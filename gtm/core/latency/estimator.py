@@ -23,8 +23,8 @@ remembered; the country's row counts by as much as places say little (`Correctio
 Laws:
   1. No estimate is below the time of light in fibre over the great circle, unless it was measured with clients of the
      same network: then the location is wrong, not the clock.
-  2. Equal keys have equal paths: nothing but the location, the regions and the table is read. A region's path does not
-     depend on which others are asked for.
+  2. A location and what is `seen` of it have equal paths: nothing but that, the regions and the table is read. A region's path does
+     not depend on which others are asked for.
   3. What a level knows of some regions only tells of the client's own access too: an offset common to those regions
      is believed of the others, or else the regions that were measured would look worse for it.
   4. A network whose location is doubtful counts as standing at the region that it is nearest to by its round trips
@@ -59,7 +59,7 @@ and docs/decisions/0005-latency-model.md, what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.geographic import (
@@ -76,6 +76,7 @@ from gtm.core.latency.levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Sou
 from gtm.core.latency.mutual import fit_mutual
 from gtm.core.latency.squares import Correction, Squares
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
+from gtm.core.memory import Memory
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
@@ -84,6 +85,8 @@ _Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
 _NOTHING: Row = {}
 _MODEL_ALONE = (0.0, Source.MODEL)
+MOST_BETWEEN = 100_000
+"""Round trips between regions that are remembered."""
 _LEAST_MS = 0.1
 """Estimates are no lower, whatever was measured."""
 
@@ -106,8 +109,7 @@ class Estimator:
         parameters: Parameters = SHIPPED,
     ) -> None:
         self.table = table
-        self.by_place = not (table.countries or table.asns or table.networks or table.doubts)
-        """Whether coordinates are all of a location that its paths depend on: the table tells no clients apart."""
+        self._by_place = not (table.countries or table.asns or table.networks or table.doubts)
         self._parameters = parameters
         self._names = [region.name for region in regions]
         self._numbers = {name: number for number, name in enumerate(self._names)}
@@ -117,18 +119,38 @@ class Estimator:
         measured = {parse_square(key): row for key, row in table.places.items()}
         self._squares = Squares(self._names, self._terminals, mutual, measured)
 
-    def key(self, location: Location) -> Hashable:
-        """All that `paths` depends on. The country, operator and network are in it only if the table has them."""
-        table = self.table
-        country = location.country if location.country in table.countries else None
-        network = _network(table, location) if table.networks else None
-        operator = asn_key(location) if table.asns else None
-        if operator is not None and operator not in table.asns:
-            operator = None
-        doubt = table.doubt(location) if table.doubts else None
-        if doubt is None:
-            return location.lat, location.lon, country, operator, network
-        return location.lat, location.lon, country, operator, network, *sorted(doubt.fastest.items())
+        self.between = Memory(self._from_region, MOST_BETWEEN, len)
+        """By a region's number: the round trip in ms from there to each region, by number."""
+
+    def seen(self, location: Location) -> Location:
+        """All of a location that a ranking may read: what the fence looks at, and what the table tells clients apart by.
+
+        Locations of which the same is seen are ranked alike: rankings are remembered by it, and made from it. Whether it is in doubt is
+        found out here; the operator and the network are in it only if the table has them.
+        """
+        override = location.source == "override" and not location.spans
+        asn = network = subnet = None
+        doubtful = location.doubtful
+        if not self._by_place:
+            table = self.table
+            if table.asns and asn_key(location) in table.asns:
+                asn = location.asn
+            if location.network is not None:
+                key = network_key(location.network)
+                if key in table.networks or table.doubt(location) is not None:
+                    network = key
+            doubtful = doubtful or table.dubious(location)
+            subnet = (
+                "*" if location.subnet and table.doubts else None
+            )  # of which it is known now whether a part is in doubt
+        country, lat, lon, spans = location.country, location.lat, location.lon, location.spans
+        # As `Location(…)`, in half of the time.
+        if override:
+            said: tuple[object, ...] = ("override", False, None, subnet, (), False, (), False)
+        else:
+            said = ("", location.anonymous, location.accuracy_km, subnet, spans, False, (), doubtful)
+        found: Location = tuple.__new__(Location, (country, None, None, lat, lon, asn, network, 0, *said))
+        return found
 
     def placed(self, location: Location) -> Location:
         """A location, with what measurements say against it."""
@@ -177,6 +199,11 @@ class Estimator:
             # As `NetworkPath(…)`, in half of the time.
             paths[number] = tuple.__new__(NetworkPath, (direct, estimate, source))
         return paths
+
+    def _from_region(self, number: int) -> dict[int, float]:
+        lat, lon = self._places[number]
+        paths = self.paths(Location(lat=lat, lon=lon), range(len(self._places)))
+        return {to: path.estimate_ms for to, path in paths.items()}
 
     def _anchor(self, doubt: Doubt) -> int | None:
         """The number of the region that a network is nearest to by its round trips."""

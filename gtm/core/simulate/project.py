@@ -176,7 +176,7 @@ def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
                 pinned[service.name, ranked.world.view.snapshot.regions[number].name] += rate * share
             demand[group.key, cell] = rate * (1 - sum(canaries.values()))
             continue
-        chosen = ranked.choice(group)
+        chosen = ranked.choices[group]
         for option, weight in zip(chosen.options, chosen.weights, strict=True):
             if option.region is not None:
                 pinned[service.name, option.region] += rate * weight / sum(chosen.weights)
@@ -259,7 +259,7 @@ class _Splits:
         return _Split(shares, placed, refused, one.regions[0])
 
     def _steered(self, group: RankingClass) -> _Split:
-        chosen = self._ranked.choice(group)
+        chosen = self._ranked.choices[group]
         total = sum(chosen.weights)
         placed, refused = [], []
         for option, weight in zip(chosen.options, chosen.weights, strict=True):

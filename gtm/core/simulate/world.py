@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.decision.choice import Choice, choice
-from gtm.core.decision.ranking import Ranking, RankingClass, alike_services
+from gtm.core.decision.choice import choice
+from gtm.core.decision.ranking import MOST_CLASSES, Ranking, alike_services
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, View
 from gtm.core.health.verdicts import HealthTable
+from gtm.core.memory import Memory
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.plan.build import ranking_of
@@ -56,7 +58,8 @@ class Ranked:
     def __init__(self, world: World, cells: Iterable[str], other: Ranked | None = None) -> None:
         self.world = world
         self.rankings: dict[str, Ranking] = {}
-        self._choices: dict[RankingClass, Choice] = {}
+        self.choices = Memory(partial(choice, world.view), MOST_CLASSES)
+        """What becomes of a class where no plan says it."""
         ranker = Ranker(world.view.basis)
         same = frozenset[str]() if other is None else _alike(other.world.view.basis, world.view.basis)
         for cell in cells:
@@ -65,13 +68,6 @@ class Ranked:
                 known = ranking_of(ranker, cell)
             if known is not None:
                 self.rankings[cell] = known
-
-    def choice(self, group: RankingClass) -> Choice:
-        """What becomes of a class where no plan says it."""
-        found = self._choices.get(group)
-        if found is None:
-            found = self._choices[group] = choice(self.world.view, group)
-        return found
 
 
 def _alike(one: Basis, other: Basis) -> frozenset[str]:

@@ -163,7 +163,7 @@ class Answerer:
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT:
-            texts = explanation(router.explained(routing, option), routing.request)
+            texts = explanation(router.explained(routing.ranking, option), routing.request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         return host_content(router.view, host, question.rdtype, option, texts, turn=turn)
 

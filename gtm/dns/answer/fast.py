@@ -218,7 +218,7 @@ class FastWay:
         if way is None:
             if len(ways) >= LIMIT:
                 ways.clear()
-            way = ways[asked] = _Way(self._router.choice(asked.group))
+            way = ways[asked] = _Way(self._router.choices[asked.group])
         ready = self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
         tally = self._tally(known, ready, tcp=tcp)
         self._counts.tally(tally)

@@ -175,7 +175,7 @@ class Questions:
 
     def number(self, client: Client) -> int:
         """What stands for all clients ranked as one is: hashing what ranks them takes longer than all else."""
-        ranked_by = self.ranker.location_key(client.location)
+        ranked_by = self.ranker.seen(client.location)
         found = self._numbers.get(ranked_by)
         if found is None:
             if len(self._numbers) >= LIMIT:

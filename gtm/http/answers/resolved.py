@@ -117,7 +117,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
         routing = self.routing
-        decision = self.router.explained(routing, option)
+        decision = self.router.explained(routing.ranking, option)
         document = answer(
             routing.view,
             routing.request,

@@ -12,7 +12,7 @@ from gtm.core.capacity.supply import assess
 from gtm.core.change import safety
 from gtm.core.change.safety import SafetyRule, Verdict
 from gtm.core.decision.choice import choice
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.demand.cells import cell_of
 from gtm.core.model.policy import Places, Policy, Tenant
 from gtm.core.model.regions import AdminState
@@ -192,7 +192,11 @@ def test_whoever_loses_a_region_is_found(case: tuple[World, World, list[Request]
             location=request.location._replace(anonymous=False, source="override"), affinity=None
         )
         had, has = (
-            bool(choice(side.view, rank(side.view.basis, plain, {}).group).eligible)
+            bool(
+                choice(
+                    side.view, rank(side.view.basis, plain, classes_of(side.view.basis.snapshot)).group
+                ).eligible
+            )
             for side in (before, after)
         )
         if had and not has and before.view.up:

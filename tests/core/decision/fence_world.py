@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.policy import OnDoubtfulLocation, OnUnknownLocation, ResidencyRule, Tenant
 from gtm.core.model.requests import Location, Request
@@ -58,4 +58,4 @@ STATES = tuple(World(_view(snapshot), {}) for snapshot in (FREE, RULED))
 
 def allowed(request: Request) -> int:
     """The fence of a request, as its ranking has it."""
-    return rank(_view(RULED).basis, request, {}).within.allowed
+    return rank(_view(RULED).basis, request, classes_of(_view(RULED).basis.snapshot)).within.allowed

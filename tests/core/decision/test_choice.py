@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gtm.core.decision.choice import Choice, choice, pick
-from gtm.core.decision.ranking import ORDER_DEPTH, Ranking, rank
+from gtm.core.decision.ranking import ORDER_DEPTH, Ranking, classes_of, rank
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view
 from gtm.core.demand.cells import Cell, cell_of
@@ -49,7 +49,7 @@ def _view(
 
 
 def _ranking(view: View, request: Request | None = None) -> Ranking:
-    return rank(view.basis, request or Request("chat", BERLIN), {})
+    return rank(view.basis, request or Request("chat", BERLIN), classes_of(view.basis.snapshot))
 
 
 def _choice(view: View, request: Request | None = None) -> Choice:
@@ -277,7 +277,7 @@ def test_no_plan_leads_out_of_the_fence(
     names = [region.name for region in world.policy.regions] + ["gone"]
     weights = st.dictionaries(st.sampled_from(names), st.floats(0, 1), max_size=4)
     for request in asked:
-        ranking = rank(world.view.basis, request, {})
+        ranking = rank(world.view.basis, request, classes_of(world.view.basis.snapshot))
         plan = Plan(
             0.0,
             {
@@ -329,9 +329,9 @@ def test_a_cell_reads_back_as_the_request_it_was(
     """A request and its demand cell meet the same rules, so that counts can be replayed against any policy."""
     world, _ = question
     request = data.draw(requests(world.policy))
-    ranking = rank(world.view.basis, request, {})
+    ranking = rank(world.view.basis, request, classes_of(world.view.basis.snapshot))
     cell = Cell.parse(ranking.cell)
-    again = rank(world.view.basis, cell.request, {})
+    again = rank(world.view.basis, cell.request, classes_of(world.view.basis.snapshot))
     assert again.cell == ranking.cell
     assert again.within.allowed & ~ranking.within.allowed == 0
     if request.location.accuracy_km is None:

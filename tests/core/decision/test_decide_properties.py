@@ -12,7 +12,7 @@ from gtm.core.decision.candidates import Exclusion
 from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import Decision, Routing, decide
 from gtm.core.decision.fence import fence
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.model.outcomes import Outcome, Reason
@@ -196,7 +196,7 @@ def test_shares_sum_to_one(question: tuple[World, list[Request]]) -> None:
     world, asked = question
     reference = _reference(world)
     for request in asked:
-        ranking = rank(world.view.basis, request, {})
+        ranking = rank(world.view.basis, request, classes_of(world.view.basis.snapshot))
         chosen = choice(world.view, ranking.group)
         first = Routing(world.view, ranking, chosen, request).explained(chosen.options[0])
         if first.region is None:

@@ -24,7 +24,7 @@ from gtm.core.model.geometry import (
     unit_vector,
 )
 from gtm.core.model.regions import Region
-from gtm.core.model.requests import Location
+from gtm.core.model.requests import Location, location_facts
 from tests import worlds
 from tests.core.strategies import quick
 from tests.memory import held
@@ -165,7 +165,7 @@ def test_a_client_that_is_nowhere_has_no_paths(table: LatencyTable, missing: str
     lost = BERLIN._replace(**({"lat": None, "lon": None} if missing == "both" else {missing: None}))
     estimator = Estimator(REGIONS, table)
     assert estimator.paths(lost, ALL) == {}
-    assert isinstance(hash(estimator.key(lost)), int)
+    assert isinstance(hash(estimator.seen(lost)), int)
 
 
 @quick(120)
@@ -195,13 +195,16 @@ def test_estimates_are_possible(table: LatencyTable, location: Location, members
 
 @quick(120)
 @given(tables(), locations(), locations())
-def test_equal_keys_have_equal_paths(table: LatencyTable, one: Location, other: Location) -> None:
-    """What the key leaves out does not matter; nor does what was asked before."""
+def test_what_is_not_seen_does_not_matter(table: LatencyTable, one: Location, other: Location) -> None:
+    """Nor does what was asked before. What is seen of what is seen is the same."""
     near = other._replace(lat=one.lat, lon=one.lon)
     estimator = Estimator(REGIONS, table)
     first = estimator.paths(one, ALL)
-    if estimator.key(one) == estimator.key(near):
-        assert estimator.paths(near, ALL) == first
+    for location in (one, near):
+        seen = estimator.seen(location)
+        assert estimator.paths(seen, ALL) == estimator.paths(location, ALL)
+        assert location_facts(estimator.placed(seen)) == location_facts(estimator.placed(location))
+        assert estimator.seen(seen) == seen
     estimator.paths(other, ALL)
     assert estimator.paths(one, ALL) == Estimator(REGIONS, table).paths(one, ALL) == first
 
@@ -217,18 +220,16 @@ def test_a_path_does_not_depend_on_the_others(
     assert some == {number: every[number] for number in members}
 
 
-def test_keys_are_coarse() -> None:
-    """Networks, operators and countries are part of the key only where the table has them."""
-    elsewhere = BERLIN._replace(country="PL", asn=1, network="203.0.113.0/24")
-    assert Estimator(REGIONS).key(BERLIN) == Estimator(REGIONS).key(elsewhere)
-    unrelated = LatencyTable(networks={"198.51.100.0/24": {}}, asns={"1|DE": {}}, countries={"FR": {}})
-    assert Estimator(REGIONS, unrelated).key(BERLIN) == Estimator(REGIONS, unrelated).key(elsewhere)
-    for table in (
-        LatencyTable(networks={"192.0.2.0/24": {}}),
-        LatencyTable(asns={"3320|DE": {}}),
-        LatencyTable(countries={"DE": {}}),
-    ):
-        assert Estimator(REGIONS, table).key(BERLIN) != Estimator(REGIONS, table).key(elsewhere)
+def test_what_is_seen_of_a_location_is_coarse() -> None:
+    """Networks, operators and all that ranks nobody are part of it only where the table has them."""
+    elsewhere = BERLIN._replace(
+        asn=1, network="203.0.113.0/24", subdivision="DE-BE", continent="EU", central=True
+    )
+    assert Estimator(REGIONS).seen(BERLIN) == Estimator(REGIONS).seen(elsewhere)
+    unrelated = LatencyTable(networks={"198.51.100.0/24": {}}, asns={"1|FR": {}}, countries={"FR": {}})
+    assert Estimator(REGIONS, unrelated).seen(BERLIN) == Estimator(REGIONS, unrelated).seen(elsewhere)
+    for table in (LatencyTable(networks={"192.0.2.0/24": {}}), LatencyTable(asns={"3320|DE": {}})):
+        assert Estimator(REGIONS, table).seen(BERLIN) != Estimator(REGIONS, table).seen(elsewhere)
 
 
 LEVELS = {

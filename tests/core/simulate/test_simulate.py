@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import assess
 from gtm.core.decision.choice import choice
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.policy import Policy
@@ -213,7 +213,9 @@ def test_simulations_add_up_and_keep_the_fence(case: tuple[World, World, dict[st
         for text, shares in made.cells.items():
             assert all(0 <= share <= 1 + 1e-6 for share in shares.values())
             if shares:
-                group = rank(side.view.basis, Cell.parse(text).request, {}).group
+                group = rank(
+                    side.view.basis, Cell.parse(text).request, classes_of(side.view.basis.snapshot)
+                ).group
                 eligible = choice(side.view, group).eligible
                 assert set(shares) <= set(side.view.snapshot.names(group.allowed & eligible))
     made_compare = found.average

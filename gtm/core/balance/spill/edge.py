@@ -16,12 +16,12 @@ REFUSED = -1
 class Way(NamedTuple):
     """A region that a class's requests may be sent to, and the quotas that they count against there.
 
-    `number` is the region's place in `Snapshot.regions`, `latency_ms` the class's total latency to it, `key` the hash of the
+    `number` is the region's place in `Snapshot.regions`, `added_ms` what it takes longer than the class's home, `key` the hash of the
     sender's and the region's names.
     """
 
     number: int
-    latency_ms: float
+    added_ms: float
     quotas: tuple[QuotaText, ...]
     key: int
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from gtm.core.balance.spill.edge import Way
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
-from gtm.core.decision.weights import quotas_by_plan, quotas_of
+from gtm.core.decision.weights import added_ms, quotas_by_plan, quotas_of
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.outcomes import FenceError
 from gtm.core.model.services import PLANNED, Affinity
@@ -33,6 +31,7 @@ def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
     if group.outside or service.steering not in PLANNED or service.affinity is not Affinity.NONE:
         return ()
     order = ranked(group.service, group.order, group.eligible(view.up))
+    added = added_ms(view.basis, group, order)
     found = []
     for number in order:
         region = view.snapshot.regions[number].name
@@ -41,9 +40,8 @@ def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
         quotas = () if number == order[0] else quotas_of(view, group, order[0], number)
         if quotas is None or number in view.ramps:
             continue
-        latency = group.latency_ms.get(number, inf)
-        found.append(Way(number, latency, quotas, key_hash(f"{sender}\n{region}")))
-    return tuple(sorted(found, key=lambda way: way.latency_ms))
+        found.append(Way(number, added[number], quotas, key_hash(f"{sender}\n{region}")))
+    return tuple(sorted(found, key=lambda way: way.added_ms))
 
 
 def counted_at(

@@ -13,13 +13,18 @@ from gtm.core.balance.spill.edge import REFUSED, correct
 from gtm.core.balance.spill.room import Standing
 from gtm.core.balance.spill.senders import Sender, Sent
 from gtm.core.balance.spill.ways import ways
-from gtm.core.decision.ranking import rank
+from gtm.core.decision.ranking import classes_of, rank
+from gtm.core.decision.view import Window, view_of
+from gtm.core.latency import LatencyTable
 from gtm.core.model.outcomes import FenceError, Reason
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Affinity, Steering
+from gtm.core.model.state import State
+from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.names import QuotaText
-from tests.core.decision.test_choice import REGIONS, SERVICE, _ranking, _up, _view
+from tests import worlds
+from tests.core.decision.test_choice import BERLIN, NOW, REGIONS, SERVICE, _ranking, _up, _view
 from tests.core.strategies import World, questions, quick
 
 
@@ -40,11 +45,11 @@ def test_nothing_goes_outside_the_fence(asked: tuple[World, list[Request]], draw
             continue
         if request.data_class is not None and request.data_class not in view.snapshot.data_classes:
             continue
-        group = rank(view.basis, request, {}).group
+        group = rank(view.basis, request, classes_of(view.basis.snapshot)).group
         found = ways(view, group, "worker")
         within = group.allowed & group.willing & view.up
         assert all(within >> way.number & 1 for way in found)
-        assert [way.latency_ms for way in found] == sorted(way.latency_ms for way in found)
+        assert [way.added_ms for way in found] == sorted(way.added_ms for way in found)
         way, _ = correct(drawn, found, everywhere, 0.0)
         assert way is None or within >> way.number & 1
         if group.outside or group.service.service.steering in (Steering.WEIGHTED, Steering.FAILOVER):
@@ -79,11 +84,16 @@ def test_an_edge_outside_of_a_rule_has_none() -> None:
     assert ways(view, replace(group, outside=True), "worker") == ()
 
 
-def test_the_least_latency_comes_first_whatever_the_order_of_preference() -> None:
+def test_the_least_latency_from_home_comes_first_whatever_the_order_of_preference() -> None:
     """Where steering is by geography, the next in order may be slower to reach than the one after."""
-    view = _view()
-    group = replace(_ranking(view).group, latency_ms={0: 10.0, 1: 90.0, 2: 30.0})
-    assert [way.number for way in ways(view, group, "worker")] == [0, 2, 1]
+    mutual = {"de": {"ie": 90.0, "us": 30.0}, "ie": {"de": 90.0}, "us": {"de": 30.0}}
+    for steering, expected in ((Steering.GEO, [0, 2, 1]), (Steering.LATENCY, [0, 1, 2])):
+        policy = worlds.policy(*REGIONS, replace(SERVICE, steering=steering))
+        snapshot = compile_policy(policy, ())
+        table = LatencyTable(1, mutual=mutual if steering is Steering.GEO else {})
+        view = view_of(snapshot, State(1, health=_up()), Window(NOW, NOW), table)
+        group = rank(view.basis, Request("chat", BERLIN), classes_of(snapshot)).group
+        assert [way.number for way in ways(view, group, "worker")] == expected
 
 
 def test_spillover_rules_lead_and_their_quotas_are_owed() -> None:
