@@ -37,23 +37,33 @@ def test_a_memory_gives_what_its_function_gives(asked: list[int], most: int) -> 
             raise ValueError(number)
         return [number] * number
 
-    memory = Memory(make, most, len)
+    memory = Memory(make, most, lambda _, value: len(value))
     for number in asked:
         if number < 0:
             with pytest.raises(ValueError, match=str(number)):
                 memory[number]
         else:
             assert memory[number] == make(number)
-        assert sum(map(len, memory.values())) <= most or len(memory) == 1
+        assert sum(map(len, memory.values())) <= most
     assert not any(number < 0 for number in memory)
 
 
-def test_a_memory_computes_once() -> None:
-    """Until it has no room: then it starts anew."""
+def test_a_flood_drives_out_nothing_that_is_in_use() -> None:
+    """What nobody asks for again goes; what weighs more than there is room for is not remembered."""
     made: list[int] = []
-    memory = Memory(made.append, most=2)
-    assert [memory[number] for number in (1, 2, 1, 2, 3, 3, 1)] == [None] * 7
-    assert made == [1, 2, 3, 1]
+
+    def make(number: int) -> str:
+        made.append(number)
+        return f"made {number}"
+
+    memory = Memory(make, 100, lambda number, _: 101 if number == -2 else 10)
+    for number in range(5000):
+        assert memory[number] == f"made {number}"
+        assert memory[-1] == "made -1"
+        assert len(memory) <= 10
+    assert made.count(-1) == 1
+    assert (memory[0], memory[-2], memory[-2]) == ("made 0", "made -2", "made -2")
+    assert (made.count(0), made.count(-2)) == (2, 2)
 
 
 places = st.builds(

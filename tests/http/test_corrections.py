@@ -27,7 +27,7 @@ from gtm.core.model.access import Access
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.regions import AdminState, Endpoint, Region, SpillIn
-from gtm.core.model.requests import Request
+from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Steering
 from gtm.core.model.state import ClassPlan, HealthStatus, Plan, State
 from gtm.core.quota.names import QuotaText
@@ -239,7 +239,11 @@ def ways_of(view: View, routing: Routing, service: str, client: str) -> list[tup
             if region.spill_in.max_requests_per_second is not None:
                 quotas = (*quotas, f"spill_in:{region.name}")
         found.append((number, quotas))
-    return sorted(found, key=lambda way: group.latency_ms.get(way[0], float("inf")))
+    if not found or group.service.service.steering is not Steering.GEO or not group.located:
+        return found
+    first = policy.regions[usable[0]]
+    from_home = view.basis.estimator.paths(Location(lat=first.lat, lon=first.lon), range(len(policy.regions)))
+    return sorted(found, key=lambda way: 0.0 if way[0] == usable[0] else from_home[way[0]].estimate_ms)
 
 
 CORRECTABLE = {"lowest_latency", "nearest", "spillover", "exploration", "quota_exhausted", "shed"}

@@ -159,7 +159,18 @@ def fleet(started: Fleet) -> Fleet:
         lambda: started.system.redirect(HOST, "/", BERLIN).status_code == 307, "an edge sends clients on"
     )
     eventually(started.sends_on, "Ashburn knows that Frankfurt is up")
+    for address in (
+        BERLIN,
+        MOUNTAIN_VIEW,
+    ):  # an edge signs once its key is published, which balancers hear a moment later
+        eventually(lambda client=address: _believed(started, client), "a region believes the edge's handoffs")
     return started
+
+
+def _believed(fleet: Fleet, client: str) -> bool:
+    """Whether the region of a client takes what an edge sends it."""
+    there = fleet.system.redirect(HOST, "/v1/models", client).headers["location"]
+    return httpx.get(there, headers={"X-Forwarded-For": client}, trust_env=False).status_code == 200
 
 
 @pytest.mark.parametrize(("address", "region"), [(BERLIN, "fra"), (MOUNTAIN_VIEW, "iad")])

@@ -112,7 +112,7 @@ def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> D
         candidates=candidates(view, ranking, chosen.shares, eligible),
         rules=_traces(ranking.within),
         ranking_class=group.key,
-        shed=chosen.shed_share(ranking.tenant),
+        shed=chosen.shed_share(ranking.request.tenant),
     )
 
 

@@ -73,12 +73,15 @@ class RankingClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """One kind of request: its class, the rules that matched, the way to each member, and its demand cell."""
+    """One kind of request: its class, the rules that matched, the way to each member, and its demand cell.
+
+    `request` is what it was made from: of a memory's ranking all that requests of its kind have in common.
+    """
 
     group: RankingClass
     within: Fence
     paths: Mapping[int, NetworkPath]
-    tenant: str | None
+    request: Request
     cell: str
 
 
@@ -139,7 +142,7 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     # As `Identity(…)`, in half of the time.
     told = request.service, priority, within.allowed, capable, order, bool(latency), outside, near
     group = classes[tuple.__new__(Identity, told)]
-    return Ranking(group, within, paths, request.tenant, cell_of(request, priority))
+    return Ranking(group, within, paths, request, cell_of(request, priority))
 
 
 def families(basis: Basis) -> dict[str, str]:
@@ -207,7 +210,8 @@ def alike(ranking: Ranking, service: str, classes: Classes) -> Ranking:
     told = (service, group.priority, group.allowed, group.capable, group.order, group.located, group.outside)
     same = classes[Identity(*told, near)]
     cell = with_service(ranking.cell, service)
-    return Ranking(same, ranking.within, ranking.paths, ranking.tenant, cell)
+    request = ranking.request._replace(service=service)
+    return Ranking(same, ranking.within, ranking.paths, request, cell)
 
 
 def narrowed(snapshot: Snapshot, ranking: Ranking, within: Fence) -> Ranking:

@@ -13,11 +13,17 @@ from gtm.core.decision.decide import Decision, Routing, explained
 from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import Ranking, alike, classes_of, families, rank
 from gtm.core.decision.view import Basis, View
+from gtm.core.latency.estimator import Seen, location_of
 from gtm.core.memory import Memory
 from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Priority
 
 CANDIDATES = 1_000_000
 """How many ways from clients to regions, and rules that match, one memory of rankings or decisions holds: some 150 MB."""
+
+
+Kind = tuple[str, Seen, str | None, str | None, str | None, Priority | None]
+"""All of a request that a ranking is made from: service, what is seen of the location, tenant, data class, model, priority."""
 
 
 class Ranker:
@@ -37,18 +43,16 @@ class Ranker:
         self.limit = max(1, min(limit, CANDIDATES // max(1, most)))
         least = CANDIDATES / self.limit
 
-        def weigh(ranking: Ranking) -> float:
+        def weigh(_: Kind, ranking: Ranking) -> float:
             return max(least, len(ranking.paths) + len(ranking.within.matched))
 
         self._families = families(basis)
         self._classes = classes_of(basis.snapshot, self.limit)
-        rankings = Memory(partial(rank, basis, classes=self._classes), CANDIDATES, weigh)
-        self._rankings: Memory[Request, Ranking] = rankings  # of one service of each family
-        self._served: Memory[Request, Ranking] = Memory(
-            self._of_family, CANDIDATES, weigh
-        )  # of every service
+        # Of one service of each family, and of every service.
+        self._rankings: Memory[Kind, Ranking] = Memory(self._rank, CANDIDATES, weigh)
+        self._served: Memory[Kind, Ranking] = Memory(self._of_family, CANDIDATES, weigh)
 
-    def seen(self, location: Location) -> Location:
+    def seen(self, location: Location) -> Seen:
         """What rankings tell locations apart by (`Estimator.seen`)."""
         return self.basis.estimator.seen(location)
 
@@ -58,7 +62,9 @@ class Ranker:
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        return self._served[self._kind(request)]
+        service, location, tenant, data_class, model, _, priority = request
+        seen = self.basis.estimator.seen(location)
+        return self._served[service, seen, tenant, data_class, model, priority]
 
     def fresh(self, request: Request) -> Ranking:
         """As `ranking`, remembered for one service of each family only: for callers that remember by themselves.
@@ -66,23 +72,21 @@ class Ranker:
         Raises:
             UnknownNameError: as there.
         """
-        return self._of_family(self._kind(request))
-
-    def _kind(self, request: Request) -> Request:
-        """All of a request that a ranking is made from."""
         service, location, tenant, data_class, model, _, priority = request
-        location = self.basis.estimator.seen(location)
-        # As `Request(…)`, in half of the time.
-        found: Request = tuple.__new__(
-            Request, (service, location, tenant, data_class, model, None, priority)
-        )
-        return found
+        seen = self.basis.estimator.seen(location)
+        return self._of_family((service, seen, tenant, data_class, model, priority))
 
-    def _of_family(self, kind: Request) -> Ranking:
-        first = self._families.get(kind.service, kind.service)
-        if first == kind.service:
+    def _of_family(self, kind: Kind) -> Ranking:
+        service, *rest = kind
+        first = self._families.get(service, service)
+        if first == service:
             return self._rankings[kind]
-        return alike(self._rankings[kind._replace(service=first)], kind.service, self._classes)
+        return alike(self._rankings[first, *rest], service, self._classes)
+
+    def _rank(self, kind: Kind) -> Ranking:
+        service, seen, tenant, data_class, model, priority = kind
+        request = Request(service, location_of(seen), tenant, data_class, model, priority=priority)
+        return rank(self.basis, request, self._classes)
 
 
 class Router:
@@ -101,7 +105,7 @@ class Router:
         limit = self.ranker.limit
         least = CANDIDATES / limit
 
-        def weigh(decision: Decision) -> float:
+        def weigh(_: tuple[Ranking, Option], decision: Decision) -> float:
             return max(least, len(decision.candidates) + len(decision.rules))
 
         self.choices = Memory(partial(choice, view), limit)

@@ -91,6 +91,31 @@ _LEAST_MS = 0.1
 """Estimates are no lower, whatever was measured."""
 
 
+Seen = tuple[
+    str | None,
+    float | None,
+    float | None,
+    int | None,
+    str | None,
+    tuple[bool, float | None, tuple[str, ...], bool, str | None] | None,
+]
+"""What a ranking may read of a location: country, latitude, longitude, operator, network; then whether it is anonymous, its accuracy, spans,
+whether it is in doubt, and whether it is a subnet. The last are None where an operator vouches for the place."""
+ANY_SUBNET = "*"
+"""A subnet of whose parts it is known whether one is in doubt."""
+
+
+def location_of(seen: Seen) -> Location:
+    """The location of which this is seen, and nothing else is known."""
+    country, lat, lon, asn, network, facts = seen
+    where = country, None, None, lat, lon, asn, network, 0
+    # As `Location(…)`, in half of the time.
+    if facts is None:
+        return tuple.__new__(Location, (*where, "override", False, None, None, (), False, (), False))
+    anonymous, accuracy_km, spans, doubtful, subnet = facts
+    return tuple.__new__(Location, (*where, "", anonymous, accuracy_km, subnet, spans, False, (), doubtful))
+
+
 class Estimator:
     """Estimates for the regions of one policy from one table.
 
@@ -119,38 +144,35 @@ class Estimator:
         measured = {parse_square(key): row for key, row in table.places.items()}
         self._squares = Squares(self._names, self._terminals, mutual, measured)
 
-        self.between = Memory(self._from_region, MOST_BETWEEN, len)
+        self.between = Memory(self._from_region, MOST_BETWEEN, lambda _, row: len(row))
         """By a region's number: the round trip in ms from there to each region, by number."""
 
-    def seen(self, location: Location) -> Location:
+    def seen(self, location: Location) -> Seen:
         """All of a location that a ranking may read: what the fence looks at, and what the table tells clients apart by.
 
-        Locations of which the same is seen are ranked alike: rankings are remembered by it, and made from it. Whether it is in doubt is
-        found out here; the operator and the network are in it only if the table has them.
+        Rankings are remembered by it, and made from the location that has it and nothing else (`location_of`). Whether a location is in
+        doubt is found out here; the operator and the network are in it only if the table has them.
         """
-        override = location.source == "override" and not location.spans
-        asn = network = subnet = None
-        doubtful = location.doubtful
-        if not self._by_place:
-            table = self.table
-            if table.asns and asn_key(location) in table.asns:
-                asn = location.asn
-            if location.network is not None:
-                key = network_key(location.network)
-                if key in table.networks or table.doubt(location) is not None:
-                    network = key
-            doubtful = doubtful or table.dubious(location)
-            subnet = (
-                "*" if location.subnet and table.doubts else None
-            )  # of which it is known now whether a part is in doubt
-        country, lat, lon, spans = location.country, location.lat, location.lon, location.spans
-        # As `Location(…)`, in half of the time.
-        if override:
-            said: tuple[object, ...] = ("override", False, None, subnet, (), False, (), False)
-        else:
-            said = ("", location.anonymous, location.accuracy_km, subnet, spans, False, (), doubtful)
-        found: Location = tuple.__new__(Location, (country, None, None, lat, lon, asn, network, 0, *said))
-        return found
+        vouched = location.source == "override" and not location.spans
+        if self._by_place:
+            if vouched:
+                return location.country, location.lat, location.lon, None, None, None
+            facts = location.anonymous, location.accuracy_km, location.spans, location.doubtful, None
+            return location.country, location.lat, location.lon, None, None, facts
+        table = self.table
+        asn = location.asn if table.asns and asn_key(location) in table.asns else None
+        network = None
+        if location.network is not None:
+            key = network_key(location.network)
+            if key in table.networks or table.doubt(location) is not None:
+                network = key
+        if vouched:
+            return location.country, location.lat, location.lon, asn, network, None
+        doubtful = location.doubtful or table.dubious(location)
+        # Of a subnet it is known now whether a part is in doubt.
+        subnet = ANY_SUBNET if location.subnet and table.doubts else None
+        facts = location.anonymous, location.accuracy_km, location.spans, doubtful, subnet
+        return location.country, location.lat, location.lon, asn, network, facts
 
     def placed(self, location: Location) -> Location:
         """A location, with what measurements say against it."""

@@ -16,6 +16,7 @@ from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
+from gtm.core.model.regions import Endpoint
 from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.http.answers.corrections import RouterCorrections
@@ -116,6 +117,12 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
 
     def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
         """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
+        return self.ended(option, self.routing.endpoint(option))
+
+    def ended(
+        self, option: Option, endpoint: Endpoint | None
+    ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """As `rendered`, with the ingress that the client is handed."""
         routing = self.routing
         decision = self.router.explained(routing.ranking, option)
         document = answer(
@@ -123,7 +130,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
             routing.request,
             decision,
             client=None if self.client is None else self.client.text,
-            endpoint=routing.endpoint(option),
+            endpoint=endpoint,
             full=self.full,
         )
         if option.outcome is Outcome.SERVED:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
+from gtm.core.memory import Memory
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
@@ -31,8 +33,11 @@ from gtm.http.requests.lookup import Lookup
 Locate = Callable[[bytes], Location]
 """Where an address is, given in network order."""
 
-_LONGEST_HOST = 300
-"""Bytes of a Host header that may name a host (253) and a port, with a dot and blanks; longer ones are looked up each time."""
+HOSTS = 1 << 20
+"""Bytes of what is remembered of Host headers."""
+_OfHost = tuple[str, str | None] | None
+_OPTIONS = 256
+"""Ways to end that are remembered of one kind of request: more than there are while regions' free slots stay as they are."""
 _URL_SAFE = "!#$%&'()*+,/:;=?@[]~"
 _MARKS = 4
 """How many times as many kinds are marked as asked once as are remembered."""
@@ -41,22 +46,19 @@ _MARKS = 4
 class LookupRoute:
     """The responses to look-ups that are alike, and not to be explained in full."""
 
-    __slots__ = ("_prepared", "_resolved", "_responses")
+    __slots__ = ("_made", "_resolved", "_responses")
 
     def __init__(self, resolved: ResolvedRequest, prepared: Prepared) -> None:
         self._resolved = resolved
-        self._prepared = prepared
-        self._responses: dict[Option, Response] = {}
+        self._made = partial(prepared.response, resolved)
+        self._responses: Memory[Option, Response] = Memory(self._made, _OPTIONS)
 
     def respond(self) -> Response:
         """The response to one look-up."""
         option = self._resolved.pick()
-        found = self._responses.get(option)
-        if found is None:
-            found = self._prepared.response(self._resolved, option)
-            if self._resolved.handoffs is None:  # a handoff holds from when it is made
-                self._responses[option] = found
-        return found
+        if self._resolved.handoffs is None:
+            return self._responses[option]
+        return self._made(option)  # a handoff holds from when it is made
 
 
 class RedirectRoute:
@@ -66,7 +68,7 @@ class RedirectRoute:
 
     def __init__(self, resolved: ResolvedRequest) -> None:
         self._resolved = resolved
-        self._targets: dict[Option, _Target | _Signed | Response] = {}
+        self._targets: Memory[Option, _Target | _Signed | Response] = Memory(self._target, _OPTIONS)
 
     def respond(self, rest: bytes, query: bytes) -> Response:
         """The redirect of one request, or its refusal.
@@ -79,9 +81,7 @@ class RedirectRoute:
 
     def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
         """As `respond`, for a request that ends in a given way."""
-        target = self._targets.get(option)
-        if target is None:
-            target = self._targets[option] = self._target(option)
+        target = self._targets[option]
         return target if isinstance(target, Response) else target.response(rest, query)
 
     def _target(self, option: Option) -> _Target | _Signed | Response:
@@ -165,8 +165,6 @@ class Routes:
         self.redirects: dict[Any, RedirectRoute] = {}
         self.marks: set[int] = set()
         """Of look-ups that were made once."""
-        self.services: dict[bytes, tuple[str, str | None] | None] = {}
-        """By host: the service and the model that it stands for; None: it is nobody's."""
         self._locate = locate
         self._afford = afford
         self._earn = earn
@@ -174,7 +172,8 @@ class Routes:
         self._handoffs = handoffs
         self._corrections = None if router is None or corrections is None else corrections.under(router)
         self._limit = limit if router is None else min(limit, router.ranker.limit)
-        self.prepared = Prepared(None if router is None else router.view)
+        self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
+        self.prepared = Prepared(router)
 
     def resolve(self, lookup: Lookup, client: Client | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.
@@ -213,21 +212,16 @@ class Routes:
 
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
-        try:
-            return self.services[host]
-        except KeyError:
-            found = None
-            if self.router is not None:
-                snapshot = self.router.view.snapshot
-                named = snapshot.host_of(host_name(host))
-                if named is not None:
-                    stating = named.name if named.name in snapshot.stated else None
-                    found = snapshot.hostnames[named.name], stating
-            if len(host) <= _LONGEST_HOST:  # a header may have 32 KiB
-                if len(self.services) >= self._limit:
-                    self.services = {}
-                self.services[host] = found
-            return found
+        return self._services[host]
+
+    def _of_host(self, host: bytes) -> _OfHost:
+        if self.router is None:
+            return None
+        snapshot = self.router.view.snapshot
+        named = snapshot.host_of(host_name(host))
+        if named is None:
+            return None
+        return snapshot.hostnames[named.name], named.name if named.name in snapshot.stated else None
 
     def lookup(self, resolved: ResolvedRequest) -> Response:
         """The response to a look-up that is not remembered."""
@@ -254,6 +248,10 @@ class Routes:
         if len(table) >= self._limit:
             table.clear()
         table[key] = route
+
+
+def _host_size(host: bytes, _: _OfHost) -> int:
+    return 200 + len(host)
 
 
 def _asked(view: View, lookup: Lookup) -> tuple[str, str | None, str | None]:
