@@ -7,6 +7,22 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+FileState = tuple[int, int, int, int, int]
+"""What tells one state of a file from others: device, inode, size, times of change to its content and to itself, in ns."""
+
+
+def state_of(file: Path | int) -> FileState | None:
+    """The state of a file, given by path or by an open descriptor; None: there is none.
+
+    A file that is replaced by one of the same size and time is told from it by its inode, and one that is written over by the time at which
+    it was itself changed (`st_ctime`), which no program can set.
+    """
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a descriptor too
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o600, over: bool = True) -> None:
     """Write a file beside its place, sync it, and put it there; then sync the directory, so that it stays there.

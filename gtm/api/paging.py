@@ -11,6 +11,7 @@ from fastapi import Header, Query, Response
 
 from gtm.control.errors import BadRequest
 from gtm.control.policy.resources import Precondition
+from gtm.documents.parts import own_tag
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most items in the answer.")]
 Cursor = Annotated[
@@ -59,7 +60,10 @@ def precondition(if_match: str | None, if_none_match: str | None) -> Preconditio
     Raises:
         BadRequest: a header is malformed.
     """
-    return Precondition(_tags("If-Match", if_match), _tags("If-None-Match", if_none_match))
+    match = _tags("If-Match", if_match)
+    if match is not None:
+        match = frozenset(map(own_tag, match))
+    return Precondition(match, _tags("If-None-Match", if_none_match))
 
 
 def not_modified(

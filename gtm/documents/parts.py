@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
+from hashlib import blake2b
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -34,10 +36,28 @@ class ResourceName(Document):
     name: Annotated[f.HostName | f.JurisdictionName, Field(max_length=253)]
 
 
+_DERIVED = re.compile(r'("[0-9]+)-[0-9a-f]{16}(?=")')
+
+
+def derived_tag(tag: str, shown: bytes) -> str:
+    """The entity tag of what is shown of a resource together with what it takes from elsewhere: other resources, the date, gtm's own data.
+
+    Conditions on writes read it as the resource's own tag: nothing but what the resource itself says can be lost.
+    """
+    return f'{tag[:-1]}-{blake2b(shown, digest_size=8).hexdigest()}"'
+
+
+def own_tag(tag: str) -> str:
+    """The tag of the resource itself, from one of `derived_tag`; any other tag as it is."""
+    return _DERIVED.sub(r"\1", tag)
+
+
 class Held(ResourceName):
     """A resource as somebody has read it."""
 
-    tag: Annotated[str, Field(max_length=40, pattern='^("[0-9]+")?$')]
+    tag: Annotated[
+        str, Field(max_length=60, pattern='^("[0-9]+(-[0-9a-f]{16})?")?$'), AfterValidator(own_tag)
+    ]
     """Its entity tag; empty: there was none."""
 
 

@@ -8,7 +8,6 @@ records met are remembered. Costs and alternatives: docs/decisions/0004-own-mmdb
 from __future__ import annotations
 
 import io
-import os
 import struct
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Generic, TypeVar
 import maxminddb
 from maxminddb.decoder import Decoder
 
+from gtm.files import FileState, state_of
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.records import Schema
 
@@ -30,8 +30,7 @@ _LEVELS = 32
 """How many levels of the tree are skipped for an IPv6 address when they have been walked before."""
 
 
-_File = tuple[int, int, int, int]
-_kept: dict[_File, bytes] = {}
+_kept: dict[FileState | None, bytes] = {}
 
 
 def keep(path: Path) -> None:
@@ -44,10 +43,9 @@ def keep(path: Path) -> None:
     _kept[file] = content
 
 
-def _content(path: Path) -> tuple[_File, bytes]:
+def _content(path: Path) -> tuple[FileState | None, bytes]:
     with path.open("rb") as opened:
-        found = os.fstat(opened.fileno())
-        file = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        file = state_of(opened.fileno())
         kept = _kept.get(file)
         return file, opened.read() if kept is None else kept
 

@@ -18,6 +18,7 @@ from ipaddress import IPv6Network
 from pathlib import Path
 
 from gtm.core.model.requests import Location
+from gtm.files import FileState, state_of
 from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
 from gtm.geoip.centres import country_centres
 from gtm.geoip.database import Database
@@ -76,7 +77,7 @@ def _files(source: Path) -> list[Path]:
     return sorted(path for path in source.iterdir() if path.suffix == ".mmdb")
 
 
-_Signature = tuple[tuple[str, int, int, int, int], ...]
+_Signature = tuple[tuple[str, FileState | None], ...]
 
 
 class Locator:
@@ -106,6 +107,8 @@ class Locator:
         self._overrides = None if overrides is None else Path(overrides)
         self._anonymous = None if anonymous is None else Path(anonymous)
         self._cache_size = cache_size
+        self.loads = 1
+        """How often files were taken in: what was made of a location before the last time may be wrong."""
         self._signature = self._look()
         self._loaded = self._load()
 
@@ -141,7 +144,7 @@ class Locator:
         return loaded.locate(address)
 
     def reload_if_changed(self) -> bool:
-        """Take the files in again if they have changed (inode, size or time); True if they were.
+        """Take the files in again if they have changed (`gtm.files.state_of`); True if they were.
 
         Raises:
             GeoIPError: the changed files cannot be used. What was in use stays. Raised once for every change.
@@ -151,6 +154,7 @@ class Locator:
             return False
         self._signature = signature
         self._loaded = self._load()
+        self.loads += 1
         return True
 
     def close(self) -> None:
@@ -161,19 +165,12 @@ class Locator:
             self._loaded.anonymity.close()
 
     def _look(self) -> _Signature:
-        signature = []
         try:
             paths = _files(self._source)
         except OSError:
             paths = []
-        for path in [*paths, *(file for file in (self._overrides, self._anonymous) if file is not None)]:
-            try:
-                stat = path.stat()
-            except OSError:
-                signature.append((str(path), 0, 0, 0, 0))
-            else:
-                signature.append((str(path), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
-        return tuple(signature)
+        others = (file for file in (self._overrides, self._anonymous) if file is not None)
+        return tuple((str(path), state_of(path)) for path in (*paths, *others))
 
     def _load(self) -> _Loaded:
         try:

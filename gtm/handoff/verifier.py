@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys, key_bytes, thumbprint
-from gtm.core.handoff.verdict import Flaw, Memory
+from gtm.core.handoff.verdict import Flaw, Reuse
 from gtm.handoff.jwt import MalformedError, parsed
 
 REMEMBERED = 4096
@@ -91,7 +91,7 @@ class Nonces:
         self._ends: dict[tuple[str, str], int] = {}
         self._sweep_at = 0.0
 
-    def use(self, claims: Claims, now: float) -> Memory:
+    def use(self, claims: Claims, now: float) -> Reuse:
         """Note that a handoff is used, unless it was before or there is no room.
 
         Args:
@@ -100,14 +100,14 @@ class Nonces:
         """
         key = claims.issuer, claims.nonce
         if key in self._ends:
-            return Memory.USED
+            return Reuse.USED
         if len(self._ends) >= self._most and now >= self._sweep_at:
             self._ends = {nonce: end for nonce, end in self._ends.items() if end > now}
             self._sweep_at = now + 1  # a full memory is looked through once a second
         if len(self._ends) >= self._most:
-            return Memory.FULL
+            return Reuse.FULL
         self._ends[key] = claims.expires
-        return Memory.NEW
+        return Reuse.NEW
 
     def __len__(self) -> int:
         return len(self._ends)

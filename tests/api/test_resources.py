@@ -208,6 +208,23 @@ def test_jurisdictions_show_the_shipped_ones(api: Api) -> None:
     problem(api.viewer.get("/v1/jurisdictions/NOWHERE"), 404)
 
 
+def test_what_is_shown_of_a_jurisdiction_has_a_tag_of_its_own(api: Api) -> None:
+    """It changes with other jurisdictions that it names, without a write to it; a write asks for what the resource itself says."""
+    api.must_put("/v1/jurisdictions/INNER", {"members": ["DE"]})
+    api.must_put("/v1/jurisdictions/OUTER", {"members": ["INNER", "FR"]})
+    first = api.viewer.get("/v1/jurisdictions/OUTER")
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert api.viewer.get("/v1/jurisdictions/OUTER", headers=tag).status_code == 304
+    api.must_put("/v1/jurisdictions/INNER", {"members": ["DE", "AT"]})
+    second = api.viewer.get("/v1/jurisdictions/OUTER", headers=tag)
+    assert (second.status_code, second.json()["countries"]) == (200, ["AT", "DE", "FR"])
+    assert second.headers["etag"] != first.headers["etag"]
+    matched = {"If-Match": first.headers["etag"]}  # nobody wrote to it since
+    changed = api.operator.put("/v1/jurisdictions/OUTER", json={"members": ["INNER"]}, headers=matched)
+    assert changed.status_code == 200
+    problem(api.operator.put("/v1/jurisdictions/OUTER", json={"members": ["FR"]}, headers=matched), 412)
+
+
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("/v1/services/chat", {**CHAT, "members": [{"region": "nowhere"}]}, "there is no region `nowhere`"),
     ("/v1/services/chat", {**CHAT, "members": [{"region": "eu-west"}] * 2}, "`eu-west` is listed twice"),

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gtm.core.handoff.claims import Claims
 from gtm.core.handoff.judge import judge
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
-from gtm.core.handoff.verdict import Memory, Presented, Seen
+from gtm.core.handoff.verdict import Presented, Reuse, Seen
 from gtm.core.model.services import Handoff
 from gtm.geoip.address import parse_address
 from gtm.handoff.jwt import Signer, made, parsed
@@ -107,7 +107,7 @@ def main() -> None:
                 router.view.window,
                 seen=told,
                 presented=presented,
-                used=lambda _: Memory.NEW,
+                used=lambda _: Reuse.NEW,
             ),
             rounds,
         )

@@ -124,7 +124,7 @@ class Stage:
                 await asyncio.sleep(0.01)
 
 
-def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
+def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]], overrides: Path | None = None) -> None:
     """Run a test with two regions."""
 
     async def run() -> None:
@@ -132,7 +132,7 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
         failures: list[str] = []
         control = Control()
         url = await control.start()
-        with closing(Locator()) as locator:
+        with closing(Locator(None, overrides)) as locator:
             regions = {
                 name: DemoRegion(
                     settings(tmp_path, name, ports, url),
@@ -155,6 +155,33 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]]) -> None:
         await asyncio.sleep(0.05)  # uvloop closes no loop on which connections are still closing
 
     uvloops.run(run())
+
+
+def test_clients_are_where_the_newest_files_say(tmp_path: Path) -> None:
+    """Overrides that change while balancers run count for all of them within seconds, for clients that were served before too."""
+    file = tmp_path / "overrides.yaml"
+    file.write_text("overrides: []\n")
+
+    async def becomes(stage: Stage, client: str, region: str, served: bool) -> None:
+        async with asyncio.timeout(30):
+            while ((await stage.ask(region, client=client)).status_code == 200) is not served:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def test(stage: Stage) -> None:
+        assert (await stage.ask("iad", client=MOUNTAIN_VIEW)).status_code == 200
+        assert (await stage.ask("iad", client=BERLIN)).status_code != 200
+        file.write_text(
+            f"overrides:\n- {{network: {MOUNTAIN_VIEW}/32, country: DE}}\n- {{network: {BERLIN}/32, country: US}}\n"
+        )
+        await becomes(stage, MOUNTAIN_VIEW, "iad", served=False)
+        await becomes(stage, BERLIN, "iad", served=True)
+        file.write_text("overrides: nothing\n")  # cannot be used: what counted goes on
+        await asyncio.sleep(2 * LOOK_EVERY)
+        assert (await stage.ask("iad", client=BERLIN)).status_code == 200
+        file.write_text("overrides: []\n")
+        await becomes(stage, BERLIN, "iad", served=False)
+
+    staged(tmp_path, test, file)
 
 
 def test_regions_in_one_loop_are_regions(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -12,7 +13,7 @@ from databases import CITY_DE, CITY_US, COUNTRY_SE, FLAT_JP, write_mmdb
 
 from gtm.core.latency import great_circle_km
 from gtm.core.model.requests import Location
-from gtm.geoip.reader import GeoIPError, Locator, keep
+from gtm.geoip.reader import SHIPPED_DATABASE, GeoIPError, Locator, keep
 from tests.memory import held
 
 
@@ -49,15 +50,34 @@ def test_city_record(city: Path) -> None:
 
 def test_a_database_that_is_kept_is_read_once(city: Path, tmp_path: Path) -> None:
     """Whatever forks workers reads it for all of them; a file that took its place since is read anew."""
-    keep(str(tmp_path))
-    was = city.stat()
-    city.write_bytes(bytes(was.st_size))  # nobody reads what is there now
-    os.utime(city, ns=(was.st_atime_ns, was.st_mtime_ns))
-    assert Locator(city).locate("11.2.3.4").country == "US"
-    other = write_mmdb(tmp_path / "new", {"11.0.0.0/8": CITY_DE})
-    other.replace(city)
+    keep("")
+    tracemalloc.start()
+    shipped = Locator()
+    assert tracemalloc.get_traced_memory()[1] < SHIPPED_DATABASE.stat().st_size / 4
+    tracemalloc.stop()
+    shipped.close()
+    keep(str(city))
+    write_mmdb(tmp_path / "new", {"11.0.0.0/8": CITY_DE}).replace(city)
     assert Locator(city).locate("11.2.3.4").country == "DE"
     keep(str(tmp_path / "missing.mmdb"))  # whoever opens it says what is wrong
+
+
+def test_a_file_that_is_written_over_with_its_size_and_time_kept_is_noticed(tmp_path: Path) -> None:
+    """As `rsync --inplace --times` writes one: all that it cannot set is when the file itself was changed."""
+    path = write_mmdb(tmp_path / "city.mmdb", {"11.0.0.0/8": CITY_US, "12.0.0.0/8": CITY_DE})
+    other = write_mmdb(tmp_path / "other.mmdb", {"11.0.0.0/8": CITY_DE, "12.0.0.0/8": CITY_US}).read_bytes()
+    keep(str(path))
+    locator, was = Locator(path), path.stat()
+    assert len(other) == was.st_size
+    assert (locator.locate("11.2.3.4").country, locator.reload_if_changed(), locator.loads) == (
+        "US",
+        False,
+        1,
+    )
+    path.write_bytes(other)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert locator.reload_if_changed()
+    assert (locator.locate("11.2.3.4").country, locator.loads) == ("DE", 2)
 
 
 def test_country_record(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gtm.core.handoff.keys import PublicKeys
-from gtm.core.handoff.verdict import Flaw, Memory
+from gtm.core.handoff.verdict import Flaw, Reuse
 from gtm.handoff.jwt import Signer
 from gtm.handoff.verifier import Nonces, Verifier
 from tests.handoff.test_jwt import CLAIMS, KEY, PUBLISHED
@@ -51,10 +51,10 @@ def test_a_key_that_is_withdrawn_takes_its_handoffs_along() -> None:
 def test_a_nonce_is_used_once() -> None:
     """By issuer: two edges may come upon the same one."""
     nonces = Nonces()
-    assert nonces.use(CLAIMS, 0.0) is Memory.NEW
-    assert nonces.use(CLAIMS, 0.0) is Memory.USED
-    assert nonces.use(replace(CLAIMS, issuer="fra-2"), 0.0) is Memory.NEW
-    assert nonces.use(replace(CLAIMS, nonce="another"), 0.0) is Memory.NEW
+    assert nonces.use(CLAIMS, 0.0) is Reuse.NEW
+    assert nonces.use(CLAIMS, 0.0) is Reuse.USED
+    assert nonces.use(replace(CLAIMS, issuer="fra-2"), 0.0) is Reuse.NEW
+    assert nonces.use(replace(CLAIMS, nonce="another"), 0.0) is Reuse.NEW
 
 
 def test_a_full_memory_says_so_until_something_ends() -> None:
@@ -62,10 +62,10 @@ def test_a_full_memory_says_so_until_something_ends() -> None:
     nonces = Nonces(most=3)
     end = CLAIMS.expires
     for number in range(3):
-        assert nonces.use(replace(CLAIMS, nonce=f"n{number}", expires=end + number), 0.0) is Memory.NEW
-    assert nonces.use(replace(CLAIMS, nonce="more"), 0.0) is Memory.FULL
-    assert nonces.use(replace(CLAIMS, nonce="n1"), 0.0) is Memory.USED
-    assert nonces.use(replace(CLAIMS, nonce="more"), end - 1.0) is Memory.FULL
-    assert nonces.use(replace(CLAIMS, nonce="more"), float(end)) is Memory.NEW
+        assert nonces.use(replace(CLAIMS, nonce=f"n{number}", expires=end + number), 0.0) is Reuse.NEW
+    assert nonces.use(replace(CLAIMS, nonce="more"), 0.0) is Reuse.FULL
+    assert nonces.use(replace(CLAIMS, nonce="n1"), 0.0) is Reuse.USED
+    assert nonces.use(replace(CLAIMS, nonce="more"), end - 1.0) is Reuse.FULL
+    assert nonces.use(replace(CLAIMS, nonce="more"), float(end)) is Reuse.NEW
     assert len(nonces) == 3
-    assert nonces.use(replace(CLAIMS, nonce="n2"), float(end)) is Memory.USED
+    assert nonces.use(replace(CLAIMS, nonce="n2"), float(end)) is Reuse.USED

@@ -28,7 +28,7 @@ from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.priority import PriorityGrant
-from gtm.core.handoff.verdict import Code, Flaw, Memory, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Reuse, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
@@ -129,6 +129,10 @@ class LawGate:
         """Go on by what the file says now: requests that come from now on are judged by it."""
         self._says, self._memory = says, {}
 
+    def forget(self) -> None:
+        """Judge anew whoever comes from now on: clients may be elsewhere than was known."""
+        self._memory = {}
+
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the contract
         """None if the request may be served here."""
         current = self._current
@@ -186,7 +190,7 @@ class LawGate:
             )  # nothing has changed by which it was judged
         believed = verdict.believed is not None
         shown = exchange.shown or (None, current.window)
-        verdict = self._judged(router, exchange, shown, lambda _: Memory.NEW if believed else Memory.USED)
+        verdict = self._judged(router, exchange, shown, lambda _: Reuse.NEW if believed else Reuse.USED)
         return self._concluded(exchange, verdict)
 
     def _concluded(self, exchange: Exchange, verdict: Verdict) -> Refusal | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
-from gtm.core.handoff.verdict import Flaw, Memory, Presented
+from gtm.core.handoff.verdict import Flaw, Presented, Reuse
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.networks import locate_client
@@ -45,11 +45,11 @@ class Handoffs:
     def _place(self, network: str) -> Location:
         return locate_client(network, self._locate) if network else UNKNOWN_LOCATION
 
-    def used(self, claims: Claims) -> Memory:
+    def used(self, claims: Claims) -> Reuse:
         """Note that one for one request is used."""
         return self._nonces.use(claims, self._current.window.now)
 
-    def came(self, claims: Claims) -> Memory:
+    def came(self, claims: Claims) -> Reuse:
         """Note that one of a look-up came, and say whether it did before."""
         return self._looked_up.use(claims, self._current.window.now)
 

@@ -24,6 +24,8 @@ from typing import Generic, TypeVar
 
 from cryptography import x509
 
+from gtm.files import FileState, state_of
+
 _Loaded = TypeVar("_Loaded")
 
 
@@ -118,16 +120,8 @@ class _Watched(Generic[_Loaded]):
             return f"{error}; what was read before still counts"
         return None
 
-    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_state(file) for file in self._files)
-
-
-def _state(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    def _state(self) -> tuple[FileState | None, ...]:
+        return tuple(map(state_of, self._files))
 
 
 class Listener:

@@ -70,7 +70,7 @@ class Subscribers:
         self._clock = clock
         self._monotonic = monotonic
         self._closed = False
-        self._lines: dict[str, tuple[object, bytes]] = {}
+        self._lines: dict[str, tuple[object, bool, bytes]] = {}
         self._rooms: tuple[RoomMessage, dict[int, bytes]] = NO_ROOMS, {}
         self.refused: dict[str, str] = {}
         """What is wrong with what cannot be sent, by part: subscribers keep what they were sent before."""
@@ -294,16 +294,16 @@ class Subscribers:
         """
         most = MAX_CONTENT if key == "keys" else MAX_LINE
         known = self._lines.get(key)
-        if known is None or known[0] is not value:
+        if known is None or known[0] is not value or known[1] is not keep_plan:
             line = encode(_message(value, keep_plan=keep_plan))
             if len(line) > most:
                 self._refuse(key, len(line), most)
-                line = known[1] if known is not None else b""
+                line = known[2] if known is not None else b""
             else:
                 self.refused.pop(key, None)
-            known = (value, line)
+            known = value, keep_plan, line
             self._lines[key] = known
-        return known[1]
+        return known[2]
 
     def _refuse(self, key: str, size: int, most: int) -> None:
         if key not in self.refused:

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from itertools import accumulate
 from math import isfinite
 from typing import NamedTuple
 
@@ -45,11 +44,8 @@ _MOST_S = 7200.0
 _FEW = 8.0
 _REMEMBERED = 512.0
 """Requests after which the older half of what a class knows has faded."""
-_REBUILD = 16
 _BOUNDS = [_LEAST_S * 2 ** (step / 2) for step in range(_BUCKETS - 1)]
 """Seconds up to which the buckets go, but the last."""
-_ANSWERS = 1024
-"""Expectations that are kept until something changes them."""
 
 
 class Asked(NamedTuple):
@@ -75,7 +71,6 @@ class Costs:
             None,
             (),
         )  # what was learned of last: used last
-        self._answers: dict[Asked, float] = {}  # of `expected`, until what was learned changes one
 
     def __len__(self) -> int:
         """How many classes and models are remembered."""
@@ -83,13 +78,7 @@ class Costs:
 
     def expected(self, asked: Asked) -> float:
         """Seconds that a request is expected to be served."""
-        found = self._answers.get(asked)
-        if found is None:
-            found = self.left(asked, 0.0)
-            if len(self._answers) >= _ANSWERS:
-                self._answers.clear()
-            self._answers[asked] = found
-        return found
+        return self.left(asked, 0.0)
 
     @property
     def mean(self) -> float:
@@ -115,13 +104,11 @@ class Costs:
                 return
             seconds = _MOST_S
         bucket = _bucket(seconds)
-        changed = self._all.add(seconds, bucket)
+        self._all.add(seconds, bucket)
         if asked != self._last[0]:
             self._last = asked, self._durations(asked)
         for durations in self._last[1]:
-            changed |= durations.add(seconds, bucket)
-        if changed:
-            self._answers.clear()
+            durations.add(seconds, bucket)
 
     def _durations(self, asked: Asked) -> tuple[_Durations, ...]:
         """Those of a request's model and class, which have been used now."""
@@ -130,7 +117,6 @@ class Costs:
             durations = classes.get(key)
             if durations is None:
                 durations = classes[key] = _Durations()
-                self._answers.clear()
             classes.move_to_end(key)
             found.append(durations)
         while len(classes) > self._most:
@@ -150,50 +136,39 @@ def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
 
 
 class _Durations:
-    """A histogram of seconds that fades, with what lies above each of its buckets."""
+    """A histogram of seconds that fades."""
 
-    __slots__ = ("_count", "_counts", "_learned", "_sums", "_tails", "_total")
+    __slots__ = ("_count", "_counts", "_learned", "_sums", "_total")
 
     def __init__(self) -> None:
         self._counts = [0.0] * _BUCKETS
         self._sums = [0.0] * _BUCKETS
         self._count = self._total = 0.0  # of all buckets
-        self._tails: list[tuple[float, float]] | None = None
         self._learned = 0
 
-    def add(self, seconds: float, bucket: int) -> bool:
-        """Learn of one that took so long; whether `beyond` may say something else now."""
+    def add(self, seconds: float, bucket: int) -> None:
+        """Learn of one that took so long."""
         self._counts[bucket] += 1.0
         self._sums[bucket] += seconds
         self._count += 1.0
         self._total += seconds
-        self._learned = learned = self._learned + 1
-        if learned >= _REBUILD and learned % _REBUILD:
-            return False
-        self._tails = None
-        if learned % 64 == 0:
+        self._learned += 1
+        if self._learned % 64 == 0:
             kept = 0.5 ** (64 / _REMEMBERED)
             self._counts = [count * kept for count in self._counts]
             self._sums = [total * kept for total in self._sums]
             self._count, self._total = sum(self._counts), sum(self._sums)
-        return True
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""
         if age <= 0.0:
             count, total = self._count, self._total
         else:
-            if self._tails is None:
-                self._tails = self._suffixes()
-            count, total = self._tails[_bucket(age) + 1]
+            above = _bucket(age) + 1
+            count, total = sum(self._counts[above:]), sum(self._sums[above:])
         if count < 1e-6:
             return 0.0, 0.0
         return count, max(0.0, total / count - age)
-
-    def _suffixes(self) -> list[tuple[float, float]]:
-        counts = accumulate(reversed(self._counts), initial=0.0)
-        sums = accumulate(reversed(self._sums), initial=0.0)
-        return list(zip(counts, sums, strict=True))[::-1]
 
 
 def _bucket(seconds: float) -> int:

@@ -36,7 +36,7 @@ would make as many classes as there are places on a map; beyond the fourth, late
 class RankingClass:
     """Requests of one service that may go to the same regions and prefer them in the same order.
 
-    All of it follows from what tells classes apart (`Identity`), never from the client that was met first. `key` names the class the
+    All of it follows from what tells classes apart (`ClassIdentity`), never from the client that was met first. `key` names the class the
     same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that of the members with the models asked for,
     `willing` that of those of them that take new clients. `order` holds all members. `located`: there was something to rank by.
     `outside`: the edge stands outside of a rule that concerns them and binds edges. `near` has, for a home region and each of its
@@ -85,7 +85,7 @@ class Ranking:
     cell: str
 
 
-class Identity(NamedTuple):
+class ClassIdentity(NamedTuple):
     """What tells the ranking classes of one policy apart, and all that one is made of; as there, `near` as pairs."""
 
     service: str
@@ -98,7 +98,7 @@ class Identity(NamedTuple):
     near: tuple[tuple[tuple[int, str], int], ...]
 
 
-Classes = Mapping[Identity, RankingClass]
+Classes = Mapping[ClassIdentity, RankingClass]
 """The ranking classes of one policy: a `Memory` of `class_of`."""
 MOST_CLASSES = 65_536
 """Classes that are remembered of one policy."""
@@ -139,9 +139,9 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
         match.compiled.rule.name in basis.outside for match in within.matched
     )
     near = _near(basis, order, latency)
-    # As `Identity(…)`, in half of the time.
+    # As `ClassIdentity(…)`, in half of the time.
     told = request.service, priority, within.allowed, capable, order, bool(latency), outside, near
-    group = classes[tuple.__new__(Identity, told)]
+    group = classes[tuple.__new__(ClassIdentity, told)]
     return Ranking(group, within, paths, request, cell_of(request, priority))
 
 
@@ -208,7 +208,7 @@ def alike(ranking: Ranking, service: str, classes: Classes) -> Ranking:
     group = ranking.group
     near = tuple(group.near.items())
     told = (service, group.priority, group.allowed, group.capable, group.order, group.located, group.outside)
-    same = classes[Identity(*told, near)]
+    same = classes[ClassIdentity(*told, near)]
     cell = with_service(ranking.cell, service)
     request = ranking.request._replace(service=service)
     return Ranking(same, ranking.within, ranking.paths, request, cell)
@@ -231,7 +231,7 @@ def narrowed(snapshot: Snapshot, ranking: Ranking, within: Fence) -> Ranking:
     return replace(ranking, group=replace(group, key=key, allowed=both.allowed), within=both)
 
 
-def class_of(snapshot: Snapshot, identity: Identity) -> RankingClass:
+def class_of(snapshot: Snapshot, identity: ClassIdentity) -> RankingClass:
     """The class of a policy that this tells apart."""
     service = snapshot.services[identity.service]
     willing = identity.capable & snapshot.active

@@ -77,11 +77,12 @@ class Ranker:
         return self._of_family((service, seen, tenant, data_class, model, priority))
 
     def _of_family(self, kind: Kind) -> Ranking:
-        service, *rest = kind
+        service, seen, tenant, data_class, model, priority = kind
         first = self._families.get(service, service)
         if first == service:
             return self._rankings[kind]
-        return alike(self._rankings[first, *rest], service, self._classes)
+        known = self._rankings[first, seen, tenant, data_class, model, priority]
+        return alike(known, service, self._classes)
 
     def _rank(self, kind: Kind) -> Ranking:
         service, seen, tenant, data_class, model, priority = kind
@@ -109,7 +110,7 @@ class Router:
             return max(least, len(decision.candidates) + len(decision.rules))
 
         self.choices = Memory(partial(choice, view), limit)
-        """By ranking class."""
+        """Each ranking class with its choice in the View."""
         self._decisions = Memory(self._decision, CANDIDATES, weigh)
 
     def routing(self, request: Request, client: bytes = b"") -> Routing:

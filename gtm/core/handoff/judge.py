@@ -35,7 +35,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
 from gtm.core.handoff.claims import LONGEST, Claims, client_network, hash_of, lifetime, network_address
 from gtm.core.handoff.priority import priority_of
-from gtm.core.handoff.verdict import Code, Flaw, Memory, Presented, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
 from gtm.core.policy.snapshot import Snapshot
@@ -46,10 +46,10 @@ SKEW = 30
 PUSH_LASTS = 60
 """Seconds that the handoff of a push holds at the most: it says whom a balancer saw, and comes at once."""
 
-Used = Callable[[Claims], Memory]
+Used = Callable[[Claims], Reuse]
 """Notes that a handoff for one request is used, and says whether it was before."""
 
-_OF_MEMORY = {Memory.NEW: None, Memory.USED: Flaw.REPLAYED, Memory.FULL: Flaw.UNPROVEN}
+_OF_MEMORY = {Reuse.NEW: None, Reuse.USED: Flaw.REPLAYED, Reuse.FULL: Flaw.UNPROVEN}
 _UNKNOWN = {
     "service": Code.UNKNOWN_SERVICE,
     "tenant": Code.UNKNOWN_TENANT,

@@ -106,7 +106,7 @@ class Seen:
     grant: PriorityGrant = NOBODY
 
 
-class Memory(StrEnum):
+class Reuse(StrEnum):
     """What a balancer remembers of a handoff's nonce."""
 
     NEW = "new"

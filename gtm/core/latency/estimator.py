@@ -157,8 +157,8 @@ class Estimator:
         if self._by_place:
             if vouched:
                 return location.country, location.lat, location.lon, None, None, None
-            facts = location.anonymous, location.accuracy_km, location.spans, location.doubtful, None
-            return location.country, location.lat, location.lon, None, None, facts
+            plain = location.anonymous, location.accuracy_km, location.spans, location.doubtful, None
+            return location.country, location.lat, location.lon, None, None, plain
         table = self.table
         asn = location.asn if table.asns and asn_key(location) in table.asns else None
         network = None

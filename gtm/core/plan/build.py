@@ -97,7 +97,7 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
         latency.append(max(distance[number], latency[-1] if latency else 0.0))
     tenants: dict[str, float] = {}
     for one, rate in found.cells:
-        tenant = one.tenant or ""
+        tenant = one.request.tenant or ""
         tenants[tenant] = tenants.get(tenant, 0.0) + rate
     return ClassDemand(
         key=key,

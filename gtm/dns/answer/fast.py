@@ -77,6 +77,7 @@ from __future__ import annotations
 
 from gtm.core.decision.choice import Choice, pick
 from gtm.core.decision.router import Router
+from gtm.core.memory import Memory
 from gtm.dns.answer.clients import Client, Clients, Edns
 from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Audience, Drawn, Prepared, Question, Questions
 from gtm.dns.answer.ready import EDNS, RECURSION, Ready, Sign
@@ -84,6 +85,8 @@ from gtm.dns.protocol import wire
 from gtm.dns.zone.content import host_content, second_draw, turns
 from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
 
+ROOM = 64 << 20
+"""Bytes of answers made ready in one View, about: hostile clients make up names for which a wildcard stands."""
 _TALLIES = 15
 """Tallies that an audience keeps: for each region, rcode and transport one."""
 
@@ -123,7 +126,17 @@ class FastWay:
         sign: what DNSSEC makes of an answer; None: nothing.
     """
 
-    __slots__ = ("_clients", "_counts", "_plain", "_questions", "_router", "_sign", "_signed", "_token")
+    __slots__ = (
+        "_clients",
+        "_counts",
+        "_plain",
+        "_questions",
+        "_ready_bytes",
+        "_router",
+        "_sign",
+        "_signed",
+        "_token",
+    )
 
     def __init__(
         self,
@@ -139,8 +152,9 @@ class FastWay:
         self._counts = counts
         self._sign = sign
         self._token = object()
-        self._plain: dict[Asked, _Way] = {}
-        self._signed: dict[Asked, _Way] = {}
+        self._plain = Memory(self._way, LIMIT)
+        self._signed = Memory(self._way, LIMIT)
+        self._ready_bytes = 0
 
     def repeated(self, packet: bytes, source: str, draw: float) -> bytes | None:
         """The reply over UDP to a packet of which everything has been met before in this View; None for others.
@@ -213,12 +227,7 @@ class FastWay:
     def _ready(self, known: Audience, edns: Edns, client: Client, draw: float, *, tcp: bool) -> Ready:
         """The answer that a draw picks, counted."""
         asked = known.asked
-        ways = self._signed if edns.dnssec_ok else self._plain
-        way = ways.get(asked)
-        if way is None:
-            if len(ways) >= LIMIT:
-                ways.clear()
-            way = ways[asked] = _Way(self._router.choices[asked.group])
+        way = (self._signed if edns.dnssec_ok else self._plain)[asked]
         ready = self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
         tally = self._tally(known, ready, tcp=tcp)
         self._counts.tally(tally)
@@ -226,6 +235,9 @@ class FastWay:
         if (way.only is not None or not sticky) and not tcp and not ready.error:
             self._prepare(known, way, ready, tally, dnssec_ok=edns.dnssec_ok)
         return ready
+
+    def _way(self, asked: Asked) -> _Way:
+        return _Way(self._router.choices[asked.group])
 
     def _prepare(self, known: Audience, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
         """Make an end ready for `repeated`."""
@@ -259,6 +271,11 @@ class FastWay:
                 # The CO flag is about names that are not there (RFC 9824 §5.1).
                 content = self._sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)
             made = ready[turn] = Ready(content, question.wire, option)
+            self._ready_bytes += made.size
+            if self._ready_bytes > ROOM:
+                self._plain.clear()
+                self._signed.clear()
+                self._ready_bytes = 0
         return made
 
     def _tally(self, known: Audience, ready: Ready, *, tcp: bool) -> Tally:

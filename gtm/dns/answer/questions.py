@@ -10,6 +10,7 @@ import dns.name
 
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.router import Ranker
+from gtm.core.memory import Memory
 from gtm.dns.answer.clients import Client, Clients, Edns, NoEdns
 from gtm.dns.answer.ready import EDNS, Ready
 from gtm.dns.protocol import wire
@@ -90,7 +91,7 @@ class Question:
     `wildcard` is the question for the wildcard that stands for the name, if one does: it knows the classes.
     """
 
-    __slots__ = ("audiences", "by_class", "host", "label", "rdtype", "wildcard", "wire")
+    __slots__ = ("audiences", "host", "label", "rdtype", "wildcard", "wire")
 
     def __init__(self, question: bytes, host: Host, rdtype: int, wildcard: Question | None = None) -> None:
         self.wire = question
@@ -99,7 +100,6 @@ class Question:
         self.wildcard = wildcard
         self.label: str = name_label(question[:-4]) if wildcard is None else wildcard.label
         self.audiences: dict[int, Audience] = {}
-        self.by_class: dict[RankingClass, Asked] = {}
 
 
 Spelling = tuple[dict[bytes, Edns], dict[int, Audience], int]
@@ -118,6 +118,7 @@ class Questions:
     """
 
     __slots__ = (
+        "_asked",
         "_clients",
         "_has_wildcards",
         "_known",
@@ -136,6 +137,7 @@ class Questions:
         self._clients = clients
         self._known = 0
         self.limit = limit
+        self._asked: Memory[tuple[Question, RankingClass], Asked] = Memory(lambda key: Asked(*key), limit)
         self._names = names
         self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
         self._numbers: dict[object, int] = {}
@@ -200,10 +202,7 @@ class Questions:
         if self._known >= self.limit:
             self._forget()
         self._known += 1
-        asked = question.by_class.get(group)
-        if asked is None:
-            asked = question.by_class[group] = Asked(question, group)
-        found = question.audiences[number] = Audience(asked, cell)
+        found = question.audiences[number] = Audience(self._asked[question, group], cell)
         return found
 
     def _forget(self) -> None:

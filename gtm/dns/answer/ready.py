@@ -12,6 +12,9 @@ from gtm.dns.zone.zones import suffixes
 RECURSION, EDNS = 1, 2
 """Bits of a query's shape: it has the RD flag, it has an OPT record. All else in its header has no bearing."""
 
+_OWN = 1500
+"""Bytes that an answer takes besides its texts, about."""
+
 Sign = Callable[[Content, bytes, int, bool, bool], Content]
 """(content, name, type, DO flag, CO flag) → the content with what DNSSEC adds to it."""
 
@@ -46,6 +49,11 @@ class Ready:
         self.truncated_heads = _heads(content, truncated=True)
         self.tailored = content.tailored
         self.error = b"" if content.error is None else content.error.option
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _OWN + len(self.body) + sum(map(len, self.fronts))
 
 
 def _heads(content: Content, *, truncated: bool) -> tuple[bytes, ...]:

@@ -122,7 +122,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     def ended(
         self, option: Option, endpoint: Endpoint | None
     ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
-        """As `rendered`, with the ingress that the client is handed."""
+        """Say how the request ends by this option, if the client is handed this ingress: status, JSON document and headers."""
         routing = self.routing
         decision = self.router.explained(routing.ranking, option)
         document = answer(

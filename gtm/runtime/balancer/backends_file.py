@@ -7,6 +7,7 @@ import logging
 from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
 from gtm.core.model.problems import PolicyError
+from gtm.files import FileState, state_of
 from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -54,12 +55,5 @@ class BackendsFile:
             return config.load(settings.file)
         return config.of_urls(settings.backend, settings.service)
 
-    def _look(self) -> tuple[int, int, int] | None:
-        """What tells one state of the file from others; None: there is none."""
-        if self._settings.file is None:
-            return None
-        try:
-            found = self._settings.file.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+    def _look(self) -> FileState | None:
+        return None if self._settings.file is None else state_of(self._settings.file)

@@ -43,6 +43,7 @@ from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener
+from gtm.runtime.process.places import reload_places
 from gtm.settings import BalancerSettings
 from gtm.transport import tls_when_needed
 
@@ -122,6 +123,7 @@ class Carrier:
             cost=self._picker.cost,
             declared=self._declares,
         )
+        self._locator, self._loads = locator, locator.loads
         self._law = law = LawGate(
             current,
             settings.region,
@@ -355,6 +357,10 @@ class Carrier:
             await self._reread()
             await asyncio.to_thread(self._front.look)
             self._front.renew(self._picker.routes())
+            await asyncio.to_thread(reload_places, self._locator)
+            if self._locator.loads != self._loads:  # several balancers of one process have one locator
+                self._loads = self._locator.loads
+                self._law.forget()
 
     async def _reread(self) -> None:
         """Take the file in again if it has changed."""

@@ -9,21 +9,21 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 
 import uvicorn
 
 from gtm.api.app import create_app
+from gtm.core.model.requests import Location
 from gtm.dashboard.app import with_dashboard
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import Provider
-from gtm.geoip.networks import Locate
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.process import lifeline, pauses
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.notify import notify_ready
+from gtm.runtime.process.places import reload_places
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
@@ -85,14 +85,29 @@ async def run_control(
             await asyncio.to_thread(postgres.stop)
 
 
-def _locating(settings: ControlSettings) -> Locate:
-    """Where an address is; the database is read when it is first needed."""
+_LOOK_EVERY = 5.0
+"""Seconds between looks whether the GeoIP files have changed."""
 
-    @cache
-    def locator() -> Locator:
-        return Locator(settings.geoip_db, settings.geoip_overrides)
 
-    return lambda address: locator().locate(address)
+class _Places:
+    """Where addresses are; the database is read when it is first needed, and again when it has changed."""
+
+    def __init__(self, settings: ControlSettings) -> None:
+        self._settings = settings
+        self._locator: Locator | None = None
+
+    def locate(self, address: str | bytes) -> Location:
+        """Say where an address is, by the files as they were last taken in."""
+        if self._locator is None:
+            self._locator = Locator(self._settings.geoip_db, self._settings.geoip_overrides)
+        return self._locator.locate(address)
+
+    async def follow(self) -> None:
+        """Look whether the files have changed, for as long as this runs."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            if self._locator is not None:
+                await asyncio.to_thread(reload_places, self._locator)
 
 
 def _identity(settings: ControlSettings) -> Identity | None:
@@ -117,6 +132,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     def stop() -> None:
         server.should_exit = True
 
+    places = _Places(settings)
     app = create_app(
         database,
         max_moved=settings.max_moved_share,
@@ -127,7 +143,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         peer_allow=settings.peer_allow,
         half_life=settings.latency_half_life,
         signing=settings.dnssec,
-        locate=_locating(settings),
+        locate=places.locate,
         geoip=(settings.geoip_db, settings.geoip_overrides),
         metrics_allow=settings.metrics_allow,
         name=f"{socket.gethostname()}:{port}",
@@ -143,7 +159,9 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     lifeline.watch(stop)
     sockets = [listener(host, port) for host in settings.bind]
     logger.info("control listens on port %d", port)
+    following = asyncio.create_task(places.follow())
     try:
         await server.serve(sockets=sockets)
     finally:
+        following.cancel()
         await database.dispose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -13,7 +14,7 @@ from gtm.control.errors import Conflict
 from gtm.control.live.present import Current, Present
 from gtm.control.live.subscribers import Subscribers
 from gtm.core.model.state import State
-from gtm.feed.wire import RoomMessage, decode
+from gtm.feed.wire import RoomMessage, StateMessage, decode
 
 
 async def _told(stream: AsyncIterator[bytes]) -> RoomMessage:
@@ -50,6 +51,30 @@ def test_a_token_s_feeds_leave_others_their_part() -> None:
             told = [await _told(one) for one in (eu, edge, us[0], us[-1])]
             assert [(one.senders, one.beside) for one in told] == [(3, 1), (3, 1), (3, 7), (3, 7)]
         assert known.senders == 0
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_follower_is_told_whether_the_plan_is_kept_as_it_is_now() -> None:
+    """The state may be the same as when another was told."""
+
+    async def main() -> None:
+        now = Present(State(7))
+        current = Current(now)
+        known = Subscribers(current, lambda: 0.0, asyncio.get_running_loop().time)
+
+        async def kept() -> bool:
+            async with aclosing(cast("AsyncGenerator[bytes, None]", known.stream("a", 0))) as stream:
+                async for chunk in stream:
+                    for line in chunk.splitlines():
+                        message = decode(line)
+                        if isinstance(message, StateMessage):
+                            return message.keep_plan
+            raise AssertionError("the feed has ended")
+
+        assert await kept()
+        current.become(replace(now, keep_plan=False))
+        assert not await kept()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 

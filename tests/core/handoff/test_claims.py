@@ -12,7 +12,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.handoff.claims import LONGEST, Claims, client_network, fence_hash, handed, is_client_network
 from gtm.core.handoff.judge import judge, onward
-from gtm.core.handoff.verdict import Code, Memory, Presented, Seen
+from gtm.core.handoff.verdict import Code, Presented, Reuse, Seen
 from gtm.core.model.policy import Places, ResidencyRule, SpilloverRule, Tenant
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Service, Steering
@@ -122,7 +122,7 @@ def test_a_push_says_where_the_edge_saw_the_client() -> None:
         Window(1020.0, 1020.0),
         seen=Seen(IN_GERMANY, b"\x0a\x09\x09\x09", "chat"),
         presented=Presented(given(router), IN_GERMANY),
-        used=lambda _: Memory.NEW,
+        used=lambda _: Reuse.NEW,
     )
     assert verdict.code is Code.SERVE
     pushed = onward(
@@ -149,7 +149,7 @@ def test_a_push_that_is_carried_is_judged_by_whom_the_balancer_saw(edge: bool) -
         NOW,
         seen=here,
         presented=presented and replace(presented, claims=replace(presented.claims, region="dub")),
-        used=lambda _: Memory.NEW,
+        used=lambda _: Reuse.NEW,
     )
     assert verdict.code is Code.SERVE
     pushed = onward(verdict, "fra", NOW, issuer="dub-b1", nonce="m", client=here.client, push=True)
@@ -166,7 +166,7 @@ def test_a_push_that_is_carried_is_judged_by_whom_the_balancer_saw(edge: bool) -
             NOW,
             seen=carrier,
             presented=Presented(replace(pushed, region=region), *places),
-            used=lambda _: Memory.NEW,
+            used=lambda _: Reuse.NEW,
         )
         assert there.code is code
         assert there.flaws == ()
@@ -181,11 +181,11 @@ def test_one_hop_only() -> None:
     router = world(AT_HOME)
     presented = Presented(given(router, hop=1), IN_GERMANY)
     seen = Seen(IN_GERMANY, GERMAN, "chat")
-    verdict = judge(router, "fra", NOW, seen=seen, presented=presented, used=lambda _: Memory.NEW)
+    verdict = judge(router, "fra", NOW, seen=seen, presented=presented, used=lambda _: Reuse.NEW)
     assert verdict.code is Code.SERVE
     assert onward(verdict, "dub", NOW, issuer="fra-b1", nonce="m", client=GERMAN) is None
     presented = Presented(given(router, "iad", hop=1), IN_GERMANY)
-    verdict = judge(router, "iad", NOW, seen=seen, presented=presented, used=lambda _: Memory.NEW)
+    verdict = judge(router, "iad", NOW, seen=seen, presented=presented, used=lambda _: Reuse.NEW)
     assert (verdict.code, verdict.region) == (Code.WRONG_REGION_AGAIN, None)
     assert onward(verdict, "dub", NOW, issuer="iad-b1", nonce="m", client=GERMAN) is None
 
@@ -194,7 +194,7 @@ def test_who_is_sent_on_by_421_may_take_a_handoff_along() -> None:
     """Who is sent on by 421 may take a handoff along."""
     router = world(AT_HOME)
     seen = Seen(IN_GERMANY, GERMAN, "chat")
-    verdict = judge(router, "iad", NOW, seen=seen, presented=None, used=lambda _: Memory.NEW)
+    verdict = judge(router, "iad", NOW, seen=seen, presented=None, used=lambda _: Reuse.NEW)
     assert (verdict.code, verdict.region) == (Code.WRONG_REGION, "fra")
     sent = onward(verdict, "fra", NOW, issuer="iad-b1", nonce="m", client=GERMAN)
     assert sent is not None
@@ -207,9 +207,9 @@ def test_the_memory_is_asked_of_what_is_believed_otherwise() -> None:
     router = world(AT_HOME)
     asked: list[Claims] = []
 
-    def used(claims: Claims) -> Memory:
+    def used(claims: Claims) -> Reuse:
         asked.append(claims)
-        return Memory.NEW
+        return Reuse.NEW
 
     seen = Seen(IN_GERMANY, GERMAN, "chat")
     for claims in (given(router, "dub"), given(router, once=False), given(router, expires=1000)):
@@ -244,6 +244,6 @@ def test_who_is_sent_on_is_neither_shed_nor_counted_against_a_quota(shed: float)
     seen = Seen(request.location, GERMAN, "chat")
     planned = routed(view, request)
     assert planned.pick(0.5).region == (None if shed else "dub")
-    verdict = judge(Router(view), "iad", NOW, seen=seen, presented=None, used=lambda _: Memory.NEW, draw=0.5)
+    verdict = judge(Router(view), "iad", NOW, seen=seen, presented=None, used=lambda _: Reuse.NEW, draw=0.5)
     assert verdict.code is Code.WRONG_REGION
     assert verdict.region == "fra"

@@ -13,7 +13,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window, view_of
 from gtm.core.handoff.claims import Claims, client_network, fence_hash, handed
 from gtm.core.handoff.judge import judge
-from gtm.core.handoff.verdict import Memory, Presented, Seen, Verdict
+from gtm.core.handoff.verdict import Presented, Reuse, Seen, Verdict
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request, location_facts, spanning
@@ -204,7 +204,7 @@ class World:
 
     def judged(self, case: Case) -> Verdict:
         """What the code makes of it."""
-        memory = {False: Memory.NEW, True: Memory.USED, None: Memory.FULL}[case.used]
+        memory = {False: Reuse.NEW, True: Reuse.USED, None: Reuse.FULL}[case.used]
         packed = b"" if case.address is None else case.address.packed
         location = UNKNOWN_LOCATION if case.address is None else self.map.at(case.address)
         seen = Seen(location, packed, case.service, case.tenant, case.data_class, case.model)

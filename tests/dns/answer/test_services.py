@@ -50,7 +50,7 @@ def _answers(made: Router, name: str, rdtype: int) -> list[list[bytes]]:
     """The data of every turn."""
     host = build_names(made.view.snapshot).hosts[wire_name(f"{name}.demo.test")]
     request = Request(name, locate("10.1.0.1"))
-    option = pick(made.choice(made.ranker.ranking(request).group), request, 0.5, sheds=False)
+    option = pick(made.choices[made.ranker.ranking(request).group], request, 0.5, sheds=False)
     count = turns(made.view, host, rdtype, option)
     return [
         [record.rdata for record in host_content(made.view, host, rdtype, option, turn=turn).records]

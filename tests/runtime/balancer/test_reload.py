@@ -231,6 +231,8 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
 
 
 class _Nowhere:
+    loads = 1
+
     @staticmethod
     def locate(_: object) -> object:
         return UNKNOWN_LOCATION

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
+import msgspec
 from fastapi import Query, Response
 
 from gtm.api.context import Ctx, OnlyManagedBy, Viewer, managed_headers, reply
@@ -29,6 +30,7 @@ from gtm.documents.jurisdictions import (
     past_memberships,
     shipped_jurisdictions,
 )
+from gtm.documents.parts import derived_tag
 from gtm.storage.resources import Managed
 from gtm.storage.session import Database
 
@@ -140,5 +142,5 @@ async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNone
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")
     view, tag, managed = found
-    headers = managed_headers(managed)
+    tag, headers = derived_tag(tag, msgspec.json.encode(view)), managed_headers(managed)
     return not_modified(if_none_match, tag, headers) or reply(view, headers={"ETag": tag, **headers})

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gtm.core.handoff.claims import Claims
-from gtm.core.handoff.verdict import Memory, Verdict
+from gtm.core.handoff.verdict import Reuse, Verdict
 from gtm.core.model.services import Handoff
 from gtm.core.quota.earned import Sight
 
-_OF_LOOKUPS = {Memory.NEW: Sight.HANDED, Memory.USED: Sight.FIRST, Memory.FULL: Sight.SEEN}
+_OF_LOOKUPS = {Reuse.NEW: Sight.HANDED, Reuse.USED: Sight.FIRST, Reuse.FULL: Sight.SEEN}
 
 
-def sight(verdict: Verdict, *, named: bool, used: Callable[[Claims], Memory]) -> Sight:
+def sight(verdict: Verdict, *, named: bool, used: Callable[[Claims], Reuse]) -> Sight:
     """How a request came to the balancer of its home.
 
     Args:

@@ -43,7 +43,7 @@ from gtm.feed.wire import (
     SnapshotMessage,
     StateMessage,
 )
-from gtm.geoip.reader import GeoIPError, Locator
+from gtm.geoip.reader import Locator
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
@@ -67,6 +67,7 @@ from gtm.runtime.following.told import PartsMessage, TimesMessage
 from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener
+from gtm.runtime.process.places import reload_places
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,6 @@ class Worker:
             lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
         )
         self._parts = 0
-        self._data = 0
         self._answered_from = 0
         self._listening = False
 
@@ -351,7 +351,7 @@ class Worker:
         if self.settings.id.kind is WorkerKind.DNS:
             # What an answerer remembers of clients goes on to the next one, unless the clients moved: data that is
             # loaded while this runs is counted after, and the rebuild that follows it makes a new memory.
-            data = self._data
+            data = self.locator.loads
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
             if self._signer.keys is not self.current.keys:
@@ -373,13 +373,8 @@ class Worker:
             self.current.rebuild()
 
     def _reload_geoip(self) -> None:
-        try:
-            if self.locator.reload_if_changed():
-                logger.info("reloaded the GeoIP database")
-                self._data += 1
-                self.current.rebuild()
-        except GeoIPError as error:
-            logger.error("kept the GeoIP database in use: %s", error)
+        if reload_places(self.locator):
+            self.current.rebuild()
 
 
 def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:

@@ -160,3 +160,16 @@ def test_questions_fill_no_memory() -> None:
             costs.expected(Asked("a", number, None))
 
     assert held(ask) < 500_000
+
+
+def test_what_is_learned_counts_at_once() -> None:
+    """Nothing of before is remembered: each request that ends changes what is expected of the next, and of those that run."""
+    costs, asked = Costs(), Asked("m", 100)
+    for _ in range(200):
+        costs.learn(asked, 1.0)
+    for _ in range(40):
+        before = costs.expected(asked), costs.left(asked, 2.0)
+        costs.learn(asked, 60.0)
+        assert costs.expected(asked) > before[0]
+        assert costs.left(asked, 2.0) >= before[1]
+    assert costs.left(asked, 2.0) > 50.0
