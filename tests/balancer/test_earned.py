@@ -282,8 +282,8 @@ def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> 
     assert router is not None
     for number in range(1, 12):
         # As a router and a law do once more clients came than a test can bring.
-        for memory in (router._choices, world.law._memory):  # noqa: SLF001 - see above
-            memory.clear()
+        router.choices.clear()
+        world.law.forget()
         world.arrive(None, NAMED)
         assert len(world.law._left) == (number - 1) % 4 + 1  # noqa: SLF001 - nobody else can tell
 

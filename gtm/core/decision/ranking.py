@@ -188,6 +188,7 @@ def alike_services(one: Basis, other: Basis, touched: int) -> frozenset[str]:
         and service == new.services.get(name)
         and one.rules[name] == other.rules[name]
         and one.processing.get(name) == other.processing.get(name)
+        and all(one.near.get(number) == other.near.get(number) for number in service.members)
     )
 
 

@@ -16,7 +16,7 @@ from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.latency import LatencyTable
-from gtm.core.model.policy import Policy
+from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
@@ -51,6 +51,20 @@ EDITS: dict[str, Callable[[Policy], Policy]] = {
     "fewer services": lambda policy: replace(policy, services=policy.services[1:] or policy.services),
     "fewer rules": lambda policy: replace(policy, residency_rules=policy.residency_rules[1:]),
     "tenants": _first("tenants", country=None),
+    "near": lambda policy: replace(
+        policy,
+        spillover_rules=(
+            SpilloverRule(
+                "near",
+                policy.regions[0].name,
+                tuple(one.name for one in policy.regions[1:]),
+                max_share=0.5,
+                max_added_latency_ms=20.0,
+            ),
+        )
+        if policy.regions[1:]
+        else (),
+    ),
     "fewer tenants": lambda policy: replace(policy, tenants=policy.tenants[1:]),
 }
 """Small changes, each of something that one of the short ways looks at."""
@@ -97,7 +111,7 @@ def plain(rankings: Iterable[tuple[str, Ranking]]) -> dict[str, object]:
             [getattr(one.group, field.name) for field in fields(one.group)],
             one.within,
             one.paths,
-            one.tenant,
+            one.request.tenant,
             one.cell,
         )
         for cell, one in rankings

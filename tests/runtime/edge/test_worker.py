@@ -39,6 +39,8 @@ SETTINGS = WorkerSettings(WorkerId(WorkerKind.DNS, 1), EDGE, -1)
 class _Located:
     """A locator of which the data changes never."""
 
+    loads = 1
+
     def __init__(self, *_: object, **__: object) -> None:
         self.locate = None
 
@@ -206,7 +208,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
         def __init__(self, *given: object, **_: object) -> None:
             predecessors.append(given[3])
             if len(predecessors) == 2:
-                worker._data += 1  # noqa: SLF001 - another thread has loaded new data, and is about to rebuild
+                worker.locator.loads += 1  # another thread has loaded new data, and is about to rebuild
 
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.Answerer", Answers)
     worker.current.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))

@@ -91,6 +91,10 @@ def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
     )
 
 
+def _tag(view: _View, tag: str) -> str:
+    return derived_tag(tag, msgspec.json.encode(view))
+
+
 @router.get(
     "",
     operation_id="list_jurisdictions",
@@ -120,7 +124,7 @@ async def list_(
     more = encode_cursor(rest[limit - 1][0].name) if len(rest) > limit else None
     page = rest[:limit]
     managed = {view.name: held for view, _, held in page if held is not None}
-    tags = {view.name: tag for view, tag, _ in page}
+    tags = {view.name: _tag(view, tag) for view, tag, _ in page}
     items = [view for view, _, _ in page]
     return reply({"items": items, "managed_by": managed, "etags": tags, "next_cursor": more})
 
@@ -142,5 +146,5 @@ async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNone
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")
     view, tag, managed = found
-    tag, headers = derived_tag(tag, msgspec.json.encode(view)), managed_headers(managed)
+    tag, headers = _tag(view, tag), managed_headers(managed)
     return not_modified(if_none_match, tag, headers) or reply(view, headers={"ETag": tag, **headers})
