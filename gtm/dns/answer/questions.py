@@ -177,7 +177,8 @@ class Questions:
 
     def number(self, client: Client) -> int:
         """What stands for all clients ranked as one is: hashing what ranks them takes longer than all else."""
-        ranked_by = self.ranker.seen(client.location)
+        # Who has no network sticks to no region: for such clients a draw picks, where others' network does.
+        ranked_by = self.ranker.seen(client.location), client.location.network is None
         found = self._numbers.get(ranked_by)
         if found is None:
             if len(self._numbers) >= LIMIT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from ipaddress import ip_network
 
 import dns.rcode
 import dns.rdtypes.svcbbase as svcb
@@ -16,7 +17,7 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import build_view
 from gtm.core.model.regions import Endpoint
-from gtm.core.model.requests import Request
+from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import HttpsRecord
 from gtm.core.model.state import EndpointHealth, HealthStatus, Plan, State
 from gtm.dns.answer.answerer import Answerer
@@ -219,3 +220,24 @@ def test_answers_are_kept_shortly_while_a_region_drains() -> None:
     made = router(drained=["us"], policy=replace(POLICY, services=services))
     view = replace(made.view, drains={2: 0.5})
     assert both(Answerer(Router(view), locate, Counts()), query("web.demo.test")).answer[0].ttl == 300
+
+
+def test_a_client_without_a_network_is_no_example_for_those_with_one() -> None:
+    """Where affinity goes by networks, others at its place stick to their region after it came, as they did before."""
+    view = router().view
+    here = locate("10.1.0.1")
+
+    def placed(address: object) -> Location:
+        network = str(ip_network(f"{address}/24", strict=False))
+        return here._replace(network=None if network == "192.0.2.0/24" else network)
+
+    packet = query("sticky.demo.test")
+    clients = [f"198.51.{number}.7" for number in range(40)]
+    draws = [0.1, 0.6, 0.9]
+    server = Answerer(Router(view), placed, Counts(), draw=lambda: draws[0])
+    for _ in range(3):
+        for _ in range(2):  # found, and remembered
+            server.udp(packet, "192.0.2.7")
+            for one in clients:
+                assert server.udp(packet, one) == server.answer_fully(packet, one, tcp=False, draw=draws[0])
+        draws.append(draws.pop(0))
