@@ -26,6 +26,10 @@ _STICKY = 1.5
 """Where there are fewer parts than edges, one that holds a part keeps it against this many times its demand."""
 
 
+NOTHING = 1e-9
+"""Requests per second of which no part is worth having: one in thirty years. Of numbers near the least that there are, parts are 0."""
+
+
 def shares(
     demand: Mapping[str, float],
     total: float,
@@ -40,7 +44,7 @@ def shares(
         holding: the edges that hold a part now, which matters only where not all can.
         owners: the token of each edge; None: each has its own.
     """
-    if not demand or total <= 0:
+    if not demand or total < NOTHING:
         return {}
     owned = _owned(demand, owners)
     fair = _fair(demand, total, owned)

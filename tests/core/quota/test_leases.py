@@ -203,6 +203,12 @@ def test_shares_fit_into_the_quota(demand: dict[str, float], total: float, data:
     assert all(part >= min(LEAST, total) * (1 - 1e-9) for part in parts.values())
 
 
+@pytest.mark.parametrize("total", [0.0, 5e-324, 1e-300, 1e-10])
+def test_of_nothing_there_are_no_parts(total: float) -> None:
+    """A share of a demand that fades away is less than any request."""
+    assert shares({"a": 229.0, "b": 339.0}, total, {"a"}) == {}
+
+
 def test_shares_follow_demand() -> None:
     """Where demand exceeds the quota, who wants little has it, the others as much as any, and the whole quota is shared."""
     parts = shares({"a": 300.0, "b": 20.0, "c": 0.0}, 100.0)
