@@ -159,7 +159,7 @@ class LawGate:
             handoff,
             head.seen.get(b"authorization") if self._says.keys else None,
             head.seen.get(_PRIORITY),
-            b"" if self._free(exchange) else None,
+            b"" if self._says.priority_from and self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
         if verdict is None or not self._holds(verdict):

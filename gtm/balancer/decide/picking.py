@@ -213,22 +213,24 @@ class PoolPicker:
     def cost(self, exchange: Exchange) -> float:
         """Seconds of work that a request is expected to be."""
         facts = exchange.facts
-        exchange.asked = asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
-        return self.costs.expected(asked)
+        asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
+        cost = self.costs.expected(asked)
+        exchange.asked = asked, cost
+        return cost
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
         """See `Picker`."""
         facts = exchange.facts
         model = facts.model
-        asked = exchange.asked
-        if asked is None:
-            asked = Asked(model or "", facts.input_tokens, facts.max_tokens)
+        if exchange.asked is None:
+            self.cost(exchange)
+        assert exchange.asked is not None  # noqa: S101 - see there
+        asked, cost = exchange.asked
         session, prefix, mark = facts.session if self._affinity else None, facts.prefix, None
         if session is not None or prefix:
             mark = _mark(exchange, session, prefix)
             if self._loosened.get(mark, -inf) > now:
                 session, prefix = None, ()
-        cost = self.costs.expected(asked)
         wanted = Wanted(model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):

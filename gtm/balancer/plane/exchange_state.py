@@ -105,8 +105,8 @@ class ExchangeState:
     def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
         self.proxy, self.client, self.head = proxy, client, head
         self.facts = _EMPTY
-        self.asked: Asked | None = None
-        """What of the facts tells its cost; None: nobody asked."""
+        self.asked: tuple[Asked, float] | None = None
+        """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
         self.span: Span | None = None
         """Of its trace, if it is recorded."""
         self.chosen: Choice | None = None

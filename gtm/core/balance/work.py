@@ -39,6 +39,8 @@ FIRST_GUESS_S = 1.0
 BYTES_PER_TOKEN = 4
 """Where only the length of a request is known: about four bytes of English are a token."""
 _BUCKETS = 48
+_NOTHING = 1e-6
+"""Of so few requests, after they have faded, nothing is known."""
 _LEAST_S = 0.001
 _MOST_S = 7200.0
 _FEW = 8.0
@@ -78,7 +80,14 @@ class Costs:
 
     def expected(self, asked: Asked) -> float:
         """Seconds that a request is expected to be served."""
-        return self.left(asked, 0.0)
+        # Each request asks this twice: the sums are read where they are.
+        whole, classes = self._all, self._classes
+        estimate = whole.total / whole.count if whole.count >= _NOTHING else FIRST_GUESS_S
+        for key in _keys(asked):
+            known = classes.get(key)
+            if known is not None:
+                estimate = (known.total + _FEW * estimate) / (known.count + _FEW)
+        return estimate
 
     @property
     def mean(self) -> float:
@@ -88,6 +97,8 @@ class Costs:
 
     def left(self, asked: Asked, age: float) -> float:
         """Seconds that a request is expected to be served on, after `age` seconds."""
+        if age <= 0.0:
+            return self.expected(asked)
         seen, mean = self._all.beyond(age)
         estimate = mean if seen else FIRST_GUESS_S
         for key in _keys(asked):
@@ -138,35 +149,36 @@ def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
 class _Durations:
     """A histogram of seconds that fades."""
 
-    __slots__ = ("_count", "_counts", "_learned", "_sums", "_total")
+    __slots__ = ("_counts", "_learned", "_sums", "count", "total")
 
     def __init__(self) -> None:
         self._counts = [0.0] * _BUCKETS
         self._sums = [0.0] * _BUCKETS
-        self._count = self._total = 0.0  # of all buckets
+        self.count = self.total = 0.0
+        """How many requests they are, and all their seconds."""
         self._learned = 0
 
     def add(self, seconds: float, bucket: int) -> None:
         """Learn of one that took so long."""
         self._counts[bucket] += 1.0
         self._sums[bucket] += seconds
-        self._count += 1.0
-        self._total += seconds
+        self.count += 1.0
+        self.total += seconds
         self._learned += 1
         if self._learned % 64 == 0:
             kept = 0.5 ** (64 / _REMEMBERED)
             self._counts = [count * kept for count in self._counts]
             self._sums = [total * kept for total in self._sums]
-            self._count, self._total = sum(self._counts), sum(self._sums)
+            self.count, self.total = sum(self._counts), sum(self._sums)
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""
         if age <= 0.0:
-            count, total = self._count, self._total
+            count, total = self.count, self.total
         else:
             above = _bucket(age) + 1
             count, total = sum(self._counts[above:]), sum(self._sums[above:])
-        if count < 1e-6:
+        if count < _NOTHING:
             return 0.0, 0.0
         return count, max(0.0, total / count - age)
 

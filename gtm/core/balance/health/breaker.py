@@ -62,17 +62,16 @@ class Window:
         """Begin anew."""
         self.good = 0
         self.bad = 0
-        self.kinds: dict[Kind, tuple[int, int]] = {}
+        self.kinds: dict[Kind, list[int]] = {}
+        """How many ended well, and how many did not."""
         self.latencies: deque[float] = deque(maxlen=SAMPLES)
         self._marks: set[int] = set()
 
-    def add(self, asker: Asker | None, *, good: bool) -> None:
-        """Count one that ended."""
-        self.good += good
-        self.bad += not good
+    def failed(self, asker: Asker | None) -> None:
+        """Count one that failed."""
+        self.bad += 1
         if asker is not None:
-            before = self.kinds.get(asker.kind, (0, 0))
-            self.kinds[asker.kind] = before[0] + good, before[1] + (not good)
+            self.kinds.setdefault(asker.kind, [0, 0])[1] += 1
 
     def testifies(self, asker: Asker | None) -> bool:
         """Whether who asks counts, for better or worse: one that chose the backend does once in a window."""
@@ -171,12 +170,20 @@ class Breaker:
         elif self.state is CLOSED:
             self._failures = self._stalls = 0
             window, asker = self.window, sending.asker
-            window.add(asker, good=True)
+            window.good += 1
             if asker is not None:
+                kind = asker.kind
+                ends, run = window.kinds.get(kind), self.runs.get(kind)
+                if ends is None:
+                    ends = window.kinds[kind] = [0, 0]
+                ends[0] += 1
+                if run is None:
+                    run = self.runs[kind] = Run()
+                run.last.append((now, False))
                 for run in self.runs.values():
-                    run.end_row()
-                self._run(asker.kind).last.append((now, False))
-            if latency is not None and window.testifies(asker):
+                    if run.row:
+                        run.end_row()
+            if latency is not None and (asker is None or asker.mark is None or window.testifies(asker)):
                 window.latencies.append(latency)
 
     def bad(self, sending: Sending, failure: Failure, now: float) -> Suspicion | None:
@@ -193,7 +200,7 @@ class Breaker:
             return self._doubtful(sending, asker, failure, now)
         if self.state is HALF_OPEN:
             return Suspicion(f"a trial failed ({failure})")
-        self.window.add(None, good=False)
+        self.window.failed(None)
         self._failures += 1
         if failure is Failure.STALL:
             self._stalls += 1
@@ -210,7 +217,7 @@ class Breaker:
         run.bad(now, stalled=failure is Failure.STALL)
         if trial:
             return Suspicion(f"a trial failed ({failure})", 1, run.row, asker.kind)
-        self.window.add(asker, good=False)
+        self.window.failed(asker)
         cause = self._enough(run.row, run.stalls, failure)
         return None if cause is None else cause._replace(kind=asker.kind, began=run.began)
 

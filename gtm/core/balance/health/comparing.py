@@ -22,7 +22,7 @@ in a window.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf, log, sqrt
 from typing import NamedTuple
 
@@ -92,7 +92,7 @@ def _share(ends: list[bool]) -> float:
     return (failed + sqrt(failed) + 0.2) / (len(ends) + 1)
 
 
-def explained(name: str, counts: Mapping[str, Mapping[Kind, tuple[int, int]]]) -> float:
+def explained(name: str, counts: Mapping[str, Mapping[Kind, Sequence[int]]]) -> float:
     """How many of a backend's failures in a window its peers' explain.
 
     Args:
