@@ -156,15 +156,16 @@ def _limit(found: Body) -> int | None:
 
 def _most_output(found: Body) -> int | None:
     """The bound of the output of all choices: whichever of the limits a server goes by. None: there is none."""
+    alone, n, best_of = found.max_tokens, found.n, found.best_of
+    if found.max_completion_tokens is found.max_output_tokens is n is best_of is None:  # nearly every request
+        return alone if alone is not None and alone >= 0 else None
     most = -1
-    for limit in (found.max_tokens, found.max_completion_tokens, found.max_output_tokens):
+    for limit in (alone, found.max_completion_tokens, found.max_output_tokens):
         if limit is not None:
             if limit < 0:
                 return None
             most = max(most, limit)
-    if found.n is None and found.best_of is None:
-        return most if most >= 0 else None
-    return most * max(found.n or 1, found.best_of or 1, 1) if most >= 0 else None
+    return most * max(n or 1, best_of or 1, 1) if most >= 0 else None
 
 
 def _short(text: str | None) -> str | None:

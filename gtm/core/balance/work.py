@@ -39,6 +39,8 @@ FIRST_GUESS_S = 1.0
 BYTES_PER_TOKEN = 4
 """Where only the length of a request is known: about four bytes of English are a token."""
 _BUCKETS = 48
+_FADES = 64
+"""Requests after which the older ones of a class fade a little."""
 _NOTHING = 1e-6
 """Of so few requests, after they have faded, nothing is known."""
 _LEAST_S = 0.001
@@ -115,11 +117,17 @@ class Costs:
                 return
             seconds = _MOST_S
         bucket = _bucket(seconds)
-        self._all.add(seconds, bucket)
-        if asked != self._last[0]:
-            self._last = asked, self._durations(asked)
-        for durations in self._last[1]:
-            durations.add(seconds, bucket)
+        last = self._last
+        if asked != last[0]:
+            last = self._last = asked, (self._all, *self._durations(asked))
+        for known in last[1]:
+            known.counts[bucket] += 1.0
+            known.sums[bucket] += seconds
+            known.count += 1.0
+            known.total += seconds
+            known.fades -= 1
+            if not known.fades:
+                known.fade()
 
     def _durations(self, asked: Asked) -> tuple[_Durations, ...]:
         """Those of a request's model and class, which have been used now."""
@@ -142,34 +150,32 @@ def tokens_of(length: int) -> int:
 
 def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
     """The model, and the request's class in it."""
-    most = -1 if asked.most is None else max(0, asked.most).bit_length()
-    return (asked.model, -1, -1), (asked.model, max(0, asked.tokens).bit_length(), most)
+    model, tokens, most = asked
+    bits = -1 if most is None else most.bit_length() if most > 0 else 0
+    return (model, -1, -1), (model, tokens.bit_length() if tokens > 0 else 0, bits)
 
 
 class _Durations:
     """A histogram of seconds that fades."""
 
-    __slots__ = ("_counts", "_learned", "_sums", "count", "total")
+    __slots__ = ("count", "counts", "fades", "sums", "total")
 
     def __init__(self) -> None:
-        self._counts = [0.0] * _BUCKETS
-        self._sums = [0.0] * _BUCKETS
+        self.counts = [0.0] * _BUCKETS
+        self.sums = [0.0] * _BUCKETS
+        """By bucket, how many requests they are, and their seconds."""
         self.count = self.total = 0.0
         """How many requests they are, and all their seconds."""
-        self._learned = 0
+        self.fades = _FADES
+        """After so many more they fade."""
 
-    def add(self, seconds: float, bucket: int) -> None:
-        """Learn of one that took so long."""
-        self._counts[bucket] += 1.0
-        self._sums[bucket] += seconds
-        self.count += 1.0
-        self.total += seconds
-        self._learned += 1
-        if self._learned % 64 == 0:
-            kept = 0.5 ** (64 / _REMEMBERED)
-            self._counts = [count * kept for count in self._counts]
-            self._sums = [total * kept for total in self._sums]
-            self.count, self.total = sum(self._counts), sum(self._sums)
+    def fade(self) -> None:
+        """Let what was learned count for less."""
+        self.fades = _FADES
+        kept = 0.5 ** (_FADES / _REMEMBERED)
+        self.counts = [count * kept for count in self.counts]
+        self.sums = [total * kept for total in self.sums]
+        self.count, self.total = sum(self.counts), sum(self.sums)
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""
@@ -177,7 +183,7 @@ class _Durations:
             count, total = self.count, self.total
         else:
             above = _bucket(age) + 1
-            count, total = sum(self._counts[above:]), sum(self._sums[above:])
+            count, total = sum(self.counts[above:]), sum(self.sums[above:])
         if count < _NOTHING:
             return 0.0, 0.0
         return count, max(0.0, total / count - age)
