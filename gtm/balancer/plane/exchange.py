@@ -39,7 +39,7 @@ from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
-from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on
+from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -180,7 +180,11 @@ class Exchange(ExchangeEnd):
         Raises:
             HeadError: there are too many.
         """
-        if self.phase is ENDED or not goes_on(self.head, name):
+        if self.phase is ENDED:
+            return
+        if self._withheld is None:
+            self._withheld = kept_back(self.head)
+        if not goes_on(name, self._withheld):
             return
         self._trailers.append(b"%b: %b\r\n" % (name, value))
         if len(self._trailers) > MAX_TRAILERS or sum(map(len, self._trailers)) > MAX_TRAILER_BYTES:

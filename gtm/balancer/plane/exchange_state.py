@@ -76,6 +76,7 @@ class ExchangeState:
         "_trailers",
         "_tried",
         "_untaken",
+        "_withheld",
         "admission",
         "answer",
         "asked",
@@ -145,6 +146,8 @@ class ExchangeState:
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
         self._trailers: list[bytes] = []
+        self._withheld: frozenset[bytes] | None = None
+        """Names that no trailer may have; None: there was none."""
         """Field lines that stand behind its body."""
         self._queued = 0.0
         """Since when it is in the queue."""

@@ -16,6 +16,9 @@ MAX_TRAILERS = 32
 """Fields behind a request's body."""
 MAX_TRAILER_BYTES = 8 * 1024
 """Bytes of all of them."""
+MAX_FRAMING = 64 * 1024
+"""Bytes that may come of a chunked body, one after the other, without a byte of the body among them: a chunk's size and extensions, or all that
+stands behind the body. Whoever parses them keeps them until the line is whole."""
 _OF_ONE_HOP = (
     b"connection",
     b"keep-alive",
@@ -44,14 +47,24 @@ def is_trailer(name: bytes) -> bool:
     return low == _DIGEST or not (low in _FORBIDDEN or low.startswith((b"content-", b"if-", *OWN_PREFIXES)))
 
 
-def goes_on(head: RequestHead, name: bytes) -> bool:
-    """Whether a field behind a request's body goes on to a backend: see above."""
+def kept_back(head: RequestHead) -> frozenset[bytes]:
+    """The names that no field behind this request's body may have, in plain form: those that Connection names, and those of the head.
+
+    They are found once for a request: the head may name thousands, and as many fields may follow.
+    """
+    named = map(plain_name, tokens(head.seen.get(b"connection", b"")))
+    return frozenset((*named, *(plain_name(line.partition(b":")[0]) for line in head.lines)))
+
+
+def goes_on(name: bytes, withheld: frozenset[bytes]) -> bool:
+    """Whether a field behind a request's body goes on to a backend: see above.
+
+    Args:
+        name: as it was sent.
+        withheld: what `kept_back` says of the request's head.
+    """
     plain = plain_name(name)
-    if not passes(name) or not is_trailer(plain):
-        return False
-    if plain in map(plain_name, tokens(head.seen.get(b"connection", b""))):
-        return False
-    return not any(plain == plain_name(line.partition(b":")[0]) for line in head.lines)
+    return passes(name) and is_trailer(plain) and plain not in withheld
 
 
 def announcement(head: RequestHead) -> bytes:
@@ -59,5 +72,6 @@ def announcement(head: RequestHead) -> bytes:
     said = head.seen.get(b"trailer")
     if said is None or not head.chunked:
         return b""
-    names = sorted(name for name in tokens(said) if name and goes_on(head, name))
+    withheld = kept_back(head)
+    names = sorted(name for name in tokens(said) if name and goes_on(name, withheld))
     return b"trailer: %b\r\n" % b", ".join(names) if names else b""

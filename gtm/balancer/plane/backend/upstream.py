@@ -21,6 +21,7 @@ from gtm.balancer.plane.flow import waits
 from gtm.balancer.wire.chunks import Chunks
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_head
+from gtm.balancer.wire.trailers import MAX_FRAMING
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self.exchange = exchange
         self._done = False
         self._response = None
-        self._interim = self._fed = 0
+        self._interim = self._fed = self._bare = 0
         self._chunks = None
         self.heard = self._clock()
         self.transport.write(data)
@@ -240,6 +241,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         """Parse what came; what of it is behind an upgrade, None if the exchange has failed."""
         rest = b""
         self._fed += len(data)
+        self._bare += len(data)
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
@@ -256,6 +258,12 @@ class Upstream(asyncio.Protocol, UpstreamState):
                 return None
         elif response.chunked and not self._done and self._fed > 2 * MAX_HEAD + 8 * exchange.answer.size:
             self._malformed(exchange, "the backend's chunks are more framing than body")
+            return None
+        elif response.chunked and not self._done and self._bare > MAX_FRAMING:
+            detail = (
+                f"more than {MAX_FRAMING} bytes stand between two pieces of the backend's body, or behind it"
+            )
+            self._malformed(exchange, detail)
             return None
         return rest
 
@@ -290,6 +298,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         exchange = self.exchange
         if self._done or exchange is None or self._response is not None:
             return
+        self._bare = 0
         headers, parser = self._headers, self._parser
         if len(headers) > MAX_HEADERS or (
             self._fed > MAX_HEAD and sum(len(name) + len(value) for name, value in headers) > MAX_HEAD
@@ -314,6 +323,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
+        self._bare = 0
         if self._done:  # of an answer to HEAD: there is none, and more of it may come
             self.usable = False
         elif self.exchange is not None:

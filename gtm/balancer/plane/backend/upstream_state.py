@@ -25,6 +25,7 @@ class UpstreamState(Outflow):
     """
 
     __slots__ = (
+        "_bare",
         "_chunks",
         "_clock",
         "_done",
@@ -68,7 +69,7 @@ class UpstreamState(Outflow):
         self._done = False
         self._eof = False
         self._tunnel = False
-        self._interim = 0
+        self._interim = self._bare = 0
         self._fed = 0
         """Bytes of the present response that the parser was fed, framing and all."""
         self._chunks: Chunks | None = None

@@ -23,6 +23,7 @@ from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
+from gtm.balancer.wire.trailers import MAX_FRAMING
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
@@ -134,6 +135,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def _feed_piece(self, piece: bytes) -> int:
         """Parse some bytes; how many at their end were not."""
         self._frame += len(piece)
+        self._bare += len(piece)
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade as upgrade:
@@ -151,6 +153,9 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         # Sizes, extensions and trailers: eight bytes for each of the body's, and a head's worth.
         if exchange and exchange.head.chunked and self._frame > MAX_HEAD + 8 * exchange.received:
             self.refuse(Refusal(400, "chunks", "the body's chunks are more framing than body"))
+        elif exchange and exchange.head.chunked and self._bare > MAX_FRAMING:
+            detail = f"more than {MAX_FRAMING} bytes stand between two pieces of the body, or behind it"
+            self.refuse(Refusal(431, "trailers_too_large", detail))
         return 0
 
     def _unreadable(self, error: HttpParserError) -> None:
@@ -170,7 +175,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         self._url = b""
         self._headers = []
         self.in_head = True
-        self._fed = self._frame = 0
+        self._fed = self._frame = self._bare = 0
         if self._current is None:
             self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
 
@@ -204,7 +209,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             keep_alive=parser.should_keep_alive(),
             upgrades=parser.should_upgrade(),
         )
-        self._frame = 0
+        self._frame = self._bare = 0
         exchange = self._receiving = Exchange(self.proxy, self, head)
         if self._current is None:
             self._current = exchange
@@ -215,6 +220,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
+        self._bare = 0
         if self._receiving is not None and not self._ended:
             self._receiving.body(body)
 

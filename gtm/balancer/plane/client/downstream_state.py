@@ -25,6 +25,7 @@ class DownstreamState(Outflow):
     """
 
     __slots__ = (
+        "_bare",
         "_current",
         "_ended",
         "_fed",
@@ -69,7 +70,7 @@ class DownstreamState(Outflow):
         """A request's head has begun, and is not whole."""
         self._fed = 0
         """Bytes fed since the present request began, as long as its head is not complete."""
-        self._frame = 0
+        self._frame = self._bare = 0
         """Bytes of a chunked body that are not of the body."""
         self._receiving: Exchange | None = None
         self._current: Exchange | None = None
