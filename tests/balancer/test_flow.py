@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gtm.balancer.plane.client.downstream import Downstream
+from gtm.balancer.plane.exchange import Exchange
 from tests.balancer.world import Backend, Message, Peer, answering, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -419,3 +420,35 @@ def test_draining() -> None:
             await w.until(lambda: not w.proxy.connections)
 
     run(main)
+
+
+def test_a_body_in_bytes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a MB at once in chunks of one byte: others come in between, often, and all of it arrives."""
+    body = b"x" * 40_000
+    chunked = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    turns, inside = [0], Exchange.body
+
+    def counted(exchange: Exchange, piece: bytes) -> None:
+        turns[-1] += 1
+        inside(exchange, piece)
+
+    monkeypatch.setattr(Exchange, "body", counted)
+
+    async def main() -> None:
+        seen: list[Message] = []
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        async with world(await Backend(answering(answer, seen=seen)).start()) as w:
+            loop = asyncio.get_running_loop()
+
+            def others() -> None:
+                turns.append(0)
+                loop.call_soon(others)
+
+            loop.call_soon(others)
+            head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            assert (await w.ask(head + chunked)).status == 200
+        assert [one.body for one in seen] == [body]
+
+    run(main)
+    assert sum(turns) == len(body)
+    assert max(turns) < 2000

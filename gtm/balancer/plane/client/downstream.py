@@ -34,6 +34,10 @@ _PIECE = 8 * 1024
 """Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
 
 
+_TURN = 256
+"""Pieces of bodies after which others have their turn, once what was fed at once is parsed: of 8 KiB in chunks of one byte there are 1,365."""
+
+
 class Downstream(asyncio.Protocol, DownstreamEnd):
     """See above, `DownstreamState` and `DownstreamEnd`."""
 
@@ -108,7 +112,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         self.regulate()
 
     def _feed(self, data: bytes) -> None:
-        start = 0
+        start, self._parts = 0, 0
         while True:
             whole = not start and len(data) <= _PIECE
             piece = data if whole else data[start : start + self._piece()]
@@ -119,8 +123,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             if not self._reads_on:
                 self._keep(data[start:])
                 return
-            if self._receiving is None and not self.in_head:
-                # A client that sends many requests at once must not keep the event loop.
+            if (self._receiving is None and not self.in_head) or self._parts > _TURN:
+                # A client that sends many requests at once, or a body in bytes, must not keep the event loop.
                 self._keep(data[start:])
                 self.proxy.loop.call_soon(self._read_on)
                 return
@@ -221,6 +225,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         self._bare = 0
+        self._parts += 1
         if self._receiving is not None and not self._ended:
             self._receiving.body(body)
 

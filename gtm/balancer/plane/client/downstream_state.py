@@ -33,6 +33,7 @@ class DownstreamState(Outflow):
         "_full",
         "_headers",
         "_parser",
+        "_parts",
         "_receiving",
         "_refusal",
         "_told",
@@ -72,6 +73,8 @@ class DownstreamState(Outflow):
         """Bytes fed since the present request began, as long as its head is not complete."""
         self._frame = self._bare = 0
         """Bytes of a chunked body that are not of the body."""
+        self._parts = 0
+        """Pieces of bodies in this turn."""
         self._receiving: Exchange | None = None
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
