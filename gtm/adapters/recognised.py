@@ -6,13 +6,15 @@ them each second, in the event loop that carries requests, reads only the lines 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.servers import ServerType
 
 MAX_LINES = 128 * 1024
 """Characters of lines that say a server's load; reading as many takes some 0.1 s, and a server with ten engines says 20,000."""
 
-_LINES: dict[ServerType, tuple[str, ...]] = {
+LINES: dict[ServerType, tuple[str, ...]] = {
     ServerType.VLLM: (
         "vllm:num_requests_running",
         "vllm:num_requests_waiting{",
@@ -72,12 +74,34 @@ def load_lines(server_type: ServerType, text: str) -> str:
     """
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
-    wanted = _LINES.get(server_type)
+    wanted = LINES.get(server_type)
     if wanted is not None:
-        text = "\n".join([line for line in text.split("\n") if line.startswith(wanted)]) + "\n"
+        text = _beginning(text, wanted)
     if len(text) > MAX_LINES:
-        raise MetricsError(
-            f"the metrics that say its load are longer than the {MAX_LINES} bytes that are read; let it say less "
-            "(fewer models or labels), or set `scrape` to none"
-        )
+        raise _too_long()
     return text
+
+
+def _beginning(text: str, wanted: Iterable[str]) -> str:
+    """The lines that begin so. Others are passed over by the search for these: a page may be millions of them."""
+    page = f"\n{text}"
+    found: dict[int, str] = {}
+    size = 0
+    for begin in wanted:
+        at = page.find(f"\n{begin}")
+        while at >= 0:
+            end = page.find("\n", at + 1)
+            if at not in found:
+                found[at] = page[at + 1 :] if end < 0 else page[at + 1 : end]
+                size += len(found[at]) + 1
+                if size > MAX_LINES:
+                    raise _too_long()
+            at = -1 if end < 0 else page.find(f"\n{begin}", end)
+    return "\n".join([found[at] for at in sorted(found)]) + "\n"
+
+
+def _too_long() -> MetricsError:
+    return MetricsError(
+        f"the metrics that say its load are longer than the {MAX_LINES} bytes that are read; let it say less "
+        "(fewer models or labels), or set `scrape` to none"
+    )

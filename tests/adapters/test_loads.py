@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from base64 import b64encode
 from contextlib import suppress
 from math import isfinite
@@ -10,18 +11,19 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import MAX_ENTRIES, MAX_HEADER, read_orca
-from gtm.adapters.recognised import load_lines, recognised
+from gtm.adapters.recognised import LINES, load_lines, recognised
 from gtm.adapters.scrape import signals
 from gtm.adapters.servers import ServerType, read_server
 from gtm.core.capacity.load_report import MAX_MODELS, SIGNALS
 from gtm.demo.backend.meters import Reading, orca_header
 from tests.adapters import texts
+from tests.effort import examples
 
 
 @pytest.mark.parametrize(
@@ -295,3 +297,45 @@ vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_ad
 def test_how_much_a_cache_holds(server_type: ServerType, lines: str, tokens: int | None) -> None:
     """Of all engines together, as they say it in their metrics; what is no number is unknown."""
     assert read_server(server_type, load_lines(server_type, lines), 0.0).cache_tokens == tokens
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                "",
+                "vllm:",
+                "vllm:num_requests_running",
+                "vllm:num_requests_running_x",
+                "vllm:kv_cache_usage_perc",
+                "#",
+                " vllm:num_requests_running",
+            )
+        ).flatmap(lambda begin: st.sampled_from(("", " 1", '{a="b"} 2', "{")).map(lambda rest: begin + rest)),
+        max_size=30,
+    )
+)
+@settings(max_examples=examples(500), deadline=None)
+def test_the_lines_that_say_load_are_those_that_begin_so(lines: list[str]) -> None:
+    """In their order, each once, whatever stands between; the model is the definition."""
+    text = "\n".join(lines)
+    begins = LINES[ServerType.VLLM]
+    wanted = [line for line in text.split("\n") if line.startswith(begins)]
+    assert load_lines(ServerType.VLLM, text) == "\n".join(wanted) + "\n"
+
+
+def test_lines_that_say_nothing_cost_nothing_each() -> None:
+    """Eight MB of line ends are no eight million steps: all that is done for each line is done by one search."""
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    text = "vllm:\n" + "\n" * (MAX_BYTES - 20)
+    sys.setprofile(count)
+    try:
+        found = load_lines(ServerType.VLLM, text)
+    finally:
+        sys.setprofile(None)
+    assert (found, steps < 200) == ("\n", True)

@@ -98,6 +98,10 @@ def _request(route: Route, target: str, content: bytes | None, port: int) -> byt
     )
 
 
+_PIECES, _PIECE = 256, 32
+"""An answer may come in so many pieces, and in one more for each so many bytes: a chunk of one byte costs as much as one of thousands."""
+
+
 class Asking(Question[tuple[int, bytes]]):
     """A connection for one request. `done` gets status and body, or an exception."""
 
@@ -108,6 +112,7 @@ class Asking(Question[tuple[int, bytes]]):
         self._body = bytearray()
         self._kept = 0
         """Bytes since the beginning, or since the last of the body: the parser keeps a head, and trailers, whole."""
+        self._pieces = 0
         self._headed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -151,8 +156,11 @@ class Asking(Question[tuple[int, bytes]]):
         """Some of the body."""
         self._kept = 0
         self._body += body
+        self._pieces += 1
         if len(self._body) > self._most:
             raise HttpParserError(f"longer than {self._most} bytes")
+        if self._pieces > _PIECES + len(self._body) // _PIECE:
+            raise HttpParserError("in pieces of a few bytes")
 
     def on_message_complete(self) -> None:
         """The end of it."""

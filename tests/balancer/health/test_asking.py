@@ -120,15 +120,31 @@ def test_nothing_without_end_is_kept(before: bytes) -> None:
 
 
 def test_a_long_body_is_no_long_head() -> None:
-    """In pieces as small as they come, with trailers."""
+    """In pieces as small as servers send lines, with trailers."""
 
     async def feed() -> None:
         protocol = Asking(asyncio.get_running_loop().create_future(), 100_000)
         protocol.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-        for _ in range(20_000):
-            protocol.data_received(b"1\r\ny\r\n")
+        for _ in range(2_000):
+            protocol.data_received(b"20\r\n%b\r\n" % (b"y" * 32))
         protocol.data_received(b"0\r\nx: %b\r\n\r\n" % (b"y" * 10_000))
-        assert protocol.done.result() == (200, b"y" * 20_000)
+        assert protocol.done.result() == (200, b"y" * 64_000)
+
+    asyncio.run(feed())
+
+
+def test_an_answer_in_single_bytes_is_none() -> None:
+    """Each costs the loop what a whole page does, and a server that is down may send them for as long as it is asked."""
+
+    async def feed() -> None:
+        protocol = Asking(asyncio.get_running_loop().create_future(), 8_000_000)
+        protocol.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        pieces = 0
+        while not protocol.done.done():
+            protocol.data_received(b"1\r\ny\r\n" * 100)
+            pieces += 100
+        assert pieces <= 400
+        assert isinstance(protocol.done.exception(), HttpParserError)
 
     asyncio.run(feed())
 
