@@ -8,7 +8,7 @@ from math import isfinite
 
 from prometheus_client.parser import text_string_to_metric_families
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 2 * 1024 * 1024
 """Of an answer that is read; a vLLM server with many models says some hundred kilobytes."""
 _MAX_LINE = 64 * 1024
 """Of a line: the parser's time grows with the square of its length."""
