@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx
 import pytest
 import uvicorn
+import uvloop
 
 from gtm.api.app import create_app
 from gtm.control.live import tokens
@@ -93,7 +94,25 @@ class Server:
             both, log_level="warning", timeout_graceful_shutdown=1, timeout_keep_alive=600
         )
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            await self._server.serve([self._socket])
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve())
+
+    def do(self, act: Callable[[], object]) -> None:
+        """Do something to what control has in memory, where it is used: in its event loop, which may be waking those who wait for it."""
+
+        async def done() -> None:
+            act()
+
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(done(), self._loop).result(60)
 
     def __enter__(self) -> Self:
         self._thread.start()

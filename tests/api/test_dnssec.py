@@ -113,7 +113,7 @@ def test_who_is_sent_keys_is_said(signed: Api, caplog: pytest.LogCaptureFixture)
         until(messages, lambda m: isinstance(m, StateMessage))
         (warning,) = about("old")
         assert "without a key of its own and is sent no zone-signing keys" in warning
-        signed.server.app.state.context.replica.current.wake()
+        signed.server.do(signed.server.app.state.context.replica.current.wake)
     with follow(signed, "two", key=KEY) as messages:
         until(messages, lambda m: isinstance(m, StateMessage))
         with follow(signed, "two", key=KEY) as same:

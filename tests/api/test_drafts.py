@@ -43,7 +43,7 @@ def set_health(api: Api, *up: str) -> None:
     replica = api.server.app.state.context.replica
     replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
     state = State(epoch=1, health=worlds.health(WORLD.regions, {*REGIONS} - {*up}, since=1.0))
-    replica.current.become(replace(replica.now, state=state))
+    api.server.do(lambda: replica.current.become(replace(replica.now, state=state)))
     replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 
 

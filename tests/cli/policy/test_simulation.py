@@ -94,7 +94,7 @@ def set_up(server: Server) -> None:
     replica = server.app.state.context.replica
     replica.active.verdicts.judge = lambda: None  # no edge reports here, whose silence would make all unknown
     state = State(1, health=worlds.health(replica.now.policy.regions, since=1.0))
-    replica.current.become(replace(replica.now, state=state))
+    server.do(lambda: replica.current.become(replace(replica.now, state=state)))
     replica.active.reports.vantages.judgement = Judgement(told=state.health, presumed=state.health)
 
 
