@@ -145,3 +145,10 @@ class Attempts:
         allowed = left >= 1.0
         self._left[address] = (left - 1.0 if allowed else left), now
         return allowed
+
+    def give_back(self, address: str) -> None:
+        """An attempt was not in vain, and does not count."""
+        address = whose(address)
+        if address in self._left:
+            left, at = self._left[address]
+            self._left[address] = min(self.BURST, left + 1.0), at
