@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Annotated, Any
 
 import msgspec
@@ -40,6 +41,7 @@ from gtm.storage.history.audit import Actor, Via
 from gtm.storage.resources import Managed
 from gtm.storage.session import Database
 from gtm.storage.tokens import Token
+from gtm.storage.turns import CALLER
 
 _READERS = 2
 """Threads that read drafts: others compile what is put in force."""
@@ -210,6 +212,21 @@ _bearer = HTTPBearer(auto_error=False, description="A token made by `gtm token c
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
+def whose(address: str) -> str:
+    """Whom an address stands for: who has one of IPv6 has its /64 (RFC 6177 §2).
+
+    >>> whose("192.0.2.1"), whose("::ffff:192.0.2.1"), whose("2001:db8::1")
+    ('192.0.2.1', '192.0.2.1', '2001:db8::/64')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
+
+
 async def authenticate(ctx: Context, text: str) -> Principal:
     """Who holds a token.
 
@@ -265,6 +282,7 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
             if credentials is None:
                 raise Unauthorized(NO_TOKEN)
             found = await authenticate(ctx, credentials.credentials)
+        CALLER.set(found.credential)
         if not permits(found.role, role):
             raise Forbidden(
                 f"this needs a token of role `{role.value}`; yours is `{found.role.value}` "

@@ -11,9 +11,10 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gtm.api.context import PRINCIPAL, authenticate
+from gtm.api.context import PRINCIPAL, authenticate, whose
 from gtm.api.problems import control_problem, problem
 from gtm.control.errors import NO_TOKEN, ControlError, Unauthorized
+from gtm.storage.turns import CALLER
 
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -119,6 +120,9 @@ class Counting:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
+        client = scope.get("client")
+        if scope.get(PRINCIPAL) is None and client:
+            CALLER.set(f"address {whose(client[0])}")  # until it is known who asks
 
         async def counted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -19,7 +19,8 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
 from gtm.nesting import ShapeError
-from gtm.storage.errors import StorageUnavailable
+from gtm.storage.errors import StorageBusy, StorageUnavailable
+from gtm.storage.turns import Busy
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ControlError, _control)
     app.add_exception_handler(PolicyError, _policy)
     app.add_exception_handler(StorageUnavailable, _storage)
+    app.add_exception_handler(Busy, _busy)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
@@ -98,11 +100,20 @@ async def _policy(request: Request, error: Exception) -> Response:
     return problem(422, detail, title="invalid", errors=error.problems, instance=request.url.path)
 
 
+async def _busy(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Busy)  # noqa: S101 - registered for it
+    detail = f"{error}; nothing was changed, try again"
+    if error.own:
+        return problem(429, detail, headers=_RETRY_AFTER, instance=request.url.path)
+    return problem(503, detail, title="busy", headers=_RETRY_AFTER, instance=request.url.path)
+
+
 async def _storage(request: Request, error: Exception) -> Response:
     logger.warning("answered 503: %s", error)
+    why = "is busy with others' work" if isinstance(error, StorageBusy) else "cannot be reached"
     return problem(
         503,
-        "the database cannot be reached: nothing was changed; edges go on answering, try again",
+        f"the database {why}: nothing was changed; edges go on answering, try again",
         title="unavailable",
         headers=_RETRY_AFTER,
         instance=request.url.path,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from hashlib import sha256
-from ipaddress import IPv4Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Send
+
+from gtm.api.context import whose
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -119,21 +120,6 @@ def is_same_origin(request: Request, url: str | None) -> bool:
     return sent.netloc == host
 
 
-def _whose(address: str) -> str:
-    """Whom an address stands for: who has one of IPv6 has its /64 (RFC 6177 §2).
-
-    >>> _whose("192.0.2.1"), _whose("::ffff:192.0.2.1"), _whose("2001:db8::1")
-    ('192.0.2.1', '192.0.2.1', '2001:db8::/64')
-    """
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
-
-
 class Attempts:
     """How often an address may try in vain: ten times at once, then once in six seconds. Of IPv6 it is all of a /64.
 
@@ -151,7 +137,7 @@ class Attempts:
 
     def take(self, address: str) -> bool:
         """Whether one more attempt from an address, or from its /64 of IPv6, may be looked at."""
-        now, address = self._clock(), _whose(address)
+        now, address = self._clock(), whose(address)
         if len(self._left) >= _MOST_ADDRESSES and address not in self._left:
             self._left = {}
         left, at = self._left.get(address, (self.BURST, now))
@@ -159,3 +145,10 @@ class Attempts:
         allowed = left >= 1.0
         self._left[address] = (left - 1.0 if allowed else left), now
         return allowed
+
+    def give_back(self, address: str) -> None:
+        """An attempt was not in vain, and does not count."""
+        address = whose(address)
+        if address in self._left:
+            left, at = self._left[address]
+            self._left[address] = min(self.BURST, left + 1.0), at

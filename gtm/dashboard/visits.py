@@ -53,6 +53,8 @@ class Dashboard:
     attempts: Attempts = field(default_factory=lambda: Attempts(time.monotonic))
     strangers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STRANGERS))
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    keys: dict[str, bytes] = field(default_factory=dict)
+    """The secrets of control's that were read from the database, by name."""
 
 
 @dataclass(frozen=True, slots=True)

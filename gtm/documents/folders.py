@@ -23,7 +23,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import yamls
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.resources import ResourceDocument
+from gtm.documents.resources import MAX_RESOURCES, ResourceDocument
 from gtm.documents.schema import DOCUMENTS, PolicyDocument
 from gtm.documents.structure import problems_of
 
@@ -219,6 +219,11 @@ def _read_kind(folder: Folder, kind: str, items: Any, place: Place, most: float)
         folder.problems.append(Problem(where, "unknown_field", message))
     elif items is not None and not isinstance(items, list):
         folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
+    elif items is not None and len(folder.documents[kind]) + len(items) > MAX_RESOURCES:
+        folder.problems.append(Problem(where, "too_many", f"a policy has at most {MAX_RESOURCES} of them"))
+        folder.rejected.update(
+            name for item in items if isinstance(item, dict) and isinstance(name := item.get("name"), str)
+        )
     else:
         for index, item in enumerate(items or ()):
             if len(folder.problems) > most:

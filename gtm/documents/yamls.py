@@ -2,15 +2,17 @@
 
 YAML 1.1 reads Norway's country code `NO` as false, `12:30` as 750 and dates as dates. Here only `true` and `false` are
 booleans and everything else that is not a number or null is text. Duplicate keys are errors, since the second would
-silently replace the first, and so are documents that grow without end through their anchors.
+silently replace the first.
+
+Law: what comes of a text, and what it takes to read it, is bounded by the text's length, whatever its anchors and merge keys make of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,6 +21,10 @@ from gtm.nesting import DEEPER, MAX_DEPTH
 MAX_BYTES = 10 * 1024 * 1024
 MAX_NODES = 1_000_000
 """Most values a file may hold once its anchors are expanded."""
+MAX_GROWTH = 10
+"""Each of a text's bytes may become so many by anchors, which stand for what they name; without them it is never more than two."""
+FREE_GROWTH = 256 * 1024
+"""A short text may become so many bytes."""
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -119,13 +125,14 @@ def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
     if len(text) > MAX_BYTES:
         raise YamlError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
     documents: list[tuple[Any, Marks]] = []
+    most = max(FREE_GROWTH, MAX_GROWTH * len(text))
     try:
         _check_depth(text)
         loader = _Loader(text)
         try:
             while loader.check_node():
                 node = loader.get_node()
-                _check(node, {}, ())
+                most -= _check(node, {}, (), most).letters
                 marks = Marks(node)
                 documents.append((loader.construct_document(node), marks))
         finally:
@@ -163,36 +170,51 @@ def _check_depth(text: str | bytes) -> None:
             depth -= 1
 
 
-def _check(node: yaml.Node, known: dict[int, tuple[int, int]], trail: tuple[int, ...]) -> tuple[int, int]:
-    """Numbers of values and of levels under a node with its anchors expanded; rejects what is too much."""
+class _Size(NamedTuple):
+    """How much is under a node with its anchors expanded: values, letters with a separator for each value, levels."""
+
+    values: int
+    letters: int
+    levels: int
+
+
+def _check(node: yaml.Node, known: dict[int, _Size], trail: tuple[int, ...], most: int) -> _Size:
+    """Measure what is under a node; reject what is too much, and more than `most` letters."""
     if id(node) in trail:
         raise _error("an anchor contains itself", node)
-    size, levels = known.get(id(node)) or _counted(node, known, (*trail, id(node)))
-    if len(trail) + levels > MAX_DEPTH:
+    size = known.get(id(node)) or _measured(node, known, (*trail, id(node)), most)
+    if len(trail) + size.levels > MAX_DEPTH:
         raise _error(DEEPER, node)
-    known[id(node)] = size, levels
-    return size, levels
+    known[id(node)] = size
+    return size
 
 
-def _counted(node: yaml.Node, known: dict[int, tuple[int, int]], trail: tuple[int, ...]) -> tuple[int, int]:
-    size, levels = 1, 0
+def _measured(node: yaml.Node, known: dict[int, _Size], trail: tuple[int, ...], most: int) -> _Size:
+    values, letters, levels = 1, 1, 0
+    below: Iterable[yaml.Node] = ()
     if isinstance(node, yaml.MappingNode):
         keys: set[tuple[str, str]] = set()
-        for key, value in node.value:
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _error("a key must be a plain word", key)
             if (key.tag, key.value) in keys:
                 raise _error(f"`{key.value}` is given twice", key)
             keys.add((key.tag, key.value))
-            below = _check(value, known, trail)
-            size, levels = size + 1 + below[0], max(levels, below[1])
+            letters += 1 + len(key.value)
+        values += len(node.value)
+        below = (value for _, value in node.value)
     elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            below = _check(value, known, trail)
-            size, levels = size + below[0], max(levels, below[1])
-    if size > MAX_NODES:
+        below = node.value
+    elif isinstance(node, yaml.ScalarNode):
+        letters += len(node.value)
+    for one in below:
+        found = _check(one, known, trail, most)
+        values, letters, levels = values + found.values, letters + found.letters, max(levels, found.levels)
+        if letters > most:
+            raise _error(f"anchors make more of it than {MAX_GROWTH} times what is written", node)
+    if values > MAX_NODES:
         raise _error(f"more than {MAX_NODES} values", node)
-    return size, levels + isinstance(node, yaml.CollectionNode)
+    return _Size(values, letters, levels + isinstance(node, yaml.CollectionNode))
 
 
 def _error(message: str, node: yaml.Node) -> yaml.MarkedYAMLError:

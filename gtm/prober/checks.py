@@ -1,7 +1,8 @@
 """One health check of one endpoint: HTTP, HTTPS or TCP.
 
 Laws:
-  1. A check never raises: whatever happens is a result, with the failure in words an operator can act on.
+  1. A check never raises: whatever happens is a result, with the failure in words an operator can act on. What could not be
+     asked for want of descriptors or memory here is no result: it says nothing of the endpoint.
   2. Every check opens a connection of its own. A kept one would hide that nobody listens any more.
   3. The timeout is for the whole exchange, from the name's resolution to the end of the body. Slower is failed.
   4. Nothing an endpoint sends can hurt: at most 64 KiB are read, nothing is decompressed, patterns are RE2's.
@@ -34,7 +35,7 @@ from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
 from gtm.prober import certificates
 from gtm.settings import Network
-from gtm.transport import tls_context
+from gtm.transport import no_room, tls_context
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are looked at."""
@@ -95,8 +96,8 @@ class Checker:
             await transport.aclose()
         self._transports = {}
 
-    async def check(self, url: str, probe: Probe) -> ProbeResult:
-        """Check an endpoint once.
+    async def check(self, url: str, probe: Probe) -> ProbeResult | None:
+        """Check an endpoint once. None: there was no room here for a connection.
 
         Args:
             url: the endpoint's URL.
@@ -126,6 +127,8 @@ class Checker:
             hint = f"if that is meant, start the edge with GTM_PROBE_ALLOW={error.literal}"
             return self._failed(f"not probed: {error}; {hint}", connection)
         except Exception as error:  # noqa: BLE001 - law 1: a check never raises, whatever a library throws
+            if any(map(no_room, _causes(error))):
+                return None
             return self._failed(_describe(error), connection)
         latency_ms = round((monotonic() - started) * 1000, 3)
         return self._result(connection, ok=True, latency_ms=latency_ms)

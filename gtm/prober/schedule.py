@@ -4,7 +4,8 @@ Laws:
   1. Never two checks in flight to one target (host and port), whatever regions, jobs or policy revisions want them.
   2. A verdict that changes is reported at once.
   3. What a check says counts only if its endpoint and probe are still the policy's when it is over.
-  4. A clock that is set back or forth delays no check.
+  4. What was not checked for want of room here leaves every verdict as it was.
+  5. A clock that is set back or forth delays no check.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Prober:
         ca_file: Path | None = None,
     ) -> None:
         self.results: Counter[tuple[str, str]] = Counter()
-        """Checks made, by region and outcome (`ok`, `failed`)."""
+        """Checks, by region and outcome (`ok`, `failed`; `not_made` for want of descriptors or memory here)."""
+        self._without_room = False
         self._report = report
         self._clock = clock
         self._measured = measured
@@ -281,8 +283,24 @@ class Prober:
             lock, users = self._locks.pop(target)
             if users > 1:
                 self._locks[target] = (lock, users - 1)
-        if watch.job is not None:
+        if watch.job is None:
+            return
+        if result is None:
+            self._note_no_room(watch)
+        else:
+            self._without_room = False
             self._take(watch, result, monotonic() - started)
+
+    def _note_no_room(self, watch: _Watch) -> None:
+        """A check could not be made, which says nothing of its endpoint."""
+        for region in watch.regions:
+            self.results[region, "not_made"] += 1
+        if not self._without_room:
+            self._without_room = True
+            logger.error(
+                "endpoints cannot be probed: this process has no descriptors or memory left for connections; verdicts stay as they are. "
+                "Let it have more descriptors (LimitNOFILE, ulimit -n)"
+            )
 
     def _take(self, watch: _Watch, result: ProbeResult, took: float) -> None:
         """Draw the conclusions from one result."""
@@ -318,7 +336,7 @@ class Prober:
                 logger.exception("could not report a changed verdict")
 
     async def _watch_clock(self) -> None:
-        """Run every job anew when the system's clock was set: the scheduler plans by it (law 4)."""
+        """Run every job anew when the system's clock was set: the scheduler plans by it (law 5)."""
         offset = self._clock() - monotonic()
         while True:
             await asyncio.sleep(_CLOCK_EVERY)

@@ -10,11 +10,16 @@ class StorageUnavailable(Exception):  # noqa: N818 - it names a state of the ser
     """The database can't be reached or can't take the work now; the same call may succeed later."""
 
 
+class StorageBusy(StorageUnavailable):
+    """It is there, and has no time: others hold all connections, or a lock, for too long."""
+
+
 class SchemaError(Exception):
     """The database's schema is not the one this version of gtm works with."""
 
 
 _READ_ONLY = "25006"  # read_only_sql_transaction: a standby, as in the middle of a failover
+_LOCKED = "55P03"  # lock_not_available: the lock timeout is over
 
 
 @contextmanager
@@ -33,9 +38,10 @@ def unavailable() -> Iterator[None]:
     try:
         yield
     except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError, psycopg.OperationalError) as e:
-        raise StorageUnavailable(_reason(e)) from e
+        locked = getattr(getattr(e, "orig", e), "sqlstate", None) == _LOCKED
+        raise (StorageBusy if locked else StorageUnavailable)(_reason(e)) from e
     except sqlalchemy.exc.TimeoutError as e:
-        raise StorageUnavailable("all connections to the database are busy") from e
+        raise StorageBusy("all connections to the database are busy") from e
     except sqlalchemy.exc.DBAPIError as e:
         if e.connection_invalidated or getattr(e.orig, "sqlstate", None) == _READ_ONLY:
             raise StorageUnavailable(_reason(e)) from e

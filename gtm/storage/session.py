@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,15 @@ from gtm.storage.revisions import RevisionRepository
 from gtm.storage.secrets import SecretRepository
 from gtm.storage.sessions import SessionRepository
 from gtm.storage.tokens import TokenRepository
+from gtm.storage.turns import CALLER, TurnLimits, Turns, own_work
 
 _SCHEMES = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 _SCHEME = "postgresql+psycopg"
 CONNECT_TIMEOUT = 5
 """Seconds until a server that doesn't answer counts as unreachable."""
 POOL_TIMEOUT = 5.0
+_OWN = 3
+"""Connections of the pool that are for gtm's own work and for who changes the policy, whatever callers ask."""
 _LIVENESS = {  # seconds; a peer that vanished without a word is noticed within half a minute
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -187,17 +190,47 @@ class Database:
             json_serializer=documents.dumps,
             json_deserializer=documents.loads,
         )
+        places = max(1, pool_size + max_overflow - _OWN)
+        self.callers = Turns(
+            TurnLimits(places, max(1, places // 2)), "requests that need the database wait for their turn"
+        )
+        """Callers wait here for a connection."""
+        self.changes = Turns(
+            TurnLimits(1, 1), "changes are made one after the other, and wait for their turn"
+        )
+        """Those who change the policy wait here for its lock."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
         """One transaction: committed at the end of the block, rolled back when the block raises.
 
+        A caller's (`CALLER`) waits for its turn, and what it does within it needs no other.
+
         Raises:
             StorageUnavailable: the server can't be reached or can't take the work now.
+            Busy: no turn came.
         """
-        with unavailable():
-            async with self._engine.begin() as connection:
-                yield Transaction(connection)
+        async with AsyncExitStack() as stack:
+            caller = CALLER.get()
+            if caller:
+                await stack.enter_async_context(self.callers.turn(caller))
+                stack.enter_context(own_work())
+            stack.enter_context(unavailable())
+            yield Transaction(await stack.enter_async_context(self._engine.begin()))
+
+    @asynccontextmanager
+    async def change(self) -> AsyncIterator[Transaction]:
+        """One transaction that holds the lock of the policy. Who waits for it takes no connection from others meanwhile.
+
+        Raises:
+            StorageUnavailable: as `transaction`; or another process held the lock for too long.
+            Busy: no turn came.
+        """
+        async with self.changes.turn(CALLER.get()):
+            with own_work():
+                async with self.transaction() as transaction:
+                    await transaction.policy.lock()
+                    yield transaction
 
     async def ping(self) -> None:
         """Ask the server for an answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import tracemalloc
@@ -14,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from joserfc import jwt
-from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+from joserfc.jwk import ECKey, JWKRegistry, KeySet, OctKey, RSAKey
 
 from gtm.core.model.access import Role
 from gtm.dashboard.sign_in.identity import name_of, role_of
@@ -70,7 +71,7 @@ class Fake:
             found = self.keys
         return httpx.Response(200, json=found)
 
-    def provider(self) -> Provider:
+    def provider(self, transport: httpx.AsyncBaseTransport | None = None) -> Provider:
         """As control sees it."""
         return Provider(
             ISSUER,
@@ -79,7 +80,7 @@ class Fake:
             url="https://gtm.example.com/",
             clock=lambda: NOW,
             monotonic=lambda: self.now,
-            transport=httpx.MockTransport(self.answer),
+            transport=transport or httpx.MockTransport(self.answer),
         )
 
 
@@ -284,6 +285,11 @@ def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
         {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"},
         {"kty": "oct", "k": "AA"},
         {"kty": "RSA", "use": "enc"},
+        {"kty": "RSA", "n": "_" * 171, "e": "AQAB"},  # 1,026 bits
+        {"kty": "RSA", "n": "_" * 1367, "e": "AQAB"},  # 8,202 bits
+        {**KEY.as_dict(private=False), "kid": "odd", "e": "AQAB" * 4},
+        {**KEY.as_dict(private=False), "kid": "odd", "e": "A" * 100_000},
+        {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
         "a",
         None,
     ],
@@ -294,6 +300,49 @@ async def test_keys_that_cannot_be_read_are_left_out(odd: Any) -> None:
     assert (await Fake(signed(CLAIMS), keys=keys).provider().finish("c", None, "v", "n"))["sub"] == "7"
     with pytest.raises(OidcError, match="keys cannot be read"):
         await Fake(signed(CLAIMS), keys={"keys": [odd]}).provider().finish("c", None, "v", "n")
+
+
+async def test_of_a_key_no_more_is_read_than_checks_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be its private half is looked at by nobody: without its primes it takes seconds to complete."""
+    read: list[Any] = []
+    real = JWKRegistry.import_key
+
+    def import_key(said: Any) -> Any:
+        read.append(said)
+        return real(said)
+
+    monkeypatch.setattr(JWKRegistry, "import_key", import_key)
+    private = {"d": "B" * 2000, "x5c": ["A"], "key_ops": ["verify"], "oth": 7}
+    keys = {"keys": [{**KEY.as_dict(private=False), **private}]}
+    assert (await Fake(signed(CLAIMS), keys=keys).provider().finish("c", None, "v", "n"))["sub"] == "7"
+    assert [set(one) for one in read] == [{"kty", "n", "e", "kid"}]
+
+
+async def test_one_address_keeps_no_other_waiting() -> None:
+    """While a provider takes its time over many codes of one address, the code of another is exchanged."""
+    fake = Fake(signed(CLAIMS))
+    waits, asked = asyncio.Event(), []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if b"code=crowd" in await request.aread():
+            asked.append(request)
+            await waits.wait()
+        return fake.answer(request)
+
+    provider = fake.provider(httpx.MockTransport(answer))
+    crowd = [
+        asyncio.create_task(provider.finish(f"crowd{number}", None, "v", "n", address="192.0.2.1"))
+        for number in range(300)
+    ]
+    while sum(one.done() for one in crowd) < 300 - 20:  # noqa: ASYNC110 - four are exchanged, and 16 wait
+        await asyncio.sleep(0)
+    assert (await provider.finish("c", None, "v", "n", address="192.0.2.2"))["sub"] == "7"
+    assert len(asked) <= 4
+    waits.set()
+    ends = await asyncio.gather(*crowd, return_exceptions=True)
+    refused = [str(end) for end in ends if not isinstance(end, dict)]
+    assert len(refused) == 300 - 20
+    assert refused[0].endswith("16 of yours do already: try again")
 
 
 async def test_what_is_packed_is_not_unpacked() -> None:

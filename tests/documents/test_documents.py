@@ -7,8 +7,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
@@ -180,13 +182,69 @@ def test_yaml_reads_norway() -> None:
             + "".join(
                 f"{n}: &{n} [{','.join([f'*{b}'] * 10)}]\n" for b, n in zip("abcdefg", "bcdefgh", strict=True)
             ),
-            "more than 1000000 values",
+            "anchors make more of it than 10 times what is written",
         ),
+        # Merge keys make mappings of what they name.
+        (
+            "a: &a {" + ", ".join(f"k{n}: 1" for n in range(1000)) + "}\nb:\n" + "  - {<<: *a}\n" * 480,
+            "line 3, column 3: anchors make more of it than 10 times what is written",
+        ),
+        # A long text is long wherever it is used.
+        ("a: &a " + "x" * 40_000 + "\nb: [" + "*a, " * 20 + "]", "anchors make more of it than 10 times"),
+        # Several documents grow together.
+        (
+            ("--- [&a " + "x" * 9_000 + ", " + "*a, " * 16 + "]\n") * 20,
+            "anchors make more of it than 10 times",
+        ),
+        ("[" + "1," * 1_000_001 + "]", "more than 1000000 values"),
     ],
 )
 def test_bad_yaml_is_refused(text: str, message: str) -> None:
     """YAML that is ambiguous, dangerous or endless is refused with the place."""
     with pytest.raises(yamls.YamlError, match=re.escape(message)):
+        yamls.load(text)
+
+
+def test_a_policy_has_so_many_resources(tmp_path: Path) -> None:
+    """More of a kind than a policy may have is a problem of the file, and nothing follows from it."""
+    (tmp_path / "a.yaml").write_text("tenants:\n" + "".join(f"- name: t{n}\n" for n in range(6_000)))
+    (tmp_path / "b.yaml").write_text(
+        "tenants:\n" + "".join(f"- name: u{n}\n" for n in range(4_001)) + "residency_rules:\n"
+        "- {name: r, match: {tenants: [u7]}, allow: {jurisdictions: [EEA]}}\n"
+    )
+    with pytest.raises(PolicyError) as caught:
+        load_folder(tmp_path)
+    assert [str(one) for one in caught.value.problems] == [
+        f"{tmp_path}/b.yaml:1: tenants: a policy has at most 10000 of them"
+    ]
+
+
+def test_anchors_may_do_what_they_are_for() -> None:
+    """A thousand regions that merge what they have in common are read, also where a short text becomes a long one."""
+    common = "common: &common {" + ", ".join(f"setting-{n}: {n}" for n in range(20)) + "}\n"
+    ((document, _),) = yamls.load_marked(
+        common
+        + "regions:\n"
+        + "".join(f"  - {{<<: *common, name: region-number-{n}}}\n" for n in range(1000))
+    )
+    assert document["regions"][999] == {
+        **{f"setting-{n}": n for n in range(20)},
+        "name": "region-number-999",
+    }
+
+
+_PLAIN = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=4), inner, max_size=5),
+    max_leaves=60,
+)
+
+
+@given(value=_PLAIN, flow=st.booleans())
+def test_texts_without_anchors_grow_by_less_than_two(value: object, flow: bool) -> None:
+    """So the bound on growth refuses nothing that is written out."""
+    text = yaml.safe_dump(value, default_flow_style=flow, width=10**6, allow_unicode=True)
+    with patch.multiple(yamls, FREE_GROWTH=0, MAX_GROWTH=2):
         yamls.load(text)
 
 

@@ -18,6 +18,8 @@ from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.regions import Probe, ProbeType
 from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import LOOPBACK
+from gtm.transport import no_room
+from tests.descriptors import none_left
 from tests.ports import free_port
 from tests.prober.servers import Answer, http, raw, raw_http, serve
 
@@ -29,7 +31,9 @@ async def check(url: str, probe: Probe = PROBE) -> ProbeResult:
     """One check by a checker of its own."""
     checker = Checker(lambda: 1234.5, LOOPBACK)
     try:
-        return await checker.check(url, probe)
+        result = await checker.check(url, probe)
+        assert result is not None
+        return result
     finally:
         await checker.close()
 
@@ -42,6 +46,28 @@ async def detail(answer: Answer, **changes: Any) -> str:
     assert result.ok is not bool(result.detail)
     assert result.ok is (result.latency_ms is not None)
     return result.detail
+
+
+@pytest.mark.parametrize("kind", list(ProbeType))
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_check_without_descriptors_says_nothing(kind: ProbeType, host: str) -> None:
+    """That this process has no room for a connection is no failure of the endpoint."""
+    checker = Checker(lambda: 1234.5, LOOPBACK)
+    async with serve(http(200, b"ok")) as server:
+        url = f"http://{host}:{server.port}"
+        probe = replace(PROBE, type=kind, verify_tls=False)
+        await checker.check(url, probe)  # what a first check loads needs files
+        with none_left():
+            assert await checker.check(url, probe) is None
+    await checker.close()
+
+
+def test_what_a_resolver_could_not_do_here() -> None:
+    """A resolver's failure is this process's own while it has no descriptors, and the name's else."""
+    failed = socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
+    assert not no_room(failed)
+    with none_left():
+        assert no_room(failed)
 
 
 async def test_a_good_answer_passes_with_its_latency() -> None:

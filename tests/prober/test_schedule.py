@@ -19,6 +19,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.prober import Prober, schedule
 from gtm.settings import LOOPBACK
+from tests.descriptors import none_left
 from tests.ports import free_port
 from tests.prober.servers import Answer, Server, http, raw, raw_http, serve
 
@@ -95,6 +96,21 @@ def script(*statuses: int) -> Answer:
         writer.write(raw_http(left.pop(0) if len(left) > 1 else left[0]))
 
     return answer
+
+
+async def test_want_of_descriptors_takes_nobody_down(caplog: pytest.LogCaptureFixture) -> None:
+    """Checks that cannot be made leave the verdict, are counted, and are said once; those after count as ever."""
+    well = [True]
+    async with serve(switch(well)) as server, probing(region("one", server.url)) as (prober, watcher):
+        await until(lambda: watcher.statuses("one") == [UP])
+        with none_left():
+            await until(lambda: prober.results["one", "not_made"] >= 2 * FAST.down_threshold)
+            assert prober.results["one", "failed"] == 0
+        assert watcher.statuses("one") == [UP]
+        said = [record for record in caplog.records if "cannot be probed" in record.getMessage()]
+        assert len(said) == 1
+        well[0] = False
+        await until(lambda: watcher.statuses("one") == [UP, DOWN])
 
 
 async def test_the_first_round_says_who_is_up() -> None:

@@ -111,6 +111,7 @@ async def test_nothing_connects_to_this_machine_unless_allowed(
             checker = Checker(lambda: 1.0, allowed)
             result = await checker.check(url, probe)
             await checker.close()
+            assert result is not None
             assert result.ok is passes, result.detail
             assert asked.count(host) == 1
             if not passes:
@@ -132,7 +133,9 @@ async def test_the_next_address_is_tried() -> None:
         before, loop.getaddrinfo = loop.getaddrinfo, getaddrinfo  # type: ignore[method-assign]
         try:
             for probe in (PROBE, replace(PROBE, type=ProbeType.TCP)):
-                assert (await checker.check(f"http://two.test:{server.port}", probe)).ok
+                result = await checker.check(f"http://two.test:{server.port}", probe)
+                assert result is not None
+                assert result.ok
         finally:
             loop.getaddrinfo = before  # type: ignore[method-assign]
             await checker.close()
@@ -153,6 +156,7 @@ async def test_what_an_endpoint_says_is_not_repeated(body: bytes, changes: dict[
         checker = Checker(lambda: 1.0, LOOPBACK)
         result = await checker.check(server.url, replace(PROBE, **changes))
         await checker.close()
+    assert result is not None
     assert not result.ok
     assert "hunter2" not in result.detail
 

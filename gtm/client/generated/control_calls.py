@@ -1270,8 +1270,9 @@ def list_references(
 
 def read_policy(body: types.ReadRequest) -> Call[types.ReadView]:
     """Read a draft written as YAML. What is wrong with it, line by line, as `gtm check` says it, and
-    what it says as JSON. Changes nothing. A long text is read in a process with bounds on its memory
-    and time (413 says which was met); 503 with Retry-After: too many are at work.
+    what it says as JSON. Changes nothing. A long text, or one with anchors, is read in a process with
+    bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at
+    work.
     """
     return Call(
         "POST",

@@ -1113,8 +1113,9 @@ class ControlMethods(Session):
 
     def read_policy(self, body: types.ReadRequest) -> types.ReadView:
         """Read a draft written as YAML. What is wrong with it, line by line, as `gtm check` says it, and
-        what it says as JSON. Changes nothing. A long text is read in a process with bounds on its memory
-        and time (413 says which was met); 503 with Retry-After: too many are at work.
+        what it says as JSON. Changes nothing. A long text, or one with anchors, is read in a process with
+        bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at
+        work.
         """
         return self.send(calls.read_policy(body)).value
 
@@ -2763,8 +2764,9 @@ class AsyncControlMethods(AsyncSession):
 
     async def read_policy(self, body: types.ReadRequest) -> types.ReadView:
         """Read a draft written as YAML. What is wrong with it, line by line, as `gtm check` says it, and
-        what it says as JSON. Changes nothing. A long text is read in a process with bounds on its memory
-        and time (413 says which was met); 503 with Retry-After: too many are at work.
+        what it says as JSON. Changes nothing. A long text, or one with anchors, is read in a process with
+        bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at
+        work.
         """
         return (await self.send(calls.read_policy(body))).value
 

@@ -280,8 +280,7 @@ async def bootstrap(database: Database) -> NewToken | None:
         The token, to be shown once; None if there is, or was, an admin token already.
     """
     made = None
-    async with database.transaction() as transaction:
-        await transaction.policy.lock()
+    async with database.change() as transaction:
         if not await transaction.tokens.any_of(Role.ADMIN):
             identity, text = _new_text()
             token = await transaction.tokens.add(

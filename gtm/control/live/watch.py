@@ -22,6 +22,7 @@ from gtm.feed.wire import SnapshotMessage
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL, Revision
 from gtm.storage.session import Database
+from gtm.storage.turns import own_work
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class DatabaseWatch:
         self._keys = keys
         self._notified = asyncio.Event()
         self._refreshing = asyncio.Lock()
+        self._pinging: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
@@ -60,25 +62,29 @@ class DatabaseWatch:
             StorageUnavailable: the database cannot be reached; everything stays.
         """
         async with self._refreshing:
-            held = self._current.now.message
-            try:
-                async with self._database.transaction() as transaction:
-                    tokens = await transaction.tokens.live()
-                    sessions = await transaction.sessions.live()
-                    managed = await transaction.policy.managed()
-                    latest = await transaction.revisions.latest()
-                    policy = None
-                    if latest is not None and not _same(held, latest):
-                        policy = await transaction.revisions.policy(latest.number)
-                    await self._keys.refresh(transaction)
-            except StorageUnavailable:
-                self._is_up(False)
-                raise
-            self._is_up(True)
-            if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
-                await self._publish(latest, policy)
-            now = replace(self._current.now, managed=managed)
-            self._current.become(now.with_tokens(tokens).with_sessions(sessions))
+            with own_work():  # others wait for its end, whoever asked for it
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        held = self._current.now.message
+        try:
+            async with self._database.transaction() as transaction:
+                tokens = await transaction.tokens.live()
+                sessions = await transaction.sessions.live()
+                managed = await transaction.policy.managed()
+                latest = await transaction.revisions.latest()
+                policy = None
+                if latest is not None and not _same(held, latest):
+                    policy = await transaction.revisions.policy(latest.number)
+                await self._keys.refresh(transaction)
+        except StorageUnavailable:
+            self._is_up(False)
+            raise
+        self._is_up(True)
+        if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
+            await self._publish(latest, policy)
+        now = replace(self._current.now, managed=managed)
+        self._current.become(now.with_tokens(tokens).with_sessions(sessions))
 
     async def _publish(self, latest: Revision, policy: Policy) -> None:
         """Make a revision the policy in force, if it compiles."""
@@ -106,7 +112,12 @@ class DatabaseWatch:
                 await self._keys.settle()
 
     async def ping(self) -> bool:
-        """Whether the database answers right now."""
+        """Whether the database answers right now. It is asked once for all who want to know at a time."""
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.create_task(self._ping())
+        return await asyncio.shield(self._pinging)
+
+    async def _ping(self) -> bool:
         try:
             await self._database.ping()
         except StorageUnavailable:

@@ -80,8 +80,7 @@ async def edit(
         Forbidden: it says that whoever forces the change may not; nothing was changed.
         StorageUnavailable: the database cannot be reached.
     """
-    async with database.transaction() as transaction:
-        await transaction.policy.lock()
+    async with database.change() as transaction:
         latest = await transaction.revisions.latest()
         managed = await transaction.policy.managed()
         number = latest.number if latest else 0

@@ -219,8 +219,7 @@ async def reassign(
         NotFound: it manages nothing.
         Conflict: one of them it does not manage.
     """
-    async with database.transaction() as transaction:
-        await transaction.policy.lock()
+    async with database.change() as transaction:
         managed = await transaction.policy.managed()
         own = [key for key, one in managed.items() if one.manager == manager]
         wanted = own if keys is None else list(dict.fromkeys(keys))

@@ -5,7 +5,8 @@ Sources: OpenID Connect Core 1.0 (§3.1), Discovery 1.0 (§4), RFC 6749 (§4.1),
 Laws:
   1. Nothing that a provider sends is believed before its ID token holds: signed by a key of its own, by an algorithm with a public key, for this client, by
      this issuer, in time, with the nonce of this very attempt.
-  2. Everything read is bounded: in size, in time, and in how often it is asked for.
+  2. Everything read is bounded: in size, in time, and in how often it is asked for. Of a key only what a signature is checked with is looked at.
+  3. Nobody's attempts keep others waiting: codes are exchanged for one address after the other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from gtm.nesting import NestingError, loads, shallow
+from gtm.storage.turns import Busy, TurnLimits, Turns
 
 CALLBACK = "/sign-in/oidc/callback"
 ALGORITHMS = (
@@ -46,13 +48,18 @@ _SCOPES = ("openid", "email", "profile")
 _TIMEOUT = 10.0
 _MOST_BYTES = 1024 * 1024
 _MOST_KEYS = 100
-_KINDS = ("RSA", "EC", "OKP")
-"""Of keys: all that have a public half."""
+_PARTS = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
+"""Of keys by their kind: the members of their public half (RFC 7518 §6, RFC 8037 §2). What else a key has, such as `d`, is not read."""
+_CURVES = {"EC": ("P-256", "P-384", "P-521"), "OKP": ("Ed25519",)}
+_BITS = range(2048, 8192 + 1)
+"""Of an RSA key: RFC 7518 §3.3 wants the first; a signature by the last takes a millisecond to check."""
+_EXPONENT_BYTES = 8
+_LONGEST_PART = 4 * _BITS[-1] // 8
 _PLAIN = {"Accept": "application/json", "Accept-Encoding": "identity"}
 _KEPT = 3600.0
 """Seconds for which what a provider says of itself is believed."""
-_AT_ONCE = 8
-"""Codes that are exchanged at the same time; others wait."""
+_EXCHANGES = TurnLimits(places=8, each=4, waiting_each=16, waiting=256, patience=15.0)
+"""Codes that are exchanged at the same time, and those that wait."""
 _PAUSE = 10.0
 """Seconds between looks at its keys for one that is not known, and at a provider that does not answer."""
 _LEEWAY = 60
@@ -120,7 +127,7 @@ class Provider:
         self._known: _Known | None = None
         self._failed: tuple[float, str] | None = None
         self._looking = asyncio.Lock()
-        self._exchanging = asyncio.Semaphore(_AT_ONCE)
+        self._exchanges = Turns(_EXCHANGES, "people who sign in by the provider wait for their turn")
 
     async def begin(self) -> Attempt:
         """Where to send somebody who wants to sign in.
@@ -146,7 +153,9 @@ class Provider:
         url = _with_query(_endpoint(metadata, "authorization_endpoint"), asked)
         return Attempt(url, state, nonce, verifier)
 
-    async def finish(self, code: str, issuer: str | None, verifier: str, nonce: str) -> dict[str, Any]:
+    async def finish(
+        self, code: str, issuer: str | None, verifier: str, nonce: str, *, address: str = ""
+    ) -> dict[str, Any]:
         """What the provider claims of whoever comes back from it with a code.
 
         Args:
@@ -154,6 +163,7 @@ class Provider:
             issuer: who it says it is beside the code, if it does.
             verifier: of the attempt.
             nonce: likewise.
+            address: where they come from.
 
         Raises:
             OidcError: it does not hold.
@@ -162,8 +172,11 @@ class Provider:
         required = known.metadata.get("authorization_response_iss_parameter_supported") is True
         if issuer != self.issuer and (issuer is not None or required):
             raise OidcError("the answer is not the provider's: begin again")
-        async with self._exchanging:
-            return await self._claims(known, code, verifier, nonce)
+        try:
+            async with self._exchanges.turn(address):
+                return await self._claims(known, code, verifier, nonce)
+        except Busy as busy:
+            raise OidcError(f"{busy}: try again") from busy
 
     async def sign_out_url(self) -> str | None:
         """Where people sign out at the provider itself (RP-Initiated Logout 1.0, §2); None: it does not say.
@@ -323,15 +336,35 @@ class Provider:
 
 def _key(said: Any) -> list[Key]:
     """A key that may sign; none of one that is for something else, or that cannot be read (RFC 7517 §5: those are left out)."""
-    if not isinstance(said, dict) or said.get("kty") not in _KINDS or said.get("use", "sig") != "sig":
+    public = _public(said)
+    if public is None:
         return []
     try:
-        key = JWKRegistry.import_key(said)
+        key = JWKRegistry.import_key(public)
         key.ensure_kid()
         key.public_key  # noqa: B018 - it is read when it is first needed
     except Exception:  # noqa: BLE001 - joserfc and cryptography raise what they like about what is no key
         return []
     return [key]
+
+
+def _public(said: Any) -> dict[str, Any] | None:
+    """What of a key a signature is checked with, if it is as large as may be; None: it is no key to check signatures with."""
+    kind = said.get("kty") if isinstance(said, dict) else None
+    if not isinstance(kind, str) or kind not in _PARTS or said.get("use", "sig") != "sig":
+        return None
+    more = [name for name in ("kid", "alg") if name in said]
+    found = {name: said.get(name) for name in ("kty", *_PARTS[kind], *more)}
+    if not all(isinstance(part, str) and len(part) <= _LONGEST_PART for part in found.values()):
+        return None
+    if kind != "RSA":
+        return found if found["crv"] in _CURVES[kind] else None
+    try:
+        modulus, exponent = (urlsafe_b64decode(f"{found[name]}==").lstrip(b"\0") for name in ("n", "e"))
+    except ValueError:
+        return None
+    bits = int.from_bytes(modulus).bit_length()
+    return found if bits in _BITS and len(exponent) <= _EXPONENT_BYTES else None
 
 
 def _with_query(endpoint: str, asked: Mapping[str, str]) -> str:

@@ -1,12 +1,13 @@
 """Signing in by the identity provider: there, and back again.
 
 What an attempt needs is kept in the browser that began it, in a cookie of ten minutes: so any control of several goes on with it, and nobody can have another's
-browser sign in as them. The cookie comes with the way back from the provider's site (`SameSite=Lax`), which the session's would not.
+browser sign in as them. It is sealed: what this control did not begin goes nowhere, and least of all to the provider. The cookie comes with the way back from the provider's site (`SameSite=Lax`), which the session's would not.
 """
 
 from __future__ import annotations
 
 import hmac
+import time
 from dataclasses import dataclass
 
 import msgspec
@@ -14,17 +15,21 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from gtm.api.context import whose
 from gtm.control.live.sessions import Person
 from gtm.dashboard import security
 from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.sign_in.identity import account_of, name_of, role_of
 from gtm.dashboard.sign_in.oidc import CALLBACK, OidcError
-from gtm.dashboard.sign_in.pages import begun, failed, form, inside
+from gtm.dashboard.sign_in.pages import TOO_OFTEN, begun, failed, form, inside, may_try
 from gtm.dashboard.visits import Dashboard
-from gtm.nesting import shallow
+from gtm.storage.errors import StorageUnavailable
 
 _NONE = "no identity provider is set (GTM_OIDC_ISSUER)"
 _LASTS = 600
+_KEY = "sign-in attempts"
+"""The secret of control's that seals cookies, under this name (`gtm.storage.secrets`)."""
+_AWAY = "the database cannot be reached, so nobody can sign in: try again. Who is signed in, stays so"
 _LONGEST = 3000
 
 
@@ -35,6 +40,8 @@ class _Kept(msgspec.Struct):
     nonce: str
     verifier: str
     to: str
+    until: float
+    """POSIX seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +72,34 @@ async def _there(request: Request) -> Response:
     if dashboard.identity is None:
         return form(request, _NONE, 404, to)
     try:
+        key = await _key(dashboard)
         attempt = await dashboard.identity.provider.begin()
+    except StorageUnavailable:
+        return form(request, _AWAY, 503, to)
     except OidcError as error:
         return form(request, str(error), 502, to)
     answer = RedirectResponse(attempt.url, 303, PERSONAL)
     name, secure = _cookie(request, dashboard)
-    kept = msgspec.json.encode(_Kept(attempt.state, attempt.nonce, attempt.verifier, to)).hex()
-    answer.set_cookie(name, kept, max_age=_LASTS, path="/", secure=secure, httponly=True, samesite="lax")
+    kept = _Kept(attempt.state, attempt.nonce, attempt.verifier, to, time.time() + _LASTS)
+    answer.set_cookie(
+        name,
+        _sealed(msgspec.json.encode(kept), key).hex(),
+        max_age=_LASTS,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="lax",
+    )
     return answer
 
 
 async def _back(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
     name, secure = _cookie(request, dashboard)
-    kept = _read(request.cookies.get(name, ""))
+    try:
+        kept = _read(request.cookies.get(name, ""), await _key(dashboard))
+    except StorageUnavailable:
+        return form(request, _AWAY, 503)
     to = "/" if kept is None else inside(kept.to)
     try:
         person = await _person(request, dashboard, kept)
@@ -106,11 +127,33 @@ async def _out(request: Request) -> Response:
     return RedirectResponse(url, 303, PERSONAL)
 
 
-def _read(text: str) -> _Kept | None:
+async def _key(dashboard: Dashboard) -> bytes:
+    """The key of cookies, the same for all controls of a database.
+
+    Raises:
+        StorageUnavailable: it is not known yet, and cannot be read.
+    """
+    if _KEY not in dashboard.keys:
+        async with dashboard.context.database.transaction() as transaction:
+            dashboard.keys[_KEY] = await transaction.secrets.key(_KEY)
+    return dashboard.keys[_KEY]
+
+
+def _sealed(content: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, content, "sha256") + content
+
+
+def _read(text: str, key: bytes) -> _Kept | None:
+    """What a cookie holds that a control of this database has made, not too long ago."""
     try:
-        return msgspec.json.decode(shallow(bytes.fromhex(text[:_LONGEST])), type=_Kept)
+        sealed = bytes.fromhex(text[:_LONGEST])
     except ValueError:
         return None
+    content = sealed[32:]
+    if not hmac.compare_digest(sealed, _sealed(content, key)):
+        return None
+    kept = msgspec.json.decode(content, type=_Kept)
+    return kept if time.time() <= kept.until else None
 
 
 async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) -> Person:
@@ -132,8 +175,13 @@ async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) ->
         failed(request, "the identity provider refused")
         raise _Refused(f"the identity provider did not sign you in: {said}")
     identity = dashboard.identity
+    if not may_try(request):
+        raise _Refused(TOO_OFTEN, 429)
+    address = request.client.host if request.client else ""
     try:
-        claims = await identity.provider.finish(code, query.get("iss"), kept.verifier, kept.nonce)
+        claims = await identity.provider.finish(
+            code, query.get("iss"), kept.verifier, kept.nonce, address=whose(address)
+        )
     except OidcError as error:
         failed(request, "the identity provider's answer did not hold")
         raise _Refused(str(error)) from error
@@ -144,4 +192,5 @@ async def _person(request: Request, dashboard: Dashboard, kept: _Kept | None) ->
             f"you are {called} at the identity provider, but nothing that it says of you gives you a role here: ask whoever runs gtm to add you to a group "
             "that has one (GTM_OIDC_ROLES)"
         )
+    dashboard.attempts.give_back(address)
     return Person(called, role, account=account_of(claims, identity.provider.issuer))

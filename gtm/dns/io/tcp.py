@@ -1,30 +1,42 @@
 """DNS over TCP (RFC 7766): messages with their length in front, as many on a connection as the client likes.
 
 Laws:
-  1. No client holds up another: a connection answers a few messages, then the others have their turn.
+  1. No client holds up another: client prefixes are answered in turn, and of each prefix its connections, a few messages
+     at a time between two looks at what else has arrived. So what one waits for grows with how many others ask, and not
+     with how much, nor over how many connections, they do.
   2. No client holds on for nothing: a connection is idle until a whole query has arrived, however many bytes trickle
      in, and a client that takes no replies is read from no more.
   3. Memory is bounded: by the connections allowed, a message, a read and two write buffers each.
   4. A client keeps no other out: of a full server the connections that have asked nothing yet go first, and no client
-     prefix has more than its part.
+     prefix has more than its part. Where the process has no descriptor left they go likewise, and accepting pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from gtm.dns.io.guard import Respond
 from gtm.dns.io.limiter import client_prefix
 from gtm.dns.io.udp import prepare
 from gtm.dns.protocol.cookies import packed_address
+from gtm.transport import no_room
 
 _TURN = 16
-"""Messages that one connection gets answered before the others have their turn."""
+"""Messages that are answered before the server looks at what else has arrived, divided among the prefixes that wait."""
+_TURN_TIME = 0.005
+"""Seconds after which it looks in any case: not all messages cost the same."""
+_ACCEPTED = 16
+"""Connections that are accepted before it does."""
+_ACCEPT_PAUSE = 0.1
+"""Seconds without accepting, after an accept for which the process or the system had no room."""
+_SAID_EVERY = 60.0
+"""Seconds between two words about that."""
 _WRITE_BUFFER = 64 * 1024
 """Bytes of replies that wait for a client to read, or that one turn adds to them, and no more than a reply besides."""
 _READ = 16 * 1024
@@ -32,6 +44,8 @@ _READ = 16 * 1024
 _SILENT = 2.0
 """Seconds without a message after which a connection is closed where the server is about to end."""
 _FINISH_EVERY = 0.05
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,12 @@ class TcpLimits:
     """At most so many; one more closes the one that has been idle longest (RFC 7766 §6.2.2)."""
     per_client: int = 128
     """At most so many of one client prefix (`gtm.dns.io.limiter.client_prefix`), likewise: many may share an address."""
+
+    def fitting(self, room: int) -> TcpLimits:
+        """The same for a process that has room for so many connections; a prefix keeps its part of them."""
+        connections = min(self.connections, max(1, room))
+        per_client = max(1, self.per_client * connections // self.connections)
+        return replace(self, connections=connections, per_client=per_client)
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
@@ -84,7 +104,10 @@ class TcpServer:
         self._stop = asyncio.Event()
         self._deadline = inf
         self._connections = _Connections(limits)
+        self._turns = _Turns(self._loop)
+        self._opening: set[asyncio.Task[object]] = set()
         self._scratch = memoryview(bytearray(_READ))
+        self._said = -inf
 
     def run(self) -> None:
         """Serve until `stop`. Blocks; the sockets are closed at the end."""
@@ -106,16 +129,13 @@ class TcpServer:
             return  # it has ended already
 
     async def _serve(self) -> None:
-        servers = [
-            await self._loop.create_server(self._connection, sock=sock, backlog=socket.SOMAXCONN)
-            for sock in self._sockets
-        ]
+        for sock in self._sockets:
+            sock.setblocking(False)
+            self._accept_again(sock)
         await self._stop.wait()
         for sock in self._sockets:
             self._loop.remove_reader(sock)
-        await asyncio.sleep(0)  # a server that is closed drops what it has accepted this moment
-        for server in servers:
-            server.close()
+            sock.close()
         await self._finish()
         for connection in list(self._connections):
             connection.abort()
@@ -123,15 +143,115 @@ class TcpServer:
 
     async def _finish(self) -> None:
         """Serve the connections there are until they end, fall silent, or their time is up."""
-        while self._loop.time() < self._deadline:
+        while self._opening or self._loop.time() < self._deadline:
             await asyncio.sleep(_FINISH_EVERY)  # first, because some may have been accepted this moment
             for connection in list(self._connections):
                 connection.end_if_silent()
-            if not self._connections:
+            if not self._connections and not self._opening:
                 return
 
+    def _accept(self, sock: socket.socket) -> None:
+        """Take in clients that wait, as far as there is room."""
+        for number in range(_ACCEPTED):
+            try:
+                client, _ = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return  # there is no more, or it is gone
+            except OSError as error:
+                if number == 0:  # else nobody may wait: accept(2) wants a descriptor before it looks
+                    self._pause(sock, error)
+                return
+            client.setblocking(False)
+            opening = self._loop.create_task(self._loop.connect_accepted_socket(self._connection, client))
+            self._opening.add(opening)
+            opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Task[object]) -> None:
+        self._opening.discard(opening)
+        if not opening.cancelled():
+            opening.exception()  # the client is gone: its loss
+
+    def _pause(self, sock: socket.socket, error: OSError) -> None:
+        """Accept nothing for a moment, and give a connection up for the next, where it is room that lacks."""
+        if self._loop.time() - self._said > _SAID_EVERY:
+            self._said = self._loop.time()
+            _log.warning(
+                "no dns connection can be accepted (%s): idle ones are closed and others wait until there is room; "
+                "let the process have more descriptors (LimitNOFILE, ulimit -n)",
+                (error.strerror or str(error)).lower(),
+            )
+        if no_room(error):
+            self._connections.make_room()
+        self._loop.remove_reader(sock)
+        self._loop.call_later(_ACCEPT_PAUSE, self._accept_again, sock)
+
+    def _accept_again(self, sock: socket.socket) -> None:
+        if not self._stop.is_set():
+            self._loop.add_reader(sock, self._accept, sock)
+
     def _connection(self) -> _Connection:
-        return _Connection(self._loop, self._respond, self._limits, self._connections, self._scratch)
+        return _Connection(
+            self._loop,
+            self._respond,
+            self._limits,
+            self._connections,
+            turns=self._turns,
+            scratch=self._scratch,
+        )
+
+
+class _Turns:
+    """Which connections have messages to be answered: of one client prefix after the other, one after the other."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: OrderedDict[bytes, OrderedDict[_Connection, None]] = OrderedDict()
+        self._next: asyncio.Handle | None = None
+        self._at_once = 0
+        """Messages answered since the last turn by connections for which nobody had to wait."""
+
+    def arrived(self, connection: _Connection) -> None:
+        """A connection has a whole message: it is answered at once if nobody waits, and not too much has been since the last turn."""
+        if self._next is None and self._at_once < _TURN:
+            until = self._loop.time() + _TURN_TIME
+            self._at_once += connection.answer(_TURN - self._at_once, until)
+            if self._loop.time() >= until:
+                self._at_once = _TURN
+        else:
+            self.enter(connection)
+
+    def enter(self, connection: _Connection) -> None:
+        """A connection is answered when its turn comes."""
+        connection.waits = True
+        self._waiting.setdefault(connection.prefix, OrderedDict())[connection] = None
+        if self._next is None:
+            self._next = self._loop.call_soon(self._turn)
+
+    def leave(self, connection: _Connection) -> None:
+        """It has none any more, or takes no replies."""
+        family = self._waiting.get(connection.prefix)
+        if family is not None:
+            family.pop(connection, None)
+            if not family:
+                del self._waiting[connection.prefix]
+
+    def _turn(self) -> None:
+        """Answer as many messages as one turn has, and come back for what is left."""
+        self._next = None
+        self._at_once = 0
+        left = _TURN
+        share = max(1, _TURN // max(1, len(self._waiting)))
+        until = self._loop.time() + _TURN_TIME
+        while self._waiting and left > 0 and self._loop.time() < until:
+            prefix, family = next(iter(self._waiting.items()))
+            connection, _ = family.popitem(last=False)
+            if family:
+                self._waiting.move_to_end(prefix)
+            else:
+                del self._waiting[prefix]
+            left -= connection.answer(min(share, left), until)
+        if self._waiting and self._next is None:
+            self._next = self._loop.call_soon(self._turn)
 
 
 class _Connections:
@@ -155,9 +275,14 @@ class _Connections:
         if family is not None and len(family) >= self._limits.per_client:
             next(iter(family)).abort()
         elif len(self) >= self._limits.connections:
-            next(iter(self._silent or self._heard)).abort()
+            self.make_room()
         self._silent[connection] = None
         self._by_prefix.setdefault(connection.prefix, OrderedDict())[connection] = None
+
+    def make_room(self) -> None:
+        """Close the connection that is worth the least, if there is one."""
+        if self:
+            next(iter(self._silent or self._heard)).abort()
 
     def heard(self, connection: _Connection) -> None:
         """A connection has sent a message."""
@@ -185,6 +310,7 @@ class _Connection(asyncio.BufferedProtocol):
         respond: what answers.
         limits: of its times.
         others: all there are, itself included.
+        turns: when it is answered.
         scratch: where bytes are received; shared by all.
     """
 
@@ -194,6 +320,8 @@ class _Connection(asyncio.BufferedProtocol):
         respond: Respond,
         limits: TcpLimits,
         others: _Connections,
+        *,
+        turns: _Turns,
         scratch: memoryview,
     ) -> None:
         self.prefix = b""
@@ -201,6 +329,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._respond = respond
         self._limits = limits
         self._others = others
+        self._turns = turns
         self._scratch = scratch
         self._buffer = bytearray()
         self._client = ""
@@ -208,7 +337,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._patience = min(limits.first, limits.idle)
         self._last_message = 0.0
-        self._turn: asyncio.Handle | None = None
+        self.waits = False
+        """Whether its turn comes."""
         self._writable = True
         self._ended = False
 
@@ -236,21 +366,25 @@ class _Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._buffer += self._scratch[:nbytes]
-        if self._turn is None:
-            self._answer()
+        if self.waits:
+            return
+        if self._writable and self._complete():
+            self._turns.arrived(self)
+        else:
+            self._next()
 
     def eof_received(self) -> bool:
         """The client sends no more, but may still read (RFC 9293 §3.6): replies that are due go out first."""
         self._ended = True
-        return self._turn is not None or not self._writable
+        return self.waits or not self._writable
 
     def pause_writing(self) -> None:
         self._writable = False
 
     def resume_writing(self) -> None:
         self._writable = True
-        if self._turn is None:
-            self._answer()
+        if not self.waits:
+            self._next()
 
     def end_if_silent(self) -> None:
         """Close if nothing is under way, and nothing has been for a moment."""
@@ -264,29 +398,32 @@ class _Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _answer(self) -> None:
-        """Answer what has arrived whole, for one turn."""
-        self._turn = None
+    def answer(self, most: int, until: float) -> int:
+        """Answer what has arrived whole, `most` messages of it and until a time, but one at least; how many there were."""
+        self.waits = False
         if self._transport is None or self._transport.is_closing():
-            return
+            return 0
         replies = bytearray()
-        for _ in range(_TURN):
+        answered = 0
+        while answered < most and len(replies) < _WRITE_BUFFER:
             message = self._message()
             if message is None:
                 break
+            answered += 1
             reply = self._respond(message, self._client, True)
             if reply is None:
                 continue  # what is no query keeps no connection open
             self._active()
             replies += len(reply).to_bytes(2, "big") + reply
-            if len(replies) >= _WRITE_BUFFER:
+            if self._loop.time() >= until:
                 break
         if replies:
             self._transport.write(bytes(replies))
         self._next()
+        return answered
 
     def _next(self) -> None:
-        """Read on, wait for the client to read, or come back for the messages that are left."""
+        """Read on, wait for the client to read, or for a turn to answer the messages that are left."""
         if self._transport is None:
             return
         waiting = self._complete()
@@ -295,7 +432,7 @@ class _Connection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
         if waiting and self._writable:
-            self._turn = self._loop.call_soon(self._answer)
+            self._turns.enter(self)
         elif self._ended and not waiting:
             self._transport.close()
 
@@ -328,6 +465,6 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _forget(self) -> None:
         self._others.remove(self)
-        for handle in (self._idle_timer, self._turn):
-            if handle is not None:
-                handle.cancel()
+        self._turns.leave(self)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()

@@ -9,10 +9,10 @@ from gtm.documents.imports.parts import ImportProblem, bounded
 from gtm.nesting import DEEPER, MAX_DEPTH
 
 _TOKEN = re.compile(
-    r"""(?P<space>(?:\s|\#[^\n]*)+)
+    r"""(?P<space>(?:\s++|\#[^\n]*+)+)
     |(?P<mark>=>|[={}\[\],;])
-    |"(?P<quoted>(?:[^"\\]|\\.)*)"
-    |(?P<word>(?:[^\s"\\{}\[\],;=\#]|\\.)+)""",
+    |"(?P<quoted>(?:[^"\\]++|\\.)*)"
+    |(?P<word>(?:[^\s"\\{}\[\],;=\#]++|\\.)+)""",
     re.VERBOSE | re.DOTALL,
 )
 

@@ -20,7 +20,7 @@ from gtm.dashboard.sign_in.oidc import Provider
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.process import lifeline, pauses
-from gtm.runtime.process.connections import raise_descriptor_limit
+from gtm.runtime.process.connections import ACCEPTED, raise_descriptor_limit, say_once_without_room
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.places import reload_places
@@ -44,7 +44,11 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and tell the service manager. Of a `gtm serve`, control is not the main process."""
+        self.config.backlog = ACCEPTED
+        say_once_without_room(asyncio.get_running_loop())
         await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(socket.SOMAXCONN)  # who waits to be accepted is another matter
         if self.started and not lifeline.held():
             notify_ready()
 

@@ -9,8 +9,12 @@ Laws:
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import resource
-from typing import Protocol
+from typing import Any, Protocol
+
+from gtm.transport import no_room
 
 MAX_CONNECTIONS = 8192
 """HTTP connections of one process, where the system grants the descriptors: some 200 MB at most while they are idle."""
@@ -20,6 +24,16 @@ _APART = 2048 + 256
 """Of them for all else: connections that are accepted in one go before any is looked at, files, links, probes."""
 
 
+_FEW = 1024
+"""Descriptors below which a process says how little that is."""
+ACCEPTED = 16
+"""Connections that a loop of asyncio accepts in one go: as many more than the limit may be open for a moment."""
+_SAID_EVERY = 60.0
+"""Seconds between two words about the same lack."""
+
+_log = logging.getLogger(__name__)
+
+
 class Connection(Protocol):
     """One of them."""
 
@@ -27,10 +41,20 @@ class Connection(Protocol):
         """Close the connection at once: another has taken its place."""
 
 
-def raise_descriptor_limit() -> int:
-    """Raise this process's soft limit of open descriptors (often 1,024) as far as it may and needs; the limit then."""
+def raise_descriptor_limit(*, serves: bool = True) -> int:
+    """Raise this process's soft limit of open descriptors (often 1,024) as far as it may and needs; the limit then.
+
+    Args:
+        serves: it takes connections, and so says if it is granted few.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    if serves and allowed < _FEW:
+        _log.warning(
+            "this process is granted %d descriptors only, and keeps %d connections: let it have more (LimitNOFILE, ulimit -n)",
+            allowed,
+            fitting(allowed),
+        )
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         return allowed
@@ -40,6 +64,29 @@ def raise_descriptor_limit() -> int:
 def fitting(descriptors: int) -> int:
     """How many connections to keep where so many descriptors are granted."""
     return max(1, min(MAX_CONNECTIONS, max(descriptors - _APART, descriptors // 2)))
+
+
+def say_once_without_room(loop: asyncio.AbstractEventLoop) -> None:
+    """Have a loop say in a line, once a minute at most, that it has no room for a connection; it then pauses by itself.
+
+    asyncio says it with a traceback, for each connection that waits.
+    """
+    said = float("-inf")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal said
+        error = context.get("exception")
+        if "socket" not in context or error is None or not no_room(error):
+            loop.default_exception_handler(context)
+        elif loop.time() - said > _SAID_EVERY:
+            said = loop.time()
+            _log.error(
+                "no connection can be accepted (%s): clients wait until there is room; let the process have more descriptors "
+                "(LimitNOFILE, ulimit -n)",
+                str(error.strerror).lower() if isinstance(error, OSError) else error,
+            )
+
+    loop.set_exception_handler(handle)
 
 
 class Connections:

@@ -363,7 +363,7 @@ def _load(loads: Sequence[Sequence[str]]) -> None:
 
 
 def _serve_and_begin(line: socket.socket) -> None:
-    raise_descriptor_limit()  # numbers of descriptors may be as high as in those who ask
+    raise_descriptor_limit(serves=False)  # numbers of descriptors may be as high as in those who ask
     request = _serve(line)
     if request is not None:
         _begin(request)

@@ -17,6 +17,7 @@ import pytest
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
+from tests.descriptors import none_left
 from tests.dns.io.test_server import TIMEOUT, connect, ended, framed, receive, respond, running
 from tests.dns.world import addresses, query
 
@@ -131,14 +132,151 @@ def test_one_client_has_its_part() -> None:
         assert [asked(sock) for sock in (own[0], own[2], more, other)] == [["192.0.2.4"]] * 4
 
 
+class Gate:
+    """Answers as the world does, keeps the order in which clients' networks were answered, and waits at the first of 127.10.0."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.clients: list[str] = []
+        self.held = threading.Event()
+        self.open = threading.Event()
+
+    def __call__(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
+        """The world's answer."""
+        network = client.rpartition(".")[0]
+        if network == "127.10.0" and not self.open.is_set():
+            self.held.set()
+            assert self.open.wait(TIMEOUT)
+        self.order.append(network)
+        self.clients.append(client)
+        return respond(packet, client, tcp)
+
+
+def from_address(port: int, source: str) -> socket.socket:
+    """A TCP connection from a loopback address."""
+    return socket.create_connection(("127.0.0.1", port), TIMEOUT, source_address=(source, 0))
+
+
+@pytest.mark.rfc("7766", "6.2.2", "a client's many connections get no more than their part of the work")
+@pytest.mark.parametrize("each", [400, 1])
+def test_clients_are_answered_in_turn(each: int) -> None:
+    """What others wait for does not grow with the connections of one prefix, nor with what is sent over each."""
+    gate = Gate()
+    with (
+        running(DnsServer([("127.0.0.1", 0)], gate)) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        port = server.addresses[0][1]
+        others = [stack.enter_context(from_address(port, f"127.9.{number}.1")) for number in range(4)]
+        for sock in others:
+            asked(sock)
+        crowd = [stack.enter_context(from_address(port, f"127.10.0.{number + 1}")) for number in range(100)]
+        gate.order.clear()
+        crowd[0].sendall(PACKET * each)
+        assert gate.held.wait(TIMEOUT)
+        for sock in crowd[1:]:
+            sock.sendall(PACKET * each)
+        for sock in others:
+            sock.sendall(PACKET)
+        gate.open.set()
+        for sock in others:
+            assert addresses(receive(sock)) == ["192.0.2.4"]
+        last = max(gate.order.index(f"127.9.{number}") for number in range(4))
+        assert gate.order[:last].count("127.10.0") <= 48  # three turns
+
+
+def test_each_of_many_clients_is_answered_soon() -> None:
+    """Among many prefixes that each ask for much, one waits for a message or two of each, not for a turn."""
+    gate = Gate()
+    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+        port = server.addresses[0][1]
+        other = stack.enter_context(from_address(port, "127.9.9.9"))
+        asked(other)
+        first = stack.enter_context(from_address(port, "127.10.0.1"))
+        crowd = [stack.enter_context(from_address(port, f"127.11.{number}.1")) for number in range(100)]
+        for sock in crowd:
+            asked(sock)
+        gate.order.clear()
+        first.sendall(PACKET)
+        assert gate.held.wait(TIMEOUT)
+        for sock in (*crowd, other):
+            sock.sendall(PACKET * 100)
+        gate.open.set()
+        assert addresses(receive(other)) == ["192.0.2.4"]
+        assert gate.order.index("127.9.9") < 300
+
+
+def test_connections_of_one_client_are_answered_in_turn() -> None:
+    """Of one prefix, a connection with little to ask waits for no other's backlog."""
+    gate = Gate()
+    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+        port = server.addresses[0][1]
+        first, much, little = (
+            stack.enter_context(from_address(port, f"127.10.0.{number}")) for number in (1, 2, 3)
+        )
+        first.sendall(PACKET)
+        assert gate.held.wait(TIMEOUT)
+        much.sendall(PACKET * 400)
+        little.sendall(PACKET)
+        gate.open.set()
+        assert addresses(receive(little)) == ["192.0.2.4"]
+        assert gate.clients.index("127.10.0.3") < 100
+
+
+def test_connections_are_accepted_while_others_ask() -> None:
+    """A client that comes new is accepted and answered while a crowd's questions wait."""
+    gate = Gate()
+    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+        port = server.addresses[0][1]
+        crowd = [stack.enter_context(from_address(port, f"127.10.0.{number + 1}")) for number in range(50)]
+        crowd[0].sendall(PACKET)
+        assert gate.held.wait(TIMEOUT)
+        for sock in crowd:
+            sock.sendall(PACKET * 400)
+        new = stack.enter_context(from_address(port, "127.9.9.9"))
+        new.sendall(PACKET)
+        gate.open.set()
+        assert addresses(receive(new)) == ["192.0.2.4"]
+        assert gate.order.index("127.9.9") < 200
+
+
+def test_a_process_without_descriptors_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing can be accepted, idle connections give way; it is said in one line, and not for each that waits."""
+    with serving(TcpLimits()) as port, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(connect(port)) for _ in range(4)]
+        for sock in idle:
+            asked(sock)
+        new = [stack.enter_context(socket.socket()) for _ in range(3)]
+        with none_left():
+            for sock in new:
+                sock.settimeout(TIMEOUT)
+                sock.connect(("127.0.0.1", port))
+            for sock in new:
+                assert asked(sock) == ["192.0.2.4"]
+        assert [ended(sock) for sock in idle[:3]] == [True] * 3
+        assert asked(idle[3]) == ["192.0.2.4"]
+        assert asked(stack.enter_context(connect(port))) == ["192.0.2.4"]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "no dns connection can be accepted (too many open files)" in said[0]
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_limits_fit_into_a_small_process() -> None:
+    """A process with few descriptors keeps fewer connections, and of each prefix as small a part."""
+    assert TcpLimits().fitting(128) == TcpLimits(connections=128, per_client=32)
+    assert TcpLimits().fitting(8192) == TcpLimits()
+    assert TcpLimits().fitting(0) == TcpLimits(connections=1, per_client=1)
+
+
 def test_silent_connections_give_way_first() -> None:
     """At the limit, connections that have asked nothing are closed before those that have, however long ago."""
-    with serving(TcpLimits(connections=3)) as port, contextlib.ExitStack() as stack:
+    with serving(TcpLimits(connections=3, first=60.0, idle=60.0)) as port, contextlib.ExitStack() as stack:
         first = stack.enter_context(connect(port))
         asked(first)
-        for _ in range(20):
-            stack.enter_context(connect(port))
+        silent = [stack.enter_context(connect(port)) for _ in range(20)]
         assert asked(first) == ["192.0.2.4"]
+        assert all(ended(sock) for sock in silent[:18])
         last = stack.enter_context(connect(port))
         assert asked(last) == ["192.0.2.4"]
         assert asked(first) == ["192.0.2.4"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import subprocess
@@ -12,8 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections, fitting
+from gtm.runtime.process.connections import (
+    ACCEPTED,
+    MAX_CONNECTIONS,
+    Connections,
+    fitting,
+    say_once_without_room,
+)
 from gtm.runtime.process.http import PatientProtocol
+from tests.descriptors import none_left
 from tests.runtime.process.test_http import read_until, serving
 from tests.system.harness import eventually
 
@@ -93,6 +101,37 @@ def test_clients_that_take_no_answer_go_at_once() -> None:
         eventually(lambda: len(lost) == 1, "the first that takes nothing is gone")
         for one in deaf[1:]:
             one.close()
+
+
+def test_want_of_descriptors_is_said_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A server of asyncio that can accept nobody says so once, goes on when it can, and says all else as ever."""
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"ok")
+        await writer.drain()
+        writer.close()
+
+    async def serve(new: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        say_once_without_room(loop)
+        server = await asyncio.start_server(greet, "127.0.0.1", 0, backlog=ACCEPTED)
+        async with server:
+            with none_left():
+                for one in new:
+                    one.setblocking(False)
+                    await loop.sock_connect(one, server.sockets[0].getsockname())
+                while not caplog.records:  # noqa: ASYNC110 - a log has no events
+                    await asyncio.sleep(0.01)
+            for one in new:
+                assert await loop.sock_recv(one, 2) == b"ok"
+        loop.call_exception_handler({"message": "something else", "exception": ValueError("x")})
+
+    with ExitStack() as stack:
+        asyncio.run(serve([stack.enter_context(socket.socket()) for _ in range(3)]))
+    said, other = caplog.records
+    assert "no connection can be accepted (too many open files)" in said.getMessage()
+    assert said.exc_info is None
+    assert other.getMessage() == "something else"
 
 
 STEPS = st.lists(

@@ -23,7 +23,8 @@ router = strict_router(prefix="/v1", tags=["policy"])
 MAX_TEXT = 1024 * 1024
 """Characters of a text; what is larger is checked by `gtm check`."""
 SHORT = 64 * 1024
-"""Characters of a text that is read in control's own process, which people who type wait for: a tenth of a second at worst."""
+"""Characters of a text that is read in control's own process, which people who type wait for: a tenth of a second at worst. One with anchors may become
+much more (`gtm.documents.yamls`), and is read apart."""
 
 
 class ReadRequest(Document):
@@ -61,7 +62,7 @@ class ReadView(Schema):
     "/policy:read",
     operation_id="read_policy",
     summary="Read a draft written as YAML",
-    description="What is wrong with it, line by line, as `gtm check` says it, and what it says as JSON. Changes nothing. A long text is "
+    description="What is wrong with it, line by line, as `gtm check` says it, and what it says as JSON. Changes nothing. A long text, or one with anchors, is "
     "read in a process with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.",
     response_model=ReadView,
     responses=errors(413, 415),
@@ -73,7 +74,7 @@ async def read(ctx: Ctx, _: Viewer, body: ReadRequest) -> Response:
         raise Unavailable("no policy revision is loaded yet: try again")
     gone = frozenset((one.kind, one.name) for one in body.delete)
     asked = Reading(body.text, body.partial, gone, running.policy, running.revision)
-    if len(body.text) > SHORT:
+    if len(body.text) > SHORT or "&" in body.text:
         return Response(await ctx.apart.run(asked), media_type="application/json")
     async with ctx.readers:
         return reply(await asyncio.to_thread(reading.read, asked))

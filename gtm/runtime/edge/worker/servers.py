@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import resource
 import secrets
 import socket
 from collections.abc import Iterable
 from math import inf
 
 from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.edge.line.worker_id import WorkerKind
@@ -16,6 +18,7 @@ from gtm.runtime.edge.line.worker_settings import FINISH
 from gtm.runtime.edge.orphans import own_listeners
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.connections import fitting
 from gtm.runtime.process.http_server import PatientServer, server_config
 
 
@@ -37,7 +40,8 @@ def run_dns(worker: Worker) -> None:
             return answerer.answer(packet, client, tcp=True, draw=random.random())
         return answerer.udp(packet, client)
 
-    server = DnsServer((), respond, counts=worker.counts, limiter=worker.limiter)
+    limits = TcpLimits().fitting(fitting(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    server = DnsServer((), respond, counts=worker.counts, limits=limits, limiter=worker.limiter)
     udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
     server.take(udp, tcp)
     worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
