@@ -33,7 +33,7 @@ class Provider:
     async def begin(self) -> Attempt:
         return Attempt(f"{self.issuer}/auth", "state", "nonce", "verifier")
 
-    async def finish(self, code: str, *_: object) -> dict[str, Any]:
+    async def finish(self, code: str, *_: object, **_more: object) -> dict[str, Any]:
         if code != "good":
             raise OidcError("no")
         return {"sub": "7", "email": "ann@example.com", "email_verified": True, "groups": ["ops"]}
