@@ -234,7 +234,7 @@ def test_anchors_may_do_what_they_are_for() -> None:
 
 
 _PLAIN = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63), st.text(max_size=8)),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=4), inner, max_size=5),
     max_leaves=60,
 )
