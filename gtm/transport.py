@@ -1,14 +1,32 @@
-"""How gtm's own connections are protected: which certificates count, and where a token may be sent in the clear."""
+"""How gtm's own connections are protected: which certificates count, and where a token may be sent in the clear; and when none can be made here."""
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from functools import cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
+
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def no_room(error: BaseException) -> bool:
+    """Whether a connection could not be made for want of descriptors or memory here, which is nobody's fault elsewhere (accept(2), socket(2)).
+
+    Resolvers say no more than that they failed: then a descriptor is tried for.
+    """
+    if isinstance(error, socket.gaierror):
+        try:
+            os.close(os.dup(0))
+        except OSError as found:
+            return found.errno in _NO_ROOM
+        return False
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 class CertificatesError(OSError):

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
+from gtm.core.shares import client_prefix
 from gtm.dns.io.guard import Respond
-from gtm.dns.io.limiter import client_prefix
 from gtm.dns.io.udp import prepare
 from gtm.dns.protocol.cookies import packed_address
 
@@ -45,7 +45,7 @@ class TcpLimits:
     connections: int = 512
     """At most so many; one more closes the one that has been idle longest (RFC 7766 §6.2.2)."""
     per_client: int = 128
-    """At most so many of one client prefix (`gtm.dns.io.limiter.client_prefix`), likewise: many may share an address."""
+    """At most so many of one client prefix (`gtm.core.shares.client_prefix`), likewise: many may share an address."""
 
 
 def bind_tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
