@@ -154,6 +154,20 @@ def render(
             ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()),
         )
     _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
+    _family(
+        lines,
+        "gtm_balancer_connections_evicted_total",
+        "counter",
+        "Clients' connections that were closed for others, since there were as many as may be.",
+        [(proxy.room.evicted, {})],
+    )
+    _family(
+        lines,
+        "gtm_balancer_without_room_total",
+        "counter",
+        "Connections to backends that could not be made for want of descriptors or memory here, by what for.",
+        [(count, {"for": what}) for what, count in stats.without_room.items()],
+    )
     return ("\n".join(lines) + "\n").encode()
 
 

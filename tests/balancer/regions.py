@@ -37,6 +37,7 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, RoomMessage, RoomReport, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import made
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from gtm.settings import LOOPBACK
 from tests import worlds
 from tests.balancer.world import Backend, Message, Peer, Script, read_body, read_head
@@ -285,7 +286,9 @@ async def regions(
             now=loop.time,
             allowed=LOOPBACK,
         )
-        proxy = Proxy(gate, admission, picker, loop=loop, region=name, pusher=pusher)
+        proxy = Proxy(
+            gate, admission, picker, room=Connections(MAX_CONNECTIONS), loop=loop, region=name, pusher=pusher
+        )
         proxy.start()
         listening = await loop.create_server(proxy.connection, ["127.0.0.1"], 0)
         port = listening.sockets[0].getsockname()[1]

@@ -12,6 +12,7 @@ from gtm.balancer.decide.queueing import MOST_TOTALS, OTHER, OTHERS, QueueAdmiss
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import EACH
 from gtm.core.balance import admission as core
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
 from tests.balancer.health.test_orca import region
@@ -39,7 +40,15 @@ def test_times_of_tokens(together: bool) -> None:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             backend = here.picker.pool.candidates[0].backend
             here.picker.configure([type(backend)(url)], here.picker.pool.settings)
-            proxy = Proxy(Gate(), Admission(), here.picker, loop=loop, region="fra", now=lambda: times[0])
+            proxy = Proxy(
+                Gate(),
+                Admission(),
+                here.picker,
+                room=Connections(MAX_CONNECTIONS),
+                loop=loop,
+                region="fra",
+                now=lambda: times[0],
+            )
             listening = await loop.create_server(proxy.connection, "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
             writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")

@@ -24,6 +24,7 @@ from gtm.balancer.plane.contracts import Limits, Log, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 
 PATIENCE = 10.0
@@ -211,6 +212,9 @@ class Gate:
     def renew(self, exchange: Exchange) -> Refusal | None:
         return self.renewed
 
+    def client(self, exchange: Exchange) -> bytes:
+        return b"\xc0\0\2\1"
+
     def more_headers(self, exchange: Exchange) -> bytes:
         self.peers.append(exchange.client.peer)
         return b"x-forwarded-for: 192.0.2.1\r\n"
@@ -388,6 +392,8 @@ async def world(
     limits: Limits | None = None,
     narrow: bool = False,
     log: Log | None = None,
+    room: Connections | None = None,
+    trusts: Callable[[str | None], bool] = lambda _: False,
     **more: Any,
 ) -> AsyncIterator[World]:
     """A proxy before these backends."""
@@ -401,6 +407,8 @@ async def world(
         admission,
         picker,
         loop=loop,
+        room=Connections(MAX_CONNECTIONS) if room is None else room,
+        trusts=trusts,
         region="r1",
         limits=limits or Limits(retries_free=100),
         now=clock,

@@ -146,7 +146,7 @@ class LawGate:
         if current.handoff_keys is not self._published:  # one that is withdrawn is believed no more
             self._published, self._memory = current.handoff_keys, {}
         head = exchange.head
-        client = self._client(exchange)
+        client = self.client(exchange)
         handoff: bytes | Flaw | None = head.seen.get(HEADER)
         if b"?" in head.target:
             head, handoff = _taken(head, head.seen.get(HEADER))
@@ -241,8 +241,8 @@ class LawGate:
         tenant = verdict.routing.request.tenant if isinstance(verdict, Verdict) and verdict.routing else None
         return lines if tenant is None else lines + b"gtm-tenant: %b\r\n" % tenant.encode()
 
-    def _client(self, exchange: Exchange) -> bytes:
-        """The client's address in network order, empty if it is unknown."""
+    def client(self, exchange: Exchange) -> bytes:
+        """Find the client's address, in network order; it is empty if it is unknown."""
         peer, seen = exchange.client.peer, exchange.head.seen
         found = self._peers.get(peer)
         if found is not None:
@@ -263,7 +263,7 @@ class LawGate:
     def _judged(
         self, router: Router, exchange: Exchange, shown: tuple[bytes | Flaw | None, Window], used: Used
     ) -> Verdict:
-        head, client, (handoff, window) = exchange.head, self._client(exchange), shown
+        head, client, (handoff, window) = exchange.head, self.client(exchange), shown
         snapshot = router.view.snapshot
         host = snapshot.host_of(host_name(head.host))
         says = self._says

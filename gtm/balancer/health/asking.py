@@ -18,10 +18,15 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
+from gtm.transport import no_room
 
 
 class AskingError(Exception):
     """There was no answer; the message says why, in words."""
+
+
+class NoRoomError(Exception):
+    """Nobody could be asked for want of descriptors or memory here, which says nothing of a backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ async def ask(
         port: another than the route's.
 
     Raises:
+        NoRoomError: nobody was asked.
         AskingError: no answer, no complete one in time, or none that can be read.
     """
     loop = asyncio.get_running_loop()
@@ -72,6 +78,8 @@ async def ask(
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error
     except (OSError, HttpParserError, UnicodeError) as error:
+        if no_room(error):
+            raise NoRoomError from error
         raise AskingError(words_of(error)) from error
     finally:
         protocol.close()

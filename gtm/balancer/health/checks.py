@@ -6,7 +6,8 @@ Laws:
   2. A check that hangs delays no other kind; nor another backend, but for the first time that more than `AT_ONCE` hang at once: after that they
      wait among themselves.
   3. Whatever a backend answers is a result; no loop ends by it.
-  4. What was asked of a backend that has left the configuration since says nothing.
+  4. What could not be asked for want of descriptors or memory here says nothing of the backend.
+  5. What was asked of a backend that has left the configuration since says nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
-from gtm.balancer.health.asking import Answer, AskingError, ask
+from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
@@ -54,6 +55,8 @@ ABSENT = 30.0
 """Seconds until a backend without metrics or a list is asked for them again."""
 _SHORTEST = 0.9
 """They follow each other at 90 to 100% of the interval, so that backends are not asked in step."""
+_AGAIN = 1.0
+"""Seconds from a check that could not be made for want of room here to the next."""
 _LEAST_PAUSE = 0.02
 
 
@@ -83,6 +86,7 @@ class Checks:
         changed: called when it may have changes to tell at once.
         flights: is told of scrapes, besides.
         http2: what https backends must show to checks by gRPC; offers HTTP/2.
+        not_made: called for each check or scrape that could not be made for want of descriptors or memory here.
         cached: is told how many tokens a backend's cache holds, where it says so.
     """
 
@@ -95,6 +99,7 @@ class Checks:
         http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2"),
         *,
         cached: Callable[[str, float], None] | None = None,
+        not_made: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._health = health
@@ -106,6 +111,8 @@ class Checks:
         self._slots = [(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._not_made = not_made
+        self._without_room = False
 
     def update(self, targets: Iterable[tuple[Backend, Route]]) -> None:
         """Check these from now on: new ones at once. Tell `health` of the same backends before."""
@@ -212,6 +219,10 @@ class Checks:
                 async with slots[hung]:
                     began = self._now()
                     interval = await asked()
+                self._without_room = False
+            except NoRoomError:
+                interval = _AGAIN
+                self._note_no_room()
             except Exception:
                 logger.exception("a check of a backend could not be made")
             first.set()
@@ -219,6 +230,16 @@ class Checks:
             hung = took >= _HUNG * timeout
             pause = interval * random.uniform(_SHORTEST, 1) - took
             await asyncio.sleep(max(pause, _LEAST_PAUSE))
+
+    def _note_no_room(self) -> None:
+        """Something could not be asked, which says nothing of the backend: what is known of it stays."""
+        self._not_made()
+        if not self._without_room:
+            self._without_room = True
+            logger.error(
+                "backends cannot be checked: this process has no descriptors or memory left for connections; what is known of them stays as it "
+                "is. Let it have more descriptors (LimitNOFILE, ulimit -n)"
+            )
 
     # --- what is asked: each returns the seconds from its beginning to the next ---
 
@@ -320,7 +341,7 @@ class Checks:
         for _ in range(self._settings.warm_up):
             try:
                 await _complete(watched.route, check, await self._model(watched, check))
-            except (AskingError, MetricsError):
+            except (AskingError, NoRoomError, MetricsError):
                 return
 
     # --- what comes of it ---

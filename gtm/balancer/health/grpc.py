@@ -25,9 +25,10 @@ from hpack import HPACKError
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import SettingsFrame
 
-from gtm.balancer.health.asking import Answer, AskingError, words_of
+from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, words_of
 from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
+from gtm.transport import no_room
 
 MAX_RECEIVED = 64 * 1024
 """Bytes that are taken of one connection; the answer is some 200."""
@@ -95,6 +96,8 @@ async def check_grpc(
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error
     except (OSError, UnicodeError) as error:
+        if no_room(error):
+            raise NoRoomError from error
         raise AskingError(words_of(error)) from error
     finally:
         protocol.close()

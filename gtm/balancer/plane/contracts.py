@@ -6,6 +6,7 @@ backend?), `Pusher` (by which peer, where nothing is free here?).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -76,6 +77,9 @@ class Gate(Protocol):
     def renew(self, exchange: Exchange) -> Refusal | None:
         """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
 
+    def client(self, exchange: Exchange) -> bytes:
+        """The address of a request's client in network order, empty if it is unknown."""
+
     def more_headers(self, exchange: Exchange) -> bytes:
         """Header lines for the backend: who the client is, as far as that is known."""
 
@@ -136,6 +140,37 @@ class Pusher(Protocol):
 
     def routes(self) -> tuple[Route, ...]:
         """The ways to all peers."""
+
+
+class Evictable(Protocol):
+    """A client's connection, or what will become one."""
+
+    def evict(self) -> None:
+        """Close it at once: another has taken its place."""
+
+    def __hash__(self) -> int: ...
+
+
+class ConnectionKeeper(Protocol):
+    """Says which connection goes where another has no room (`gtm.runtime.process.connections`)."""
+
+    limit: int
+    evicted: int
+
+    def enter(self, connection: Evictable, client: Hashable = None) -> None:
+        """Take in a new connection of a client, for which another may have to go."""
+
+    def leave(self, connection: Evictable) -> None:
+        """It has ended, or is about to."""
+
+    def begins(self, connection: Evictable) -> None:
+        """The first byte of a further request, where no other is being answered."""
+
+    def arrived(self, connection: Evictable) -> None:
+        """A request is being answered."""
+
+    def rests(self, connection: Evictable, *, arriving: bool) -> None:
+        """All that had arrived is answered; `arriving`: more is on its way."""
 
 
 class Log(Protocol):

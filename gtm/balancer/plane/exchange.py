@@ -41,6 +41,7 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
+from gtm.transport import no_room
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
@@ -51,6 +52,9 @@ _MAX_REPLAY = 64 * 1024
 _SMALL, _TOGETHER = 4096, 64 * 1024
 """Bytes of a piece that is kept together with the one before, and of what is kept together."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NO_ROOM = Refusal(
+    503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
+)
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -313,7 +317,10 @@ class Exchange(ExchangeEnd):
                 upstream = await sent.route.connect(proxy.loop, proxy.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must end
             self._connecting = None
-            if self._sent is sent:
+            if self._sent is sent and no_room(error):
+                self.proxy.without_room()
+                self.refuse(_NO_ROOM)
+            elif self._sent is sent:
                 late = isinstance(error, TimeoutError) and not str(error)
                 why = f"not within {proxy.limits.connect_timeout:g} s" if late else str(error)
                 self.failure = Failure.CONNECT

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 from urllib.parse import quote
 
@@ -17,7 +18,18 @@ import msgspec
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.client.downstream_state import DownstreamState
-from gtm.balancer.plane.contracts import Admission, Gate, Limits, Log, Picker, Pushed, Pusher, Sent
+from gtm.balancer.plane.contracts import (
+    Admission,
+    ConnectionKeeper,
+    Evictable,
+    Gate,
+    Limits,
+    Log,
+    Picker,
+    Pushed,
+    Pusher,
+    Sent,
+)
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
@@ -25,10 +37,14 @@ from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
+from gtm.core.shares import client_prefix
+from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
 
 _log = logging.getLogger(__name__)
 
+_SAID_EVERY = 60.0
+"""Seconds between two words about the same lack."""
 TICK = 0.25
 """Seconds between looks at deadlines."""
 
@@ -40,6 +56,8 @@ class Proxy:
         gate: judges by the law.
         admission: admits.
         picker: picks.
+        room: says which connection goes for another.
+        trusts: whether a peer is a proxy of the operator's, whose connections are many clients'.
         pusher: pushes; None: nothing is pushed.
         asks: header lines that ask backends for more than their answer.
         paths: the methods and paths that the balancer carries; None: it carries everything.
@@ -58,6 +76,7 @@ class Proxy:
         admission: Admission,
         picker: Picker,
         *,
+        room: ConnectionKeeper,
         loop: asyncio.AbstractEventLoop,
         region: str,
         limits: Limits | None = None,
@@ -69,7 +88,10 @@ class Proxy:
         asks: bytes = b"",
         paths: Paths | None = None,
         body_rules: BodyRules | None = None,
+        trusts: Callable[[str | None], bool] = lambda _: False,
     ) -> None:
+        self.room = room
+        self._trusts = trusts
         self.gate = gate
         self.admission = admission
         self.picker = picker
@@ -102,6 +124,7 @@ class Proxy:
             most=10.0 + self.limits.retries_free,
         )
         self._ticker: asyncio.TimerHandle | None = None
+        self._said_at = -inf
 
     # --- life ---
 
@@ -115,11 +138,33 @@ class Proxy:
 
     def entered(self, client: Downstream) -> None:
         """A client's connection is open."""
+        self.room.enter(client, self.whose(client, client.peer))
         self._clients[client] = None
 
     def left(self, client: Downstream) -> None:
         """It is closed."""
+        self.room.leave(client)
         self._clients.pop(client, None)
+
+    def whose(self, connection: Evictable, peer: str | None) -> Hashable:
+        """The client whose a connection is, as a prefix of addresses; the connection itself where many clients' requests come on it."""
+        address = peer_address(peer)
+        if address is None:
+            return None
+        return connection if self._trusts(peer) else client_prefix(address.packed)
+
+    def without_room(self) -> None:
+        """This process has no descriptor left: connections to backends that wait give theirs back."""
+        self.stats.without_room["request"] += 1
+        now = self.now()
+        if now >= self._said_at + _SAID_EVERY:
+            self._said_at = now
+            _log.error(
+                "no backend can be connected to: this process has no descriptors or memory left for connections; requests are refused. "
+                "Let it have more descriptors (LimitNOFILE, ulimit -n)"
+            )
+        for route in self._routes():
+            route.expire(inf)
 
     @property
     def clients(self) -> tuple[Downstream, ...]:

@@ -62,6 +62,8 @@ class Stats:
         self.failures: Counter[str] = Counter()
         """Of backends."""
         self.retries = 0
+        self.without_room: Counter[str] = Counter()
+        """Connections to backends that could not be made for want of descriptors or memory here, by what for: `request`, `check`."""
         self.picks = 0
         """Times that a backend was to be chosen."""
         self.decisions = 0

@@ -18,6 +18,7 @@ from heapq import nlargest
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from math import inf
 
+from gtm.core.shares import PREFIX_BYTES, client_prefix
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import SIZES, ServerCookies, Verdict, packed_address
 
@@ -28,9 +29,6 @@ _SHARED = 256
 _TOP = 10
 _COOKIE = wire.OPTION_COOKIE.to_bytes(2) + b"\0"
 """What a cookie option begins with: its code, and the first byte of its length."""
-_PREFIX_BYTES = {4: 3, 16: 7}
-"""Bytes of an address → of the prefix that counts as one client: of IPv4 /24, the least that is routed between networks;
-of IPv6 /56, what one site gets (RFC 6177)."""
 
 Network = IPv4Network | IPv6Network
 
@@ -192,12 +190,7 @@ def _without_records(query: bytes, cookie: tuple[Verdict, bytes] | None) -> byte
     return wire.bare_reply(query, wire.BADCOOKIE, question_end=end, opt_flags=flags, options=cookie[1])
 
 
-def client_prefix(packed: bytes) -> bytes:
-    """The prefix of a packed address that counts as one client."""
-    return packed[: _PREFIX_BYTES[len(packed)]]
-
-
 def _text(prefix: bytes) -> str:
     """A prefix in CIDR notation, as metrics label it."""
-    size = 4 if len(prefix) == _PREFIX_BYTES[4] else 16
+    size = 4 if len(prefix) == PREFIX_BYTES[4] else 16
     return f"{ip_address(prefix.ljust(size, bytes(1)))}/{8 * len(prefix)}"

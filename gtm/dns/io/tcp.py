@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from gtm.core.shares import client_prefix
 from gtm.dns.io.guard import Respond
-from gtm.dns.io.limiter import client_prefix
 from gtm.dns.io.udp import prepare
 from gtm.dns.protocol.cookies import packed_address
 from gtm.transport import no_room
@@ -59,7 +59,7 @@ class TcpLimits:
     connections: int = 512
     """At most so many; one more closes the one that has been idle longest (RFC 7766 §6.2.2)."""
     per_client: int = 128
-    """At most so many of one client prefix (`gtm.dns.io.limiter.client_prefix`), likewise: many may share an address."""
+    """At most so many of one client prefix (`gtm.core.shares.client_prefix`), likewise: many may share an address."""
 
     def fitting(self, room: int) -> TcpLimits:
         """The same for a process that has room for so many connections; a prefix keeps its part of them."""

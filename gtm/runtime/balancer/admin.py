@@ -20,13 +20,17 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.choosing.values import By
+from gtm.core.shares import client_prefix
 from gtm.feed.current import CurrentView
+from gtm.geoip.client import peer_address
 from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.process.connections import Connections
 from gtm.settings import BalancerSettings, Network
 
 _MAX = 8192
+_CONNECTIONS = 64
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON = b"application/json"
 
@@ -180,6 +184,8 @@ class Admin:
         self._more = more
         self._shown = shown
         self._allow = allow
+        self.room = Connections(_CONNECTIONS)
+        """Who asks nothing takes no descriptor from what is carried."""
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
@@ -217,6 +223,15 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        peername = transport.get_extra_info("peername")
+        address = peer_address(peername[0] if isinstance(peername, tuple) else None)
+        self._admin.room.enter(self, None if address is None else client_prefix(address.packed))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the contract
+        self._admin.room.leave(self)
+
+    def evict(self) -> None:
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._read += len(data)

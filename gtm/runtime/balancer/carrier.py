@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from weakref import WeakKeyDictionary
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
@@ -42,6 +44,7 @@ from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.connections import Connections, fitting
 from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.places import reload_places
 from gtm.settings import BalancerSettings
@@ -55,6 +58,16 @@ FIRST_ROUND = 10.0
 """Longest wait for the first look at every backend, in seconds."""
 _LOOKS = 100
 """At whether all connections are closed, after everything was ended at once."""
+
+
+_ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
+
+
+def _room(loop: asyncio.AbstractEventLoop) -> Connections:
+    """Room for the clients' connections of all balancers of a process, half of what it has: each request has one to a backend besides."""
+    if loop not in _ROOMS:
+        _ROOMS[loop] = Connections(fitting(resource.getrlimit(resource.RLIMIT_NOFILE)[0], each=2))
+    return _ROOMS[loop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +163,8 @@ class Carrier:
             law,
             self._admission,
             self._picker,
+            room=_room(loop),
+            trusts=finder.trusts,
             loop=loop,
             region=settings.region,
             pusher=self._pusher,
@@ -159,7 +174,14 @@ class Carrier:
             paths=document.carried(),
             body_rules=document.body_rules(),
         )
-        self._health = HealthLoop(watched, self._picker, self._admission, self._front.http2, self._share)
+        self._health = HealthLoop(
+            watched,
+            self._picker,
+            self._admission,
+            self._front.http2,
+            share=self._share,
+            not_made=self._not_made,
+        )
         self._figures = Figures(
             settings=settings,
             proxy=self._proxy,
@@ -189,6 +211,10 @@ class Carrier:
             access=self._access,
             file=file,
         )
+
+    def _not_made(self) -> None:
+        """Nothing could be asked of a backend, for want of room here."""
+        self._proxy.stats.without_room["check"] += 1
 
     def _declares(self, model: str) -> bool:
         """Whether a model's name is one that the policy, the file or a backend declares."""

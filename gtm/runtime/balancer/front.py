@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Iterable
@@ -52,7 +53,9 @@ class Front:
                 return ProxiedConnection(proxy, trusted, listener.context)
             return ProxiedConnection(proxy, trusted) if trusted else proxy.connection()
 
-        return await proxy.loop.create_server(connection, sock=sock, backlog=_BACKLOG)
+        # As many as wait are accepted in one go, before any is looked at.
+        backlog = max(1, min(_BACKLOG, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
+        return await proxy.loop.create_server(connection, sock=sock, backlog=backlog)
 
     def route(self, url: str) -> Route:
         """The way to a backend."""

@@ -31,6 +31,7 @@ class HealthLoop:
         admission: is told of slots.
         http2: what https backends must show to checks by gRPC.
         share: what of the region's slots may be filled here.
+        not_made: called for each check that could not be made for want of room here.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class HealthLoop:
         picker: PoolPicker,
         admission: QueueAdmission,
         http2: Callable[[], ssl.SSLContext],
+        *,
         share: Callable[[int | None], int | None] = lambda slots: slots,
+        not_made: Callable[[], None] = lambda: None,
     ) -> None:
         self.health = health
         self._picker = picker
@@ -48,6 +51,7 @@ class HealthLoop:
         self._settings: CheckSettings | None = None
         self._checks: Checks | None = None
         self._share = share
+        self._not_made = not_made
         self._slots: tuple[int | None, bool] = (-1, False)
         self._drained: set[str] = set()
 
@@ -60,7 +64,13 @@ class HealthLoop:
             self._settings = settings
             picker = self._picker
             self._checks = Checks(
-                settings, self.health, self._tell, picker.flights, self._http2, cached=picker.cached
+                settings,
+                self.health,
+                self._tell,
+                picker.flights,
+                self._http2,
+                cached=picker.cached,
+                not_made=self._not_made,
             )
         routes = {route.url: route for route in self._picker.routes()}
         self._checks.update((backend, routes[backend.name]) for backend in document.servers())

@@ -1,9 +1,10 @@
 """A process's connections: how many it keeps, and which goes when another comes.
 
 Laws:
-  1. No client keeps another out: where there are as many as may be, the one goes that has been idle longest since its
-     last answer; where none is idle, the one whose request has been awaited longest; and where all are being answered,
-     the one that has not taken its answer for longest.
+  1. No client keeps another out: where there are as many as may be, the client with the most of them gives one up
+     (`gtm.core.shares`): of those that are idle since their last answer, and those whose request is awaited, whichever are
+     more, the one that has been so for longest. Where all of its own are being answered, an idle one of any client goes;
+     where there is none, the one of its own that has not taken its answer for longest.
   2. A process never runs out of descriptors because of its clients: the limit is lower than what the system grants.
 """
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from collections.abc import Hashable
 from typing import Any, Protocol
 
+from gtm.core.shares import Shares
 from gtm.transport import no_room
 
 MAX_CONNECTIONS = 8192
@@ -61,9 +64,26 @@ def raise_descriptor_limit(*, serves: bool = True) -> int:
     return _WANTED if soft == resource.RLIM_INFINITY else soft
 
 
-def fitting(descriptors: int) -> int:
-    """How many connections to keep where so many descriptors are granted."""
-    return max(1, min(MAX_CONNECTIONS, max(descriptors - _APART, descriptors // 2)))
+def fitting(descriptors: int, each: int = 1) -> int:
+    """How many connections to keep where so many descriptors are granted.
+
+    Args:
+        descriptors: of the process.
+        each: how many a connection takes: two, where another leads on from here.
+    """
+    return max(1, min(MAX_CONNECTIONS, max(descriptors - _APART, descriptors // 2) // each))
+
+
+class _Group:
+    """One client's connections, by what they wait for; of each, those that have longest come first."""
+
+    __slots__ = ("answered", "arriving", "client", "idle")
+
+    def __init__(self, client: Hashable) -> None:
+        self.client = client
+        self.idle: dict[Connection, None] = {}
+        self.arriving: dict[Connection, None] = {}
+        self.answered: dict[Connection, None] = {}
 
 
 def say_once_without_room(loop: asyncio.AbstractEventLoop) -> None:
@@ -90,50 +110,96 @@ def say_once_without_room(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class Connections:
-    """The connections of one server, by what they wait for; of each, those that have longest come first.
+    """The connections of one server, by client and by what they wait for.
 
     Args:
         limit: at most so many.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._idle: dict[Connection, None] = {}
-        self._arriving: dict[Connection, None] = {}
-        self._answered: dict[Connection, None] = {}
+        self.limit = limit
+        self.evicted = 0
+        """Those that have gone for others."""
+        self._groups: dict[Connection, _Group] = {}
+        self._clients: dict[Hashable, _Group] = {}
+        self._resting: dict[_Group, None] = {}
+        """Those that have an idle one."""
+        self._shares: Shares[Hashable] = Shares()
 
-    def enter(self, connection: Connection) -> None:
-        """Take in a new connection, for which another may have to go."""
-        if len(self._idle) + len(self._arriving) + len(self._answered) >= self._limit:
-            leaving = next(iter(self._idle or self._arriving or self._answered))
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def enter(self, connection: Connection, client: Hashable = None) -> None:
+        """Take in a new connection, for which another may have to go.
+
+        Args:
+            connection: the new one.
+            client: whose it is, as a prefix of addresses; the connection itself where that is nobody's.
+        """
+        if len(self._groups) >= self.limit:
+            leaving = self._leaving()
             self.leave(leaving)
+            self.evicted += 1
             leaving.evict()
+        group = self._clients.get(client)
+        if group is None:
+            group = self._clients[client] = _Group(client)
+        self._groups[connection] = group
+        self._shares.add(client, 1)
         # Not idle before its first answer: those that come in a crowd would push each other out before they had asked.
-        self._arriving[connection] = None
+        group.arriving[connection] = None
+
+    def _leaving(self) -> Connection:
+        """Find the connection that goes for another: there is one at least."""
+        most = self._clients[self._shares.largest()]
+        if most.idle or most.arriving:
+            return next(iter(most.arriving if len(most.arriving) > len(most.idle) else most.idle))
+        rested = next(iter(self._resting), most)
+        return next(iter(rested.idle or most.answered))
 
     def leave(self, connection: Connection) -> None:
         """A connection has ended, or is about to."""
-        for group in (self._idle, self._arriving, self._answered):
-            group.pop(connection, None)
+        group = self._groups.pop(connection, None)
+        if group is None:
+            return
+        for those in (group.idle, group.arriving, group.answered):
+            those.pop(connection, None)
+        self._shares.add(group.client, -1)
+        if not group.idle:
+            self._resting.pop(group, None)
+            if not group.arriving and not group.answered:
+                del self._clients[group.client]
 
     def begins(self, connection: Connection) -> None:
         """The first byte of a further request, where no other is being answered."""
-        if connection in self._idle:
-            del self._idle[connection]
-            self._arriving[connection] = None
+        group = self._groups.get(connection)
+        if group is not None and connection in group.idle:
+            del group.idle[connection]
+            group.arriving[connection] = None
+            if not group.idle:
+                del self._resting[group]
 
     def arrived(self, connection: Connection) -> None:
         """A whole request is there, and is being answered."""
-        if connection in self._arriving:
-            del self._arriving[connection]
-            self._answered[connection] = None
+        group = self._groups.get(connection)
+        if group is not None and connection in group.arriving:
+            del group.arriving[connection]
+            group.answered[connection] = None
 
     def rests(self, connection: Connection, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""
-        if connection in self._answered:
-            del self._answered[connection]
-        elif connection in self._arriving:
-            del self._arriving[connection]
+        group = self._groups.get(connection)
+        if group is None:
+            return
+        if connection in group.answered:
+            del group.answered[connection]
+        elif connection in group.arriving:
+            del group.arriving[connection]
         else:
             return
-        (self._arriving if arriving else self._idle)[connection] = None
+        if arriving:
+            group.arriving[connection] = None
+        else:
+            if not group.idle:
+                self._resting[group] = None
+            group.idle[connection] = None

@@ -25,6 +25,7 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
 from gtm.demo.backend.faults import Mode
 from tests.balancer.health.world import COMPLETION, PATIENCE, QUICK, World, run, world
+from tests.descriptors import none_left
 
 
 def test_the_defaults_do_for_vllm() -> None:
@@ -233,6 +234,23 @@ def test_metrics_on_another_port() -> None:
             assert health.tick(now)[here.name].scraped is not None
             assert health.condition(here.name, now).healthy
             await checks.stop()
+
+    run(test)
+
+
+def test_want_of_descriptors_says_nothing_of_a_backend() -> None:
+    """What cannot be asked is no result, of whatever kind: a backend that was up is up, and asked again when there is room."""
+
+    async def test() -> None:
+        settings = replace(QUICK, completion=COMPLETION)
+        async with world(settings) as here:
+            with none_left():
+                await here.until(lambda: len(here.not_made) >= 8)
+                assert here.condition().healthy
+                assert not any(here.checks.problems().values())
+                asked = here.asked.total()
+            await here.until(lambda: here.asked.total() > asked)
+            assert here.condition().healthy
 
     run(test)
 

@@ -25,6 +25,7 @@ from gtm.core.balance.choosing.values import Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.balance.health.values import Load
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
 
@@ -90,7 +91,9 @@ async def region(
         backends, Settings(), health, loop=loop, route=Route, read_load=read_load, corrects=corrects
     )
     picker.conditions(health.tick(loop.time()))
-    proxy = Proxy(Gate(), Admission(), picker, loop=loop, region="fra", asks=asks)
+    proxy = Proxy(
+        Gate(), Admission(), picker, room=Connections(MAX_CONNECTIONS), loop=loop, region="fra", asks=asks
+    )
     listening = await loop.create_server(proxy.connection, "127.0.0.1", 0)
     here = Region(picker, health, proxy, url, listening.sockets[0].getsockname()[1])
     try:

@@ -48,6 +48,8 @@ class World:
     """Requests that each server got, by path."""
     caches: dict[str, float]
     """Tokens that each server's cache holds, by what was told."""
+    not_made: list[float]
+    """When a check found no room here."""
 
     @property
     def name(self) -> str:
@@ -100,11 +102,19 @@ async def world(
     flights = Flights()
     flights.keep([backend for backend, _ in targets])
     caches: dict[str, float] = {}
-    checks = Checks(settings, health, lambda: None, flights, cached=caches.__setitem__)
+    not_made: list[float] = []
+    checks = Checks(
+        settings,
+        health,
+        lambda: None,
+        flights,
+        cached=caches.__setitem__,
+        not_made=lambda: not_made.append(asyncio.get_running_loop().time()),
+    )
     checks.update(targets)
     try:
         assert await checks.first_round(PATIENCE)
-        yield World(servers, health, checks, flights, targets, asked, caches)
+        yield World(servers, health, checks, flights, targets, asked, caches, not_made)
     finally:
         await checks.stop()
         for server in servers:

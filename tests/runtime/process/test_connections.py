@@ -7,6 +7,8 @@ import resource
 import socket
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -139,7 +141,6 @@ STEPS = st.lists(
 )
 
 
-RANK = {"idle": 0, "arriving": 1, "answered": 2}
 BECOMES = {
     ("begins", "idle"): "arriving",
     ("arrived", "arriving"): "answered",
@@ -147,6 +148,15 @@ BECOMES = {
     ("rests", "answered"): "idle",
     ("waits", "arriving"): "arriving",
     ("waits", "answered"): "arriving",
+}
+
+
+KINDS: dict[str, Callable[[Connections, One], None]] = {
+    "leave": lambda all_of, one: all_of.leave(one),
+    "begins": lambda all_of, one: all_of.begins(one),
+    "arrived": lambda all_of, one: all_of.arrived(one),
+    "rests": lambda all_of, one: all_of.rests(one, arriving=False),
+    "waits": lambda all_of, one: all_of.rests(one, arriving=True),
 }
 
 
@@ -162,7 +172,7 @@ class One:
 
 @given(limit=st.integers(1, 4), steps=STEPS)
 def test_who_goes_is_as_written(limit: int, steps: list[tuple[str, int]]) -> None:
-    """A model: each connection with what it waits for and since when; of the full number the first by rank and time goes."""
+    """A model: each connection with what it waits for and since when. Of one client's the kind that is more numerous loses its first."""
     model: dict[int, tuple[str, int]] = {}
     gone: list[int] = []
     expected: list[int] = []
@@ -183,11 +193,64 @@ def test_who_goes_is_as_written(limit: int, steps: list[tuple[str, int]]) -> Non
                 model.pop(number, None)
         elif number not in model:
             if len(model) >= limit:
-                expected.append(min(model, key=lambda other: (RANK[model[other][0]], model[other][1])))
+                kinds = Counter(kind for kind, _ in model.values())
+                most = max(("idle", "arriving"), key=kinds.__getitem__)
+                kind = most if kinds[most] else "answered"
+                expected.append(
+                    min((at, other) for other, (now_is, at) in model.items() if now_is == kind)[1]
+                )
                 del model[expected[-1]]
             model[number] = ("arriving", time)
             connections.enter(ones[number])
         assert gone == expected
+
+
+@given(
+    limit=st.integers(1, 6),
+    steps=st.lists(st.tuples(st.sampled_from([*KINDS, "enter", "enter"]), st.integers(0, 11))),
+)
+def test_the_client_with_the_most_gives_way(limit: int, steps: list[tuple[str, int]]) -> None:
+    """Whoever goes is of a client with more than half of the most that any has; of another's only an idle one, and only where all of that client's are being answered."""
+    model: dict[int, str] = {}
+    gone: list[int] = []
+    connections, ones = Connections(limit), [One(number, gone) for number in range(12)]
+    owner = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3]
+    for step, number in steps:
+        if step != "enter":
+            KINDS[step](connections, ones[number])
+            if step == "leave":
+                model.pop(number, None)
+            else:
+                model |= {number: now} if (now := BECOMES.get((step, model.get(number, "")))) else {}
+        elif number not in model:
+            full, before = len(model) >= limit, len(gone)
+            connections.enter(ones[number], owner[number])
+            if full:
+                counts = Counter(owner[other] for other in model)
+                (left,) = gone[before:]
+                if 2 * counts[owner[left]] <= max(counts.values()):
+                    assert model[left] == "idle"
+                    assert any(
+                        {state for other, state in model.items() if owner[other] == client} == {"answered"}
+                        for client, count in counts.items()
+                        if 2 * count > max(counts.values())
+                    )
+                elif model[left] == "answered":
+                    assert {state for other, state in model.items() if owner[other] == owner[left]} == {
+                        "answered"
+                    }
+                    assert "idle" not in model.values()
+                del model[left]
+            assert len(gone) == before + full
+            model[number] = "arriving"
+        assert len(connections) == len(model)
+    assert connections.evicted == len(gone)
+
+
+def test_a_connection_may_need_another() -> None:
+    """Where each leads on, half of the descriptors are for what it leads to."""
+    assert fitting(256, each=2) == 64
+    assert fitting(16_384, each=2) == 7040
 
 
 @pytest.mark.parametrize(

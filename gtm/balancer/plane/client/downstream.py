@@ -182,6 +182,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         self._fed = self._frame = self._bare = 0
         if self._current is None:
             self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
+            self.proxy.room.begins(self)
 
     def on_url(self, url: bytes) -> None:
         """Its target, maybe in parts."""
@@ -218,6 +219,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         if self._current is None:
             self._current = exchange
             self.deadline = inf
+            self.proxy.room.arrived(self)
             exchange.begin()
         else:
             self._waiting.append(exchange)
@@ -271,6 +273,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         else:
             limits = self.proxy.limits
             self.deadline = self.proxy.now() + (limits.head_timeout if self.in_head else limits.keep_alive)
+            self.proxy.room.rests(self, arriving=self.in_head or bool(self._unread))
         if self._unread:
             self.proxy.loop.call_soon(self._read_on)
         if self.paused:

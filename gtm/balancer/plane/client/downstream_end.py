@@ -125,6 +125,14 @@ class DownstreamEnd(DownstreamState):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
+    def evict(self) -> None:
+        """Make room for another connection."""
+        if self.answering:
+            self.abort()
+            return
+        self._ended = True
+        self.transport.abort()
+
     def _is_gone(self) -> bool:
         """Of a tunnel, what it sent before still counts."""
         tunnelled = self._current is not None and self._current.tunnelled

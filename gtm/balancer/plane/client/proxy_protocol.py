@@ -146,8 +146,11 @@ class ProxiedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there: a proxy that is believed, or a client."""
         self._transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        if is_in(peer[0] if isinstance(peer, tuple) else None, self._trusted):
+        peername = transport.get_extra_info("peername")
+        peer = peername[0] if isinstance(peername, tuple) else None
+        proxied = is_in(peer, self._trusted)
+        self._proxy.room.enter(self, self if proxied else self._proxy.whose(self, peer))
+        if proxied:
             timeout = self._proxy.limits.head_timeout
             self._late = self._proxy.loop.call_later(timeout, self._transport.abort)
         else:
@@ -156,6 +159,12 @@ class ProxiedConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the contract
         """It is gone before it was handed over."""
         self._on_time()
+        self._proxy.room.leave(self)
+
+    def evict(self) -> None:
+        """Make room for another connection."""
+        self._on_time()
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Some of the header; or, while TLS begins, of what the client says in it."""
@@ -186,6 +195,7 @@ class ProxiedConnection(asyncio.Protocol):
             self._become(self._transport, told, rest)
 
     def _become(self, transport: asyncio.Transport, told: ProxyHeader | None, rest: bytes) -> None:
+        self._proxy.room.leave(self)
         client = self._proxy.connection(secure=self._tls is not None)
         if told is not None:
             client.told(told.source)
@@ -210,8 +220,10 @@ class ProxiedConnection(asyncio.Protocol):
             transport = await handshake
         except (OSError, asyncio.CancelledError):
             raw.abort()
+            self._proxy.room.leave(self)
             return
         if transport is None or transport.is_closing():
+            self._proxy.room.leave(self)
             return
         early, self._data = self._data, b""
         self._become(transport, told, early)
