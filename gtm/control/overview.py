@@ -21,6 +21,7 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
+from gtm.core.balance.spill.outcomes import CAME
 from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
@@ -234,6 +235,8 @@ def _pushes(moment: Moment) -> list[dict[str, Any]]:
     """What found no slot at regions' balancers: who took it, and why, all services together. The largest first."""
     rates: dict[tuple[str, str, str], float] = defaultdict(float)
     for one, rate in moment.pushed.items():
+        if one.why == CAME:
+            continue  # it is there already, at the region that had it first
         rates[one.home, one.region, one.why] += rate
     return [
         {

@@ -86,7 +86,7 @@ class BalancerReport:
     and of their claimed locations since the last report, of its own region alone; who speaks is the token, whatever a witness says.
     `address` (`192.0.2.1:8088`) is where other balancers of its region reach it; empty: they do not.
     `pushes` counts requests that found no slot over the last `seconds`: by service, the region that took them (empty: none) and why,
-    tabs between.
+    tabs between; and, without a region, those that it served because another region had no slot (`came`).
     """
 
     leases: LeaseUse | None = None

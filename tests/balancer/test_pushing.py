@@ -84,6 +84,9 @@ def test_what_finds_no_slot_is_pushed_and_the_client_sees_where() -> None:
             iad = w.all["iad"]
             assert dict(iad.pusher.counts) == {("fra", "moved"): 1}
             assert iad.proxy.stats.served()[0] == 0, "no backend of Ashburn's had it"
+            assert (w.all["fra"].proxy.stats.came, iad.proxy.stats.came) == ({"chat": 1}, {}), (
+                "who served it says that it came"
+            )
             assert not iad.proxy.stats.failures
             assert len(iad.arrived) == 1
 

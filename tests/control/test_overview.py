@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.control.lead.planner import Planned
-from gtm.control.lead.reports import Pushed, moved
+from gtm.control.lead.reports import Pushed, beside
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, plan_document, quantile, top_document
 from gtm.core.balance.spill.room import Standing
@@ -124,15 +124,18 @@ def test_top_shows_what_balancers_pushed_and_kept() -> None:
             Pushed("home", "chat", "away", "moved"): 2.0,
             Pushed("home", "web", "away", "moved"): 3.0,
             Pushed("home", "chat", "", "no_quota"): 7.0,
+            Pushed("away", "chat", "", "came"): 2.0,
         },
     )
     assert top_document(told, [], database_up=True)["pushes"] == [
         {"from": "home", "to": None, "why": "no_quota", "requests_per_second": 7.0, "quotas": []},
         {"from": "home", "to": "away", "why": "moved", "requests_per_second": 5.0, "quotas": ["rule"]},
     ]
-    assert moved(told.pushed) == {("chat", "home", "away"): 2.0, ("web", "home", "away"): 3.0}
-    assert moved({**told.pushed, Pushed("home", "web", "away", "failed"): 3.0}) == {
-        ("chat", "home", "away"): 2.0
+    own = {("chat", "home"): 2.0, ("web", "home"): 3.0, ("chat", "away"): -2.0}
+    assert beside(told.pushed) == own
+    assert beside({**told.pushed, Pushed("home", "web", "away", "failed"): 3.0}) == {
+        **own,
+        ("web", "home"): 0.0,
     }
 
 

@@ -178,7 +178,7 @@ _REPORT = {
                         "type": "object",
                         "maxProperties": MAX_PUSHES,
                         "description": "Requests that found no slot over the last `seconds`: the service, a tab, the region that took "
-                        "them (empty: none), a tab, why.",
+                        "them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot.",
                         "additionalProperties": {"type": "number", "minimum": 0},
                     },
                     "seconds": {"type": "number", "minimum": 0, "maximum": 3600},

@@ -34,7 +34,7 @@ from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission import Code, Ticket, TicketState
-from gtm.core.balance.spill.outcomes import Why
+from gtm.core.balance.spill.outcomes import FAILED, Why
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import Slots, Standing, standing
 from gtm.core.balance.spill.senders import Sender, Sent, wanting
@@ -79,8 +79,6 @@ NO_HANDOFF = "no_handoff"
 """None can be made: what this follows from is over within the second."""
 REDIRECTED = "redirected"
 """Moved, by an answer that sends the client there."""
-FAILED = "failed"
-"""A peer did not answer, or did not take it."""
 
 
 class _To(NamedTuple):

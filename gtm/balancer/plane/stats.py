@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from gtm.core.handoff.verdict import Verdict
+
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
     from gtm.balancer.wire.refusals import Refusal
@@ -61,6 +63,8 @@ class Stats:
         """By code."""
         self.failures: Counter[str] = Counter()
         """Of backends."""
+        self.came: Counter[str] = Counter()
+        """Requests that backends have had, and a balancer of another region before: pushed here or sent on. By service."""
         self.retries = 0
         self.without_room: Counter[str] = Counter()
         """Connections to backends that could not be made for want of descriptors or memory here, by what for: `request`, `check`."""
@@ -92,6 +96,10 @@ class Stats:
         self.requests[url, exchange.status, how] += 1
         if url:
             self.waited += exchange.waited
+            verdict = exchange.verdict
+            if isinstance(verdict, Verdict) and verdict.believed is not None and verdict.believed.hop:
+                assert verdict.routing is not None  # noqa: S101 - what is served is for some service
+                self.came[verdict.routing.request.service] += 1
             began, first_byte = exchange.began, exchange.first_byte
             (self.durations.get(url) or self._new(self.durations, url)).add(now - began)
             if first_byte:

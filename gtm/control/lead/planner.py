@@ -55,8 +55,8 @@ class Inputs:
     loads: Mapping[Key, Load]
     capacity: Assessment = NO_ASSESSMENT
     """The last assessment of capacity, which the next goes on from."""
-    pushed: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
-    """Requests per second by service, the region that they came to, and the one that serves them instead."""
+    beside: Mapping[Place, float] = field(default_factory=dict)
+    """Requests per second that came to a region beside those that it served, by service and region (`reports.beside`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +145,17 @@ class Planner:
         self, given: Inputs
     ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[str, float]]:
         """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class."""
+        # A request counts where it came to: it is served once, elsewhere, and no more DNS answers led there.
         # What a region says that arrives counts up to twice what it can serve: more changes nothing for honest ones.
         most = {region: 2 * turnover(supply) for region, supply in given.capacity.supply.items()}
         served = {
-            (service, region): min(load.requests_per_second, most.get(region, inf))
+            (service, region): min(
+                max(0.0, load.requests_per_second + given.beside.get((service, region), 0.0)),
+                most.get(region, inf),
+            )
             for (region, service), load in given.loads.items()
             if service and load.requests_per_second is not None and load.age(given.now) <= FRESH
         }
-        # A request counts where it came to: it is served once, elsewhere, and no more DNS answers led there.
-        for (service, came, went), rate in given.pushed.items():
-            for region, more in ((came, rate), (went, -rate)):
-                if (service, region) in served:
-                    served[service, region] = max(0.0, served[service, region] + more)
         self._per_answer = requests_per_answer(given.rates, served, self._per_answer)
         decisions = asked = 0.0
         demand: dict[tuple[str, str], float] = defaultdict(float)

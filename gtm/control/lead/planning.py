@@ -12,7 +12,7 @@ from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
 from gtm.control.lead.planner import TICK, Inputs, Planned, Planner, same_plan
-from gtm.control.lead.reports import Reports, moved
+from gtm.control.lead.reports import Reports, beside
 from gtm.control.live.present import Current
 from gtm.core.capacity.supply import arrivals, turnover
 from gtm.core.demand.belief import PART
@@ -118,5 +118,5 @@ class Planning:
             rates={},
             loads=self._loads.loads(snapshot.policy),
             capacity=self._loads.assessment,
-            pushed=moved(self._reports.pushed),
+            beside=beside(self._reports.pushed),
         )

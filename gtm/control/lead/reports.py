@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from gtm.control.lead.demand import DemandBook, Reported
+from gtm.control.lead.demand import DemandBook, Place, Reported
 from gtm.control.lead.intake import Intake
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
@@ -18,13 +18,17 @@ from gtm.control.lead.succession import successors
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import LiveEdge, Vantages
 from gtm.control.live.present import Current
+from gtm.core.balance.spill.outcomes import CAME, FAILED
 from gtm.core.demand import belief
 from gtm.core.health.history import History
 from gtm.feed.reports import EdgeReply, EdgeReport
 
 
 class Pushed(NamedTuple):
-    """Requests of a service that found no slot in a region: the peer that took them (empty: none), and why."""
+    """Requests of a service that found no slot in a region: the peer that took them (empty: none), and why.
+
+    `CAME` in place of why: those that the region served because another had no slot.
+    """
 
     home: str
     service: str
@@ -111,7 +115,7 @@ class Reports:
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
         self.dropped["history"] = self.history.left_out
-        self._latency.take(report.latency, token or edge, report.witnesses, whose)
+        self._latency.take(report.latency, whose, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
@@ -150,7 +154,7 @@ class Reports:
 
     @property
     def pushed(self) -> dict[Pushed, float]:
-        """What balancers found no slot for, in requests per second."""
+        """What balancers found no slot for, and what came to them for that, in requests per second."""
         found = {}
         for (home, told), rate in self.pushes.rates(self._monotonic()).items():
             service, region, why = told.split("\t")
@@ -164,11 +168,15 @@ class Reports:
         return self.demand.reported(self._monotonic(), evidence)
 
 
-def moved(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str, str], float]:
-    """What peers took: requests per second by service, the region that they came to, and the peer."""
-    found: dict[tuple[str, str, str], float] = defaultdict(float)
+def beside(pushed: Mapping[Pushed, float]) -> dict[Place, float]:
+    """How many requests a second came to each region beside those that it served: what peers took, less what came of peers'.
+
+    Each region speaks of itself alone: what it says that others took adds to its own, and takes nothing from theirs.
+    """
+    found: dict[Place, float] = defaultdict(float)
     for one, rate in pushed.items():
-        if one.region:
-            taken = one.service, one.home, one.region
-            found[taken] += -rate if one.why == "failed" else rate
-    return {taken: rate for taken, rate in found.items() if rate > 0}
+        if one.why == CAME or (one.region and one.why == FAILED):
+            found[one.service, one.home] -= rate
+        elif one.region:
+            found[one.service, one.home] += rate
+    return dict(found)

@@ -25,6 +25,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.sharing import Sharing, Use
+from gtm.core.balance.spill.outcomes import CAME
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.quota.leases import Parts
@@ -346,8 +347,9 @@ class Carrier:
         return self._spends, *self._gate.take_counts()
 
     def pushes(self) -> Mapping[str, int]:
-        """Requests that found no slot, since it began (`Pusher.pushes`)."""
-        return self._pusher.pushes
+        """Requests that found no slot (`Pusher.pushes`), and those that came for want of one elsewhere, since it began."""
+        came = {f"{service}\t\t{CAME}": count for service, count in self._proxy.stats.came.items()}
+        return {**self._pusher.pushes, **came}
 
     def free_slots(self) -> Slots | None:
         """How many requests could begin now; None: backends do not say how many they serve."""

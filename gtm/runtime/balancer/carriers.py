@@ -51,7 +51,7 @@ class Carriers(Protocol):
         """What was done with them."""
 
     def pushes(self) -> Mapping[str, int]:
-        """Requests that found no slot, by service, region and why, since this process began."""
+        """Requests that found no slot, and that came for want of one elsewhere, by service, region and why, since this process began."""
 
     def words(self) -> Mapping[str, Word]:
         """What each of them says now, by its name."""

@@ -70,20 +70,32 @@ def test_http_is_leased_what_dns_leaves() -> None:
 
 
 def test_what_was_pushed_counts_where_it_came_to() -> None:
-    """A DNS answer led 10/s to `de`, which pushed 4 of them to `ie`: it stands for ten requests, and none of them is `ie`'s."""
+    """A DNS answer led 10/s to `de`, which pushed 4 of them to `ie`: it stands for ten requests, and none of them is `ie`'s.
+
+    What `de` says of that changes nothing of what `ie`'s answers stand for: only `ie` takes away from its own.
+    """
     (row,) = _inputs(1.0).rates
     loads = {
         (region, "chat"): Load(region, "chat", NOW, 1, requests_per_second=rate)
         for region, rate in (("de", 6.0), ("ie", 4.0))
     }
-    given = _inputs(0.0, rates={replace(row, region="de", via="dns"): 1.0})
+    answers = {replace(row, region=region, via="dns"): 1.0 for region in ("de", "ie")}
+    given = _inputs(0.0, rates=answers)
     found = []
-    for pushed in ({}, {("chat", "de", "ie"): 4.0}):
+    for beside in (
+        {},
+        {("chat", "de"): 4.0},
+        {("chat", "de"): 4.0, ("chat", "ie"): -4.0},
+        {("chat", "de"): 1e12},
+    ):
         planner = Planner()
-        for second in range(20):
-            planner.tick(replace(given, now=NOW + second, loads=_fresh(loads, NOW + second), pushed=pushed))
-        found.append(sum(one.rate for one in planner.latest.problem.classes))
-    assert found == [pytest.approx(6.0, rel=0.05), pytest.approx(10.0, rel=0.05)]
+        for second in range(40):
+            tick = replace(given, now=NOW + second, capacity=planner.latest.capacity, beside=beside)
+            planner.tick(replace(tick, loads=_fresh(loads, NOW + second)))
+        found.append([planner.latest.per_answer["chat", region] for region in ("de", "ie")])
+    twice = 2 * 0.9 * 10.0
+    wanted = ([6, 4], [10, 4], [10, 0], [twice, 4])
+    assert found == [pytest.approx(one, rel=0.01, abs=0.02) for one in wanted]
 
 
 def _fresh(loads: dict[tuple[str, str], Load], now: float) -> dict[tuple[str, str], Load]:

@@ -140,6 +140,9 @@ class BackendHealth:
         if monitor is None:
             return
         breaker = monitor.breaker
+        if 400 <= status < 500 and sending.asker is not None and breaker.state is CLOSED:
+            self._failed(sending, Failure.REFUSED, str(status), now)
+            return
         if breaker.state is HALF_OPEN:
             self._touched.add(sending.name)
         breaker.good(sending, latency, now)

@@ -11,7 +11,7 @@ from gtm.core.balance.health.comparing import Asker
 from gtm.core.model.state import EndpointHealth
 
 SERVER_FAILURES = frozenset((500, 502, 503, 504))
-"""Statuses that say that the server failed. 501 and 4xx say that the request was wrong (RFC 9110 §15.5, §15.6.2)."""
+"""Statuses that say that the server failed. 501 says that the request was wrong, and so do 4xx (RFC 9110 §15.5, §15.6.2) where peers say it, too."""
 
 
 class Check(StrEnum):
@@ -40,6 +40,8 @@ class Failure(StrEnum):
     """It answered with 500, 502, 503 or 504."""
     STALL = "stall"
     """A stream stopped."""
+    REFUSED = "refused"
+    """It answered with 4xx: a failure as far as its peers do not say that to such requests."""
 
 
 class State(StrEnum):

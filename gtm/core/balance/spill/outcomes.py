@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+FAILED = "failed"
+"""Stands beside these codes, too: a peer did not answer, or did not take the request."""
+CAME = "came"
+"""Stands beside these codes for requests that were served here, and that a balancer of another region had first."""
+
 
 class Why(StrEnum):
     """What decided."""

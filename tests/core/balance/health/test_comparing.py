@@ -42,8 +42,8 @@ def _end(
     sending = health.begun(name, now, health.asker(model, mark))
     if failure is None:
         health.answered(sending, 200, 0.1, now)
-    elif failure is Failure.STATUS:
-        health.answered(sending, 500, 0.1, now)
+    elif failure in {Failure.STATUS, Failure.REFUSED}:
+        health.answered(sending, 500 if failure is Failure.STATUS else 404, 0.1, now)
     else:
         health.failed(sending, failure, now)
 
@@ -58,7 +58,7 @@ def _ejections(health: BackendHealth) -> int:
 
 _ATTACKS = 200
 
-CAUSED = [Failure.STATUS, Failure.RESET, Failure.MALFORMED, Failure.TIMEOUT]
+CAUSED = [Failure.STATUS, Failure.RESET, Failure.MALFORMED, Failure.TIMEOUT, Failure.REFUSED]
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
