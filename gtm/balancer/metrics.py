@@ -154,6 +154,8 @@ def render(
             ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()),
         )
     _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
+    text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
+    _family(lines, "gtm_balancer_kept_bytes", "gauge", text, [(proxy.held.total, {})])
     _family(
         lines,
         "gtm_balancer_connections_evicted_total",

@@ -10,6 +10,7 @@ import pytest
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
+from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
 
@@ -251,7 +252,7 @@ def test_an_answer_before_the_body() -> None:
     async def main() -> None:
         async with world(await Backend(script).start()) as w:
             client = await w.client()
-            client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc")
+            client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + bytes(FIRST + 1))
             answer = await client.response()
             assert (answer.status, answer.body, answer.get("connection")) == (413, b"no", b"close")
             assert await client.end() == b""

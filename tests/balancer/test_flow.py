@@ -350,13 +350,13 @@ def test_clients_that_are_late() -> None:
             body.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na")
             idle.send(_GET)
             await idle.response()
-            await w.until(lambda: w.picker.in_flight == 1)
+            await w.until(lambda: len(w.gate.judged) == 2)
+            w.proxy.look()
             w.pass_time(11)
             assert await silent.end() == b""
             assert (await slow.response()).status == 408
-            w.pass_time(50)
             assert (await body.response()).status == 408
-            w.pass_time(15)
+            w.pass_time(65)
             assert await idle.end() == b""
             assert w.picker.in_flight == 0
         async with world(await Backend(long).start()) as w:

@@ -12,7 +12,7 @@ import pytest
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.contracts import Pushed, Sent
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network, fence_hash
 from gtm.core.handoff.verdict import Flaw, Presented, Verdict
@@ -61,7 +61,7 @@ def test_what_waited_is_judged_before_it_is_sent() -> None:
 
 def test_a_body_that_still_comes_stops() -> None:
     """The law changes in the middle of an upload: no further byte goes to the backend, and the client hears why."""
-    got = bytearray()
+    got, sent = bytearray(), bytes(FIRST + 1)
 
     async def script(peer: Peer) -> None:
         await read_head(peer.reader)
@@ -71,14 +71,14 @@ def test_a_body_that_still_comes_stops() -> None:
     async def main() -> None:
         async with world(await Backend(script).start()) as w:
             client = await w.client()
-            client.send(b"POST /audio HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc")
-            await w.until(lambda: bytes(got) == b"abc")
+            client.send(b"POST /audio HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n" + sent)
+            await w.until(lambda: bytes(got) == sent)
             w.gate.renewed = _LAW
             w.proxy.look()
             client.send(b"def")
             assert (await client.response()).status == 421
             await w.nothing_left()
-            assert (bytes(got), w.picker.ends, w.picker.failures) == (b"abc", ["refused"], [])
+            assert (bytes(got), w.picker.ends, w.picker.failures) == (sent, ["refused"], [])
 
     run(main)
 

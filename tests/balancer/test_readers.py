@@ -39,6 +39,7 @@ from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.heads import HeadError, read_head
 from gtm.balancer.wire.responses import ResponseError, read_response_head
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.world import Admission, Gate, Picker
 from tests.effort import ALL, SOAK
@@ -404,7 +405,15 @@ class World:
     def __init__(self, chance: Random) -> None:
         self.way = _Way(chance)
         loop = asyncio.get_running_loop()
-        self.proxy = Proxy(Gate(), Admission(), Picker([self.way]), loop=loop, region="r", limits=Limits())
+        self.proxy = Proxy(
+            Gate(),
+            Admission(),
+            Picker([self.way]),
+            room=Connections(MAX_CONNECTIONS),
+            loop=loop,
+            region="r",
+            limits=Limits(),
+        )
         self.refused = self.forwarded = 0
 
     def client(self) -> _Client:

@@ -43,6 +43,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.client import ClientFinder
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.system.balancers import HOST, policy
 
 _BODY = b'{"model":"bench","messages":[{"role":"user","content":"Say hello."}],"max_tokens":16}'
@@ -145,7 +146,7 @@ def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
         Handoffs(current, lambda _: UNKNOWN_LOCATION),
         says=document.says(),
     )
-    return Proxy(gate, admission, picker, loop=loop, region="fra", log=log)
+    return Proxy(gate, admission, picker, room=Connections(MAX_CONNECTIONS), loop=loop, region="fra", log=log)
 
 
 def connected(proxy: Proxy) -> Downstream:

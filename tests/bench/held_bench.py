@@ -25,6 +25,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 
 _ASK = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: model.test\r\nAuthorization: Bearer %b\r\nAccept: */*\r\n"
@@ -84,7 +85,7 @@ def _balancer(backend: int, line: Connection) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         parts = _Open(Route(f"http://127.0.0.1:{backend}"))
-        proxy = Proxy(parts, parts, parts, loop=loop, region="r1")
+        proxy = Proxy(parts, parts, parts, room=Connections(MAX_CONNECTIONS), loop=loop, region="r1")
         proxy.start()
         server = await loop.create_server(proxy.connection, "127.0.0.1", 0, backlog=4096)
         line.send(server.sockets[0].getsockname()[1])

@@ -162,7 +162,7 @@ class QueueAdmission:
             tenant,
             max(self._cost(exchange), 1e-6),
             self._deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
-            exchange.received,
+            exchange.come,
             facts.input_tokens,
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
             facts.model,

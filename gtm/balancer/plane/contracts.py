@@ -27,6 +27,7 @@ class Limits:
     `keep_alive`: that a client's connection waits for another request.
     `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
     `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
+    `body_rate`: bytes a second that a request's body comes at, and `body_grace`: seconds by which it may fall behind that, once.
     `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
     `retry_share`: of all requests may be sent again, besides `retries_free` a second.
     """
@@ -37,6 +38,8 @@ class Limits:
     connect_timeout: float = 2.0
     response_timeout: float = 600.0
     stall_timeout: float = 60.0
+    body_rate: float = 4096.0
+    body_grace: float = 10.0
     tunnel_timeout: float = 3600.0
     tries: int = 3
     retry_share: float = 0.2

@@ -23,10 +23,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.exchange_end import ExchangeEnd
-from gtm.balancer.plane.exchange_state import ANSWERING, CONNECTING, ENDED, NEW, READING, SENT, WAITING
+from gtm.balancer.plane.exchange_state import (
+    ANSWERING,
+    CONNECTING,
+    ENDED,
+    MAX_REPLAY,
+    NEW,
+    READING,
+    SENT,
+    WAITING,
+)
 from gtm.balancer.wire.bodies import (
     MAX_READ,
-    MOST_READING,
     READ,
     BodyError,
     kind_of,
@@ -47,8 +55,8 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.contracts import Sent
 
-_MAX_REPLAY = 64 * 1024
-"""Bytes of a body that are kept for another try."""
+FIRST = 64 * 1024
+"""Bytes of a body that is read by nobody here, and that must have come before it takes a slot: of most bodies, all."""
 _SMALL, _TOGETHER = 4096, 64 * 1024
 """Bytes of a piece that is kept together with the one before, and of what is kept together."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -82,14 +90,19 @@ class Exchange(ExchangeEnd):
         except BodyError as error:
             self.refuse(error.refusal)
             return
-        reads = wants_body(self.head) if rules is None else self._kind in READ
-        if reads and not self._body_ended:
-            self.phase = READING
-            self._continue()
-            if self.received:
-                self._reading(self.received)
-        else:
+        if self._body_ended:
             self._read()
+            return
+        self._until = FIRST
+        if rules is None:
+            if wants_body(self.head):
+                self._until = MAX_INSPECTED
+        elif self._kind in READ:
+            self._until = MAX_READ
+        self.phase = READING
+        self._continue()
+        if self.received:
+            self._reading(self.received)
 
     def body(self, piece: bytes) -> None:
         """A piece of the request's body."""
@@ -120,34 +133,18 @@ class Exchange(ExchangeEnd):
 
     def _reading(self, more: int) -> None:
         """So many bytes more have come of a body that is awaited."""
-        if self._kind is None:
-            if self.received > MAX_INSPECTED:
-                self._read()
-            return
         if self._kind is BodyKind.UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
             self._kind = BodyKind.NONE
-            self._read()
+            self._until = FIRST
+        if self.received <= self._until:
             return
-        more = min(more, self.received - MAX_INSPECTED)
-        if more <= 0:
-            return
-        self._held += more
-        self.proxy.reading += more
-        if self.received > MAX_READ:
+        if self._until == MAX_READ:
             self.refuse(too_large().refusal)
-        elif self.proxy.reading > MOST_READING:
-            self.refuse(
-                Refusal(
-                    503,
-                    "bodies_full",
-                    f"limits go by bodies here, and {MOST_READING >> 20} MiB of large ones are being read: try again",
-                    retry_after=1.0,
-                )
-            )
+        else:
+            self._read()
 
     def _read(self) -> None:
         """Its body has come as far as it is awaited: what it says of its work."""
-        self._let_go()
         try:
             self.facts = self._facts()
         except BodyError as error:
@@ -164,7 +161,7 @@ class Exchange(ExchangeEnd):
         head, rules, cut = self.head, self.proxy.body_rules, self.proxy.picker.cut
         whole = self._body_ended and self._keeps
         if rules is None:
-            reads = whole and (self.phase is READING or wants_body(head))
+            reads = whole and (self._until > FIRST or wants_body(head))
             return read_facts(head, b"".join(self._pieces) if reads else b"", cut)
         if self._kind is None:  # they came after it had begun
             self._kind = kind_of(head, rules)
@@ -173,10 +170,6 @@ class Exchange(ExchangeEnd):
                 "limits_changed", "limits that go by the body came while it was sent: try again", 503
             )
         return read_strictly(head, self._kind, b"".join(self._pieces) if whole else b"", rules, cut)
-
-    def _let_go(self) -> None:
-        self.proxy.reading -= self._held
-        self._held = 0
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind the request's body.
@@ -250,6 +243,8 @@ class Exchange(ExchangeEnd):
         elif self.phase is WAITING:
             self._queued = self.proxy.now()
             self.regulate()
+            if self.received:
+                self.client.settle()
 
     def use_model(self, model: str) -> bool:
         """Ask for another model instead; whether the body is there, and one in which that can be said."""
@@ -309,6 +304,8 @@ class Exchange(ExchangeEnd):
             self._attach(upstream)
         else:
             self._connecting = self.proxy.loop.create_task(self._connect(sent))
+            if self.received:
+                self.client.settle()
 
     async def _connect(self, sent: Sent) -> None:
         proxy = self.proxy
@@ -365,17 +362,23 @@ class Exchange(ExchangeEnd):
         upstream.start(self, b"".join(parts))
         self._forget_body()
         client = self.client
+        if client.held:
+            client.settle()
         if client.paused or not client.writable or not self._body_ended:
             self.regulate()
 
     def _forget_body(self) -> None:
         """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
-        if self.received <= _MAX_REPLAY or not self._keeps:
+        if self.received <= MAX_REPLAY or not self._keeps:
             return
         pushed = self._sent is not None and self._sent.push is not None
         if not pushed or self.received > MAX_INSPECTED:
-            self._keeps = False
-            self._pieces.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Keep nothing of the body: it is sent once."""
+        self._keeps = False
+        self._pieces.clear()
 
     # --- the response ---
 
@@ -481,8 +484,9 @@ class Exchange(ExchangeEnd):
         if self._queued and self.phase is WAITING:
             self.waited = self.proxy.now() - self._queued
         self.phase = ENDED
-        self._let_go()
         self._pieces.clear()
+        if self.client.held:
+            self.client.settle()
         sent, self._sent = self._sent, None
         if begun or how != "cancelled":  # nothing was done for one whose turn never came
             self.proxy.ended(self, sent, how, offered=self._offered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gtm.balancer.plane.exchange_state import CONNECTING, WAITING, ExchangeState
 
 _MAX_BUFFER = 256 * 1024
-"""Bytes kept of a body that cannot be sent yet, beyond which the client waits (unless all of it is wanted)."""
+"""Bytes kept of a body while its backend is connected to, beyond which the client waits."""
 
 
 class ExchangeFlow(ExchangeState):
@@ -32,8 +32,9 @@ class ExchangeFlow(ExchangeState):
         if upstream is not None:
             full = not upstream.writable
         else:
-            full = (
-                self.phase in (WAITING, CONNECTING) and self.received > _MAX_BUFFER and not self._body_ended
+            # What waits in the queue counts there with what of it has come: no more of it is read.
+            full = not self._body_ended and (
+                self.phase is WAITING or (self.phase is CONNECTING and self.received > _MAX_BUFFER)
             )
         self.client.regulate(full=full)
 

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
+    from gtm.balancer.plane.lateness import BodyPace
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.tracing import Span
 
 _EMPTY = Facts()
+MAX_REPLAY = 64 * 1024
+"""Bytes of a body that are kept for another try."""
 
 
 class Phase(Enum):
@@ -66,7 +69,6 @@ class ExchangeState:
         "_body_ended",
         "_connecting",
         "_heard",
-        "_held",
         "_keeps",
         "_kind",
         "_offered",
@@ -76,6 +78,7 @@ class ExchangeState:
         "_trailers",
         "_tried",
         "_untaken",
+        "_until",
         "_withheld",
         "admission",
         "answer",
@@ -90,6 +93,7 @@ class ExchangeState:
         "head",
         "lost",
         "meter",
+        "pace",
         "phase",
         "proxy",
         "received",
@@ -140,8 +144,10 @@ class ExchangeState:
         self._pieces: list[bytes | bytearray] = []
         self._kind: BodyKind | None = None
         """How its body is read where limits go by it; None: for hints."""
-        self._held = 0
-        """Bytes of its body that count among those that are read."""
+        self._until = 0
+        """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
+        self.pace: BodyPace | None = None
+        """How its body comes; None: it came at once."""
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
@@ -175,6 +181,19 @@ class ExchangeState:
     def streams_events(self) -> bool:
         """Whether the answer is a stream of server-sent events."""
         return self.answer.events
+
+    @property
+    def held(self) -> int:
+        """Bytes of its body that are kept, but for the few that a request at a backend may keep for another try."""
+        if not self._keeps or self.phase is ENDED:
+            return 0
+        sent = self.phase is SENT or self.phase is ANSWERING
+        return 0 if sent and self.received <= MAX_REPLAY else self.received
+
+    @property
+    def come(self) -> int:
+        """Bytes of its body that have come, parsed or not."""
+        return self.received if self._body_ended else self.client.come(self)
 
     @property
     def returned(self) -> int:

@@ -12,6 +12,39 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
 
 
+class BodyPace:
+    """How a body comes, as looks at it see: it may fall behind a least rate by some time, and makes up for it no faster than it comes."""
+
+    __slots__ = ("_at", "_credit", "_size")
+
+    def __init__(self, size: int, now: float, grace: float) -> None:
+        self._size, self._at, self._credit = size, now, grace
+
+    def is_late(self, size: int, now: float, *, rate: float, grace: float) -> bool:
+        """Whether too little has come, of which there are so many bytes now."""
+        self._credit = min(grace, self._credit + (size - self._size) / rate - (now - self._at))
+        self._size, self._at = size, now
+        return self._credit < 0
+
+    def rest(self, now: float) -> None:
+        """Nothing was awaited since the last look."""
+        self._at = now
+
+
+def _comes_too_slowly(exchange: Exchange, now: float) -> bool:
+    """Whether a body that is awaited comes slower than it must. Once there is an answer, who speaks when is between client and backend."""
+    limits, pace = exchange.proxy.limits, exchange.pace
+    if exchange.complete or exchange.answering or not limits.body_rate:
+        return False
+    if pace is None:
+        exchange.pace = BodyPace(exchange.received, now, limits.body_grace)
+    elif exchange.client.paused:
+        pace.rest(now)
+    else:
+        return pace.is_late(exchange.received, now, rate=limits.body_rate, grace=limits.body_grace)
+    return False
+
+
 def end_if_late(exchange: Exchange, now: float) -> None:
     """End a request for which the client or the backend has not done its part in time: to send, or to take.
 
@@ -28,6 +61,9 @@ def end_if_late(exchange: Exchange, now: float) -> None:
     elif not exchange.complete and not client.paused and now - client.heard > limits.stall_timeout:
         detail = f"nothing of the body came for {limits.stall_timeout:g} s"
         exchange.refuse(Refusal(408, "request_timeout", detail))
+    elif _comes_too_slowly(exchange, now):
+        detail = f"the body came slower than {limits.body_rate:g} bytes a second, by more than {limits.body_grace:g} s of them"
+        exchange.refuse(Refusal(408, "body_too_slow", detail))
     elif upstream is not None and client.writable:
         _end_if_backend_late(exchange, upstream, now)
 

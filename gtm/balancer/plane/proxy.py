@@ -31,6 +31,7 @@ from gtm.balancer.plane.contracts import (
     Sent,
 )
 from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import BodyRules
@@ -43,6 +44,15 @@ from gtm.handoff.proof import FIELD, PATH
 
 _log = logging.getLogger(__name__)
 
+_CLIENT_FULL = Refusal(
+    429,
+    "client_bodies_full",
+    "of your network's requests more bytes are kept here than of one network may be: send fewer at once",
+    retry_after=1.0,
+)
+_BODIES_FULL = Refusal(
+    503, "bodies_full", "more bytes of requests are kept here than may be: try again", retry_after=1.0
+)
 _SAID_EVERY = 60.0
 """Seconds between two words about the same lack."""
 TICK = 0.25
@@ -57,6 +67,7 @@ class Proxy:
         admission: admits.
         picker: picks.
         room: says which connection goes for another.
+        queue_bytes: what may wait in the queue, in bytes.
         trusts: whether a peer is a proxy of the operator's, whose connections are many clients'.
         pusher: pushes; None: nothing is pushed.
         asks: header lines that ask backends for more than their answer.
@@ -89,6 +100,7 @@ class Proxy:
         paths: Paths | None = None,
         body_rules: BodyRules | None = None,
         trusts: Callable[[str | None], bool] = lambda _: False,
+        queue_bytes: int = 0,
     ) -> None:
         self.room = room
         self._trusts = trusts
@@ -102,8 +114,9 @@ class Proxy:
         """The methods and paths that the balancer carries; None: it carries everything."""
         self.body_rules = body_rules
         """What goes by requests' bodies; None: nothing, and they are read for hints."""
-        self.reading = 0
-        """Bytes of bodies that are being read because something goes by them."""
+        self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
+        """Bytes that clients have sent, and that are kept."""
+        self._giving_way = False
         self.loop = loop
         self.now = now or loop.time
         self.region = region
@@ -144,6 +157,7 @@ class Proxy:
     def left(self, client: Downstream) -> None:
         """It is closed."""
         self.room.leave(client)
+        self.held.hold(client, 0, client.whose)
         self._clients.pop(client, None)
 
     def whose(self, connection: Evictable, peer: str | None) -> Hashable:
@@ -152,6 +166,22 @@ class Proxy:
         if address is None:
             return None
         return connection if self._trusts(peer) else client_prefix(address.packed)
+
+    def hold(self, client: Downstream, size: int) -> None:
+        """A client's connection keeps so many bytes now: others may have to give theirs up, or itself."""
+        self.held.hold(client, size, client.whose)
+        if self._giving_way:
+            return  # whoever gives way tells so
+        self._giving_way = True
+        try:
+            while (found := self.held.gives_way(client)) is not None:
+                gone, its_own = found
+                gone.give_way(_CLIENT_FULL if its_own else _BODIES_FULL)
+                if self.held.has(gone):
+                    gone.abort()
+                    self.held.hold(gone, 0, gone.whose)
+        finally:
+            self._giving_way = False
 
     def without_room(self) -> None:
         """This process has no descriptor left: connections to backends that wait give theirs back."""

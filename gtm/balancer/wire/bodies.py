@@ -47,8 +47,6 @@ from gtm.nesting import DEEPER, MAX_DEPTH
 
 MAX_READ = 32 * 1024 * 1024
 """Bytes of a body that is read."""
-MOST_READING = 256 * 1024 * 1024
-"""Bytes of bodies that are being read, of all requests: of each what it has beyond `MAX_INSPECTED`, so that large ones keep out no ordinary ones."""
 MAX_TOKENS = 100_000
 """Brackets and texts within an object's members: each takes a fraction of a microsecond."""
 

@@ -21,6 +21,7 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.scraping import load_in_header
+from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
@@ -166,6 +167,7 @@ class Carrier:
             self._picker,
             room=_room(loop),
             trusts=finder.trusts,
+            queue_bytes=document.admission.settings().queue_bytes,
             loop=loop,
             region=settings.region,
             pusher=self._pusher,
@@ -404,7 +406,9 @@ class Carrier:
             cut=document.cut(),
             corrects=document.checks.scrape is None,
         )
-        self._admission.admission.configure(document.admission.settings(), self._loop.time())
+        admission = document.admission.settings()
+        self._admission.admission.configure(admission, self._loop.time())
+        self._proxy.held.bound(HELD_BESIDE_QUEUE + admission.queue_bytes)
         await self._health.configure(document)
         self._access.configure(document.access_log)
         self._proxy.log = self._access.lines

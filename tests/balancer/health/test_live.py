@@ -24,6 +24,7 @@ from gtm.core.balance.choosing.values import Wanted
 from gtm.core.balance.health import Check, Failure, Sending, Settings, State
 from gtm.core.balance.in_flight import Ticket
 from gtm.demo.backend.faults import Mode
+from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world
 
 CHECKS = CheckSettings(HealthCheck(interval=0.05), models=None, scrape=None)
@@ -174,7 +175,15 @@ async def live(known: Settings, count: int = 3) -> AsyncGenerator[Live]:
     async with world(CHECKS, count=count, known=known) as here, httpx.AsyncClient(timeout=PATIENCE) as client:
         loop = asyncio.get_running_loop()
         picker = Picker(here)
-        proxy = Proxy(Gate(), Admission(), picker, loop=loop, region="here", limits=LIMITS)
+        proxy = Proxy(
+            Gate(),
+            Admission(),
+            picker,
+            room=Connections(MAX_CONNECTIONS),
+            loop=loop,
+            region="here",
+            limits=LIMITS,
+        )
         server = await loop.create_server(proxy.connection, "127.0.0.1", 0)
         proxy.start()
         try:

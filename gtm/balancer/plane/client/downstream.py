@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 from math import inf
 from typing import TYPE_CHECKING, cast
 
@@ -20,10 +21,12 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from gtm.balancer.plane.client.downstream_end import LINGER, PROBE, DownstreamEnd
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
+from gtm.balancer.plane.holding import REQUEST
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.balancer.wire.trailers import MAX_FRAMING
+from gtm.core.shares import client_prefix
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
@@ -98,6 +101,32 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             self._keep(data)
         else:
             self._feed(data)
+        if self._keeps_some:
+            self.settle()
+
+    @property
+    def _keeps_some(self) -> bool:
+        """Whether something may be kept of what came: not of most requests, which are whole and sent."""
+        return bool(self._receiving is not None or self._unread or self.in_head or self._waiting or self.held)
+
+    def settle(self) -> None:
+        """Tell how much is kept of what came."""
+        held = 0
+        if not self._ended:
+            held = len(self._unread) + REQUEST * len(self._waiting) + (self._fed if self.in_head else 0)
+            if self._current is not None:
+                held += self._current.held
+        if held != self.held:
+            self.held = held
+            self.proxy.hold(self, held)
+
+    def whose(self) -> Hashable:
+        """The client that what it holds counts for: on a trusted proxy's connection whose request is being answered."""
+        found = self.proxy.whose(self, self.peer)
+        if found is self and self._current is not None:
+            address = self.proxy.gate.client(self._current)
+            return client_prefix(address) if address else b""
+        return found
 
     @property
     def _reads_on(self) -> bool:
@@ -116,6 +145,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         while True:
             whole = not start and len(data) <= _PIECE
             piece = data if whole else data[start : start + self._piece()]
+            self._ahead = len(data) - start
             rest = self._feed_piece(piece)
             start += len(piece) - rest
             if start >= len(data) or self._ended or self._refusal is not None:
@@ -247,6 +277,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         """The present request's connection leaves HTTP: what came behind it already."""
         early, self._unread = bytes(self._unread), bytearray()
         self.regulate()  # it may have been more than is kept
+        if self.held:
+            self.settle()
         return early
 
     def finished(self, exchange: ExchangeState, *, keep_alive: bool) -> None:
@@ -288,6 +320,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             unread, self._unread = bytes(self._unread), bytearray()
             self._feed(unread)
             self.regulate()
+            if self._keeps_some:
+                self.settle()
 
     def look(self, now: float) -> None:
         """Look whether something is late."""

@@ -11,7 +11,7 @@ import struct
 from contextlib import suppress
 
 from gtm.balancer.plane.client.downstream_state import DownstreamState
-from gtm.balancer.plane.exchange_state import NEW
+from gtm.balancer.plane.exchange_state import CONNECTING, NEW, READING, WAITING
 from gtm.balancer.plane.flow import hung_up
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 
@@ -113,6 +113,8 @@ class DownstreamEnd(DownstreamState):
         """Let the client send on what nobody reads, for a while: a reset would take the answer from it (RFC 9112 §9.6)."""
         self._ended = True
         self._unread.clear()
+        if self.held:
+            self.settle()
         self.deadline = self.proxy.now() + LINGER
         self.regulate(full=False)
         if self.transport.can_write_eof() and not self.transport.is_closing():
@@ -124,6 +126,29 @@ class DownstreamEnd(DownstreamState):
         with suppress(OSError):
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
+
+    def settle(self) -> None:
+        """Tell how much is kept of what came."""
+        raise NotImplementedError
+
+    def give_way(self, refusal: Refusal) -> None:
+        """Keep nothing of what came: others need the room."""
+        current = self._current
+        if current is not None and current.phase in (READING, WAITING, CONNECTING):
+            current.refuse(refusal)
+        else:
+            if current is not None:
+                current.forget()
+            self._unread.clear()
+            for exchange in self._waiting:
+                exchange.cancel()
+            self._waiting.clear()
+            if self._receiving is not current:
+                self._receiving = None
+            self.settle()
+            if self.held or self._receiving is None:
+                self.refuse(refusal)
+        self.settle()
 
     def evict(self) -> None:
         """Make room for another connection."""

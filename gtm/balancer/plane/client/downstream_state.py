@@ -13,6 +13,7 @@ from gtm.balancer.wire.refusals import Refusal
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
+    from gtm.balancer.plane.exchange_state import ExchangeState
     from gtm.balancer.plane.proxy import Proxy
 
 
@@ -25,6 +26,7 @@ class DownstreamState(Outflow):
     """
 
     __slots__ = (
+        "_ahead",
         "_bare",
         "_current",
         "_ended",
@@ -42,6 +44,7 @@ class DownstreamState(Outflow):
         "_waiting",
         "deadline",
         "heard",
+        "held",
         "in_head",
         "paused",
         "peer",
@@ -69,6 +72,10 @@ class DownstreamState(Outflow):
         self._headers: list[tuple[bytes, bytes]] = []
         self.in_head = False
         """A request's head has begun, and is not whole."""
+        self.held = 0
+        """Bytes that are kept of what it has sent, as they were last told."""
+        self._ahead = 0
+        """Bytes of the last read that were not parsed when the present piece began."""
         self._fed = 0
         """Bytes fed since the present request began, as long as its head is not complete."""
         self._frame = self._bare = 0
@@ -99,6 +106,13 @@ class DownstreamState(Outflow):
     def waiting(self) -> int:
         """Requests whose turn has not come."""
         return len(self._waiting)
+
+    def come(self, exchange: ExchangeState) -> int:
+        """How many bytes of a request's body have come, those too that are yet to be parsed: a head's length more at most."""
+        received, length = exchange.received, exchange.head.length
+        if exchange is not self._receiving and self._receiving is not None:
+            return received
+        return received + (self._ahead if length is None else min(self._ahead, length - received))
 
     @property
     def kept(self) -> int:
