@@ -262,7 +262,7 @@ def test_a_fault_before_is_told_as_it_is(text: bytes, says: str | None) -> None:
 
 def test_the_documents_say_how_deep() -> None:
     """Where bounds are listed."""
-    said = (Path(gtm.__file__).parents[1] / "docs/operations.md").read_text()
+    said = (Path(gtm.__file__).parents[1] / "docs/limits.md").read_text()
     assert f"up to {MAX_DEPTH} levels" in said
     assert f"`{DEEPER}`" in said.replace("\n", " ")
 
@@ -270,6 +270,7 @@ def test_the_documents_say_how_deep() -> None:
 OWN = {
     "cli/common/output.py": "what it wrote itself",
     "control/policy/drafts.py": "what its own process says",
+    "dashboard/sign_in/provider.py": "what a control has sealed",
     "dashboard/inside.py": "what the API of its own process answers",
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
     "balancer/wire/bodies.py": "what it has walked through, and counted",
