@@ -17,6 +17,8 @@ from gtm.handoff.jwt import MalformedError, parsed
 
 REMEMBERED = 4096
 """Verified handoffs kept in each of two generations: some 10 MB."""
+IN_VAIN = 50
+"""Handoffs of one client that are looked at in a second and not believed: a hundredth of a processor's time at the most."""
 NONCES = 262_144
 """Nonces of handoffs for one request that are remembered at once: some 50 MB, and 8,700 such requests a second at a TTL of 30 s."""
 
@@ -62,13 +64,14 @@ class Verifier:
         key = self._keys.get(found.kid)
         if key is None:
             return Flaw.UNKNOWN_KEY
+        claims = found.claims
+        # First what costs nothing: a signature takes as long as three requests.
+        if (claims.issuer, Issuer.BALANCER if claims.hop else Issuer.EDGE) not in key.speaks:
+            return Flaw.WRONG_ISSUER
         try:
             key.public.verify(found.signature, found.signed)
         except InvalidSignature:
             return Flaw.BAD_SIGNATURE
-        claims = found.claims
-        if (claims.issuer, Issuer.BALANCER if claims.hop else Issuer.EDGE) not in key.speaks:
-            return Flaw.WRONG_ISSUER
         if not claims.once:  # one for one request comes once
             self._remember(token, claims)
         return claims
@@ -77,6 +80,39 @@ class Verifier:
         if len(self._young) >= self._room:
             self._old, self._young = self._young, {}
         self._young[token] = claims
+
+
+class Disbelief:
+    """How many handoffs of each client were not believed this second: whoever sends such ones soon has none verified, and nobody else fewer.
+
+    A client is a prefix of addresses (`gtm.core.shares.client_prefix`). Whose are believed may send as many as they like.
+
+    Args:
+        most: handoffs of one client that are looked at in vain in a second.
+        clients: of whom that is remembered. Of others all are looked at: to get there takes longer than the second.
+    """
+
+    def __init__(self, most: int = IN_VAIN, clients: int = REMEMBERED) -> None:
+        self._most, self._clients = most, clients
+        self._second = 0
+        self._failed: dict[bytes, int] = {}
+
+    def looks(self, client: bytes, now: float) -> bool:
+        """Whether a handoff that this client sends is to be looked at.
+
+        Args:
+            client: its prefix.
+            now: seconds of any clock that does not stand.
+        """
+        return int(now) != self._second or self._failed.get(client, 0) < self._most
+
+    def failed(self, client: bytes, now: float) -> None:
+        """Note that one was not believed."""
+        if int(now) != self._second:
+            self._second, self._failed = int(now), {}
+        count = self._failed.get(client, 0)
+        if count or len(self._failed) < self._clients:
+            self._failed[client] = count + 1
 
 
 class Nonces:

@@ -276,6 +276,41 @@ def test_a_withdrawn_key_is_believed_no_more() -> None:
             assert _tenant(_asked(gate, BERLIN, shown)[1]) == believed
 
 
+def test_handoffs_that_are_not_believed_cost_little() -> None:
+    """A stranger's are verified 50 times a second, whatever is wrong with them; those of others are believed meanwhile, and its own in the next second."""
+    gate, current = _gate("fra")
+    router = current.router
+    assert router is not None
+    key, snapshot = made(), router.view.snapshot
+    tenant = min(snapshot.tenants)
+    allowed = router.ranker.ranking(Request("chat", Location("DE"), tenant, None)).within.allowed
+    current.apply(HandoffKeysMessage(PublicKeys((PublicKey("fra-1", key_text(key.public)),), 1)))
+    stranger, neighbour = "203.0.113.9", "203.0.113.77"
+    issued = int(2e9) - 5
+
+    def shown(peer: str, nonce: str, **more: Any) -> bytes:
+        network = client_network(bytes(map(int, peer.split("."))))
+        fence = hash_of(snapshot, allowed)
+        claims = Claims(
+            "fra-1", "fra", "chat", issued, issued + 300, nonce, fence, 1, tenant=tenant, client=network
+        )
+        return Signer(key).sign(replace(claims, **more))
+
+    once = shown(stranger, "n", once=True)
+    forged = once[:-4] + (b"AAAA" if once[-4:] != b"AAAA" else b"BBBB")
+    for _ in range(40):
+        _asked(gate, stranger, (b"gtm-handoff", forged))
+    for _ in range(200):  # a good one, again and again
+        _asked(gate, stranger, (b"gtm-handoff", once))
+    assert gate.flaws["handoff_bad_signature"] + gate.flaws["handoff_replayed"] == 50
+    assert gate.flaws["handoff_unverified"] == 240 - 50 - 1
+    for number in range(200):  # whose are believed may send as many as they like
+        assert _tenant(_asked(gate, BERLIN, (b"gtm-handoff", shown(BERLIN, f"b{number}")))[1]) == tenant
+    assert _tenant(_asked(gate, neighbour, (b"gtm-handoff", shown(neighbour, "c")))[1]) is None
+    current.boot = lambda: 101.0
+    assert _tenant(_asked(gate, neighbour, (b"gtm-handoff", shown(neighbour, "c")))[1]) == tenant
+
+
 def test_a_process_that_slept_looks_at_the_clock_first() -> None:
     """The View may be over."""
     gate, current = _gate("iad")

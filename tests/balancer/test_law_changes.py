@@ -143,7 +143,7 @@ class _Handoffs(Handoffs):
 
     claims: Claims
 
-    def read(self, token: bytes) -> Presented | Flaw:  # noqa: ARG002 - the contract
+    def read(self, token: bytes, client: bytes | None, now: float) -> Presented | Flaw:  # noqa: ARG002 - the contract
         return Presented(self.claims, _locate(MOUNTAIN_VIEW), _locate(MOUNTAIN_VIEW))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.verdict import Flaw, Reuse
 from gtm.handoff.jwt import Signer
-from gtm.handoff.verifier import Nonces, Verifier
+from gtm.handoff.verifier import Disbelief, Nonces, Verifier
 from tests.handoff.test_jwt import CLAIMS, KEY, PUBLISHED
 from tests.memory import held
 
@@ -46,6 +46,23 @@ def test_a_key_that_is_withdrawn_takes_its_handoffs_along() -> None:
     token = Signer(KEY).sign(MANY)
     assert Verifier(PUBLISHED).verify(token) == MANY
     assert Verifier(PublicKeys(version=2)).verify(token) is Flaw.UNKNOWN_KEY
+
+
+def test_who_is_not_believed_is_looked_at_no_more() -> None:
+    """For the rest of the second; who else sends handoffs does not feel it, and memory is bounded."""
+    disbelief = Disbelief(most=3, clients=2)
+    for _ in range(3):
+        assert disbelief.looks(b"stranger", 7.1)
+        disbelief.failed(b"stranger", 7.1)
+    assert not disbelief.looks(b"stranger", 7.9)
+    assert disbelief.looks(b"honest", 7.9)
+    disbelief.failed(b"honest", 7.9)
+    for _ in range(9):
+        disbelief.failed(b"another", 7.9)  # there is no room for it
+    assert disbelief.looks(b"another", 7.9)
+    assert disbelief.looks(b"stranger", 8.0)
+    disbelief.failed(b"another", 8.0)
+    assert disbelief.looks(b"stranger", 8.0)
 
 
 def test_a_nonce_is_used_once() -> None:

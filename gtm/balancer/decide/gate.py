@@ -28,11 +28,12 @@ from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.priority import PriorityGrant
-from gtm.core.handoff.verdict import Code, Flaw, Reuse, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
 from gtm.core.quota.earned import Earn, Worth, earned
+from gtm.core.shares import client_prefix
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder, is_in
 from gtm.handoff.carried import HEADER, one_of, split
@@ -164,6 +165,8 @@ class LawGate:
         verdict = self._memory.get(key)
         if verdict is None or not self._holds(verdict):
             verdict = self._judged(router, exchange, (handoff, current.window), self._handoffs.used)
+            if handoff is not None and verdict.believed is None:
+                self._handoffs.disbelieved(_prefix(client), current.boot())
             for flaw in verdict.flaws:
                 self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
             lasting = verdict.believed is None or not verdict.believed.once
@@ -190,7 +193,9 @@ class LawGate:
             )  # nothing has changed by which it was judged
         believed = verdict.believed is not None
         shown = exchange.shown or (None, current.window)
-        verdict = self._judged(router, exchange, shown, lambda _: Reuse.NEW if believed else Reuse.USED)
+        verdict = self._judged(
+            router, exchange, shown, lambda _: Reuse.NEW if believed else Reuse.USED, again=believed
+        )
         return self._concluded(exchange, verdict)
 
     def _concluded(self, exchange: Exchange, verdict: Verdict) -> Refusal | None:
@@ -261,7 +266,13 @@ class LawGate:
         return packed
 
     def _judged(
-        self, router: Router, exchange: Exchange, shown: tuple[bytes | Flaw | None, Window], used: Used
+        self,
+        router: Router,
+        exchange: Exchange,
+        shown: tuple[bytes | Flaw | None, Window],
+        used: Used,
+        *,
+        again: bool = False,
     ) -> Verdict:
         head, client, (handoff, window) = exchange.head, self.client(exchange), shown
         snapshot = router.view.snapshot
@@ -269,7 +280,12 @@ class LawGate:
         says = self._says
         service = snapshot.hostnames[host.name] if host is not None else says.service
         tenant, proven = self._tenant(head, host.tenant if host is not None else None)
-        presented = self._handoffs.read(handoff) if isinstance(handoff, bytes) else handoff
+        presented: Presented | Flaw | None
+        if isinstance(handoff, bytes):
+            whose = None if again else _prefix(client)
+            presented = self._handoffs.read(handoff, whose, self._current.boot())
+        else:
+            presented = handoff
         seen = Seen(
             self._locate(client) if client else UNKNOWN_LOCATION,
             client,
@@ -315,6 +331,11 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
+
+
+def _prefix(client: bytes) -> bytes:
+    """What counts as one client; all that are unknown are one."""
+    return client_prefix(client) if client else client
 
 
 def _small(key: tuple[bytes | Flaw | None, ...]) -> bool:

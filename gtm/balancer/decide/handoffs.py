@@ -13,7 +13,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.networks import locate_client
 from gtm.handoff.jwt import Signer
 from gtm.handoff.proof import proof
-from gtm.handoff.verifier import Nonces, Verifier
+from gtm.handoff.verifier import Disbelief, Nonces, Verifier
 
 
 class Handoffs:
@@ -31,9 +31,18 @@ class Handoffs:
         self._verifier = Verifier()
         self._nonces = Nonces()
         self._looked_up = Nonces()
+        self._disbelief = Disbelief()
 
-    def read(self, token: bytes) -> Presented | Flaw:
-        """What a handoff says, or why it is not believed."""
+    def read(self, token: bytes, client: bytes | None, now: float) -> Presented | Flaw:
+        """What a handoff says, or why it is not believed.
+
+        Args:
+            token: the handoff.
+            client: the prefix of addresses that it comes from; None: it was believed before.
+            now: monotonic seconds.
+        """
+        if client is not None and not self._disbelief.looks(client, now):
+            return Flaw.UNVERIFIED
         keys = self._current.handoff_keys
         if keys is not self._keys:
             self._keys, self._verifier = keys, Verifier(keys)
@@ -44,6 +53,10 @@ class Handoffs:
 
     def _place(self, network: str) -> Location:
         return locate_client(network, self._locate) if network else UNKNOWN_LOCATION
+
+    def disbelieved(self, client: bytes, now: float) -> None:
+        """A handoff from there was not believed, for whatever reason."""
+        self._disbelief.failed(client, now)
 
     def used(self, claims: Claims) -> Reuse:
         """Note that one for one request is used."""

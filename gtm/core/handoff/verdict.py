@@ -19,6 +19,8 @@ class Flaw(StrEnum):
     MALFORMED = "handoff_malformed"
     UNKNOWN_KEY = "handoff_unknown_key"
     BAD_SIGNATURE = "handoff_bad_signature"
+    UNVERIFIED = "handoff_unverified"
+    """Not looked at: so many of the same client network's were not believed a moment ago."""
     WRONG_ISSUER = "handoff_wrong_issuer"
     WRONG_REGION = "handoff_wrong_region"
     EXPIRED = "handoff_expired"

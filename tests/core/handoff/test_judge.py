@@ -58,6 +58,6 @@ def test_nothing_outside_the_fence_is_served_or_sent_anywhere() -> None:
                 and verdict.routing is not None
                 and verdict.allowed != world.router.routing(verdict.routing.request).ranking.within.allowed
             )
-    by_form = {Flaw.MALFORMED, Flaw.UNKNOWN_KEY, Flaw.BAD_SIGNATURE, Flaw.WRONG_ISSUER}
+    by_form = {Flaw.MALFORMED, Flaw.UNKNOWN_KEY, Flaw.BAD_SIGNATURE, Flaw.UNVERIFIED, Flaw.WRONG_ISSUER}
     never = {*Code, *(set(Flaw) - by_form), "believed", "pushed, and served", "narrowed by it"} - met.keys()
     assert not never, "the worlds are too tame"
