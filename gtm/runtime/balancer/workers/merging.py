@@ -78,6 +78,7 @@ GAUGES: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
         "gtm_balancer_running": float.__add__,
         "gtm_balancer_waiting": float.__add__,
         "gtm_balancer_connections": float.__add__,
+        "gtm_balancer_kept_bytes": float.__add__,
         "gtm_balancer_backend_up": max,
         "gtm_balancer_memory_usage": max,
         "gtm_balancer_tokens_per_second": max,
