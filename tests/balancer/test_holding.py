@@ -193,10 +193,14 @@ def test_what_waits_is_read_no_further() -> None:
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
             queue = await _queued(w, 1_000_000)
-            head = b"POST /files HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n"
+            head = b"POST /files HTTP/1.1\r\nHost: a\r\n"
+            length, chunk = (
+                b"Content-Length: 10000000\r\n\r\n",
+                b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n",
+            )
             clients = [await w.client() for _ in range(20)]
-            for one in clients:
-                one.send(head + b"y" * 200_000)
+            for number, one in enumerate(clients):
+                one.send(head + (chunk if number % 2 else length) + b"y" * 200_000)
             refused = 0
             await w.until(lambda: len(w.gate.judged) == 20)
             await w.until(lambda: len(w.proxy.clients) == 20)

@@ -180,11 +180,19 @@ class Connections:
                 del self._resting[group]
 
     def arrived(self, connection: Connection) -> None:
-        """A whole request is there, and is being answered."""
+        """A request is there, and is being answered; of one that came at once, nobody need say that it begins."""
         group = self._groups.get(connection)
-        if group is not None and connection in group.arriving:
+        if group is None:
+            return
+        if connection in group.idle:
+            del group.idle[connection]
+            if not group.idle:
+                del self._resting[group]
+        elif connection in group.arriving:
             del group.arriving[connection]
-            group.answered[connection] = None
+        else:
+            return
+        group.answered[connection] = None
 
     def rests(self, connection: Connection, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""

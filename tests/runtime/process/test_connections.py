@@ -144,6 +144,7 @@ STEPS = st.lists(
 BECOMES = {
     ("begins", "idle"): "arriving",
     ("arrived", "arriving"): "answered",
+    ("arrived", "idle"): "answered",
     ("rests", "arriving"): "idle",
     ("rests", "answered"): "idle",
     ("waits", "arriving"): "arriving",

@@ -101,18 +101,16 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             self._keep(data)
         else:
             self._feed(data)
-        if self._keeps_some:
+        # Not of most requests, which are whole and sent.
+        if self._receiving is not None or self.in_head or self.held or self._unread or self._waiting:
             self.settle()
-
-    @property
-    def _keeps_some(self) -> bool:
-        """Whether something may be kept of what came: not of most requests, which are whole and sent."""
-        return bool(self._receiving is not None or self._unread or self.in_head or self._waiting or self.held)
 
     def settle(self) -> None:
         """Tell how much is kept of what came."""
         held = 0
         if not self._ended:
+            if self.in_head and self._current is None:
+                self.proxy.room.begins(self)
             held = len(self._unread) + REQUEST * len(self._waiting) + (self._fed if self.in_head else 0)
             if self._current is not None:
                 held += self._current.held
@@ -212,7 +210,6 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         self._fed = self._frame = self._bare = 0
         if self._current is None:
             self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
-            self.proxy.room.begins(self)
 
     def on_url(self, url: bytes) -> None:
         """Its target, maybe in parts."""
@@ -320,8 +317,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             unread, self._unread = bytes(self._unread), bytearray()
             self._feed(unread)
             self.regulate()
-            if self._keeps_some:
-                self.settle()
+            self.settle()
 
     def look(self, now: float) -> None:
         """Look whether something is late."""
