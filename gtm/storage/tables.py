@@ -327,6 +327,7 @@ latency_votes = Table(
     Column("claim", Text(collation="C"), primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
     Column("reporter", Text(collation="C"), primary_key=True),
+    # The id of the token whose edges or balancers say so.
     Column("edge", Text(collation="C"), primary_key=True),
     Column("against", Double, nullable=False),
     Column("fits", Double, nullable=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Query, Response
@@ -165,7 +166,7 @@ async def get_latency(
                 "country": len(table.countries),
                 "place": len(table.places),
             },
-            "doubts": _doubts(book),
+            "doubts": _doubts(book, {token.id: token.name for token in ctx.present.tokens.values()}),
             "estimates": estimates,
         }
     )
@@ -195,7 +196,7 @@ async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> Respons
         raise NotFound(f"there is no token `{body.token}`")
     async with ctx.database.transaction() as transaction:
         await transaction.audit.add(who.actor, "latency.forget", f"token {body.token}")
-    await book.forget(body.token, ids)
+    await book.forget(ids)
     return Response(status_code=204)
 
 
@@ -224,16 +225,16 @@ def _location(
     return None if lat is None else Location(country=country, lat=lat, lon=lon)
 
 
-def _doubts(book: LatencyBook) -> dict[str, Any]:
+def _doubts(book: LatencyBook, names: Mapping[str, str]) -> dict[str, Any]:
     return {
         "votes": book.doubt_settings.votes,
         "doubtful": sum(one.doubt.doubtful for one in book.disputed),
-        "disputed": [_disputed(one) for one in book.disputed],
+        "disputed": [_disputed(one, names) for one in book.disputed],
         "set_aside": sorted(book.set_aside),
     }
 
 
-def _disputed(found: Disputed) -> dict[str, Any]:
+def _disputed(found: Disputed, names: Mapping[str, str]) -> dict[str, Any]:
     country, _, place = found.doubt.claim.partition("|")
     return {
         "network": found.network,
@@ -241,7 +242,7 @@ def _disputed(found: Disputed) -> dict[str, Any]:
         "place": place,
         "doubtful": found.doubt.doubtful,
         "reporters": sorted(found.reporters),
-        "edges": sorted(found.edges),
+        "edges": sorted(names.get(token, token) for token in found.edges),
         "fastest_ms": dict(sorted(found.doubt.fastest.items())),
     }
 

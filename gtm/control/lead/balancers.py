@@ -109,7 +109,7 @@ class Balancers:
         kept = replace(report, leases=None, latency=(), witnesses=(), pushes={})
         self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
         own = [witness._replace(reporter=reporter) for witness in report.witnesses]
-        self._latency.take(report.latency, token, own, token_id)
+        self._latency.take(report.latency, token_id or token, own)
         if report.region:
             counts = {f"{report.region}\t{told}": count for told, count in report.pushes.items()}
             self._pushes.take(f"{token_id}/{name}", counts, report.seconds, now)

@@ -96,11 +96,10 @@ class Teachers:
     """Whose word on round trips counts.
 
     `successors` maps each live token's id to that of the newest live token of its name, which a rotation put in its place;
-    `names` are those of the tokens, `authors` says what each may say, by id.
+    `authors` says what each may say, by id.
     """
 
     successors: Mapping[str, str]
-    names: frozenset[str]
     authors: Authors
 
     @classmethod
@@ -113,10 +112,10 @@ class Teachers:
         live = [token for token in known if token.id in heirs]
         bound = {token.id: token.regions for token in live if token.regions is not None}
         running = frozenset(heirs[token] for token in edges if token in heirs)
-        return cls(heirs, frozenset(token.name for token in live), Authors(bound, running))
+        return cls(heirs, Authors(bound, running))
 
 
-NOT_KNOWN = Teachers({}, frozenset(), NO_AUTHORS)
+NOT_KNOWN = Teachers({}, NO_AUTHORS)
 
 
 class LatencyBook:
@@ -156,19 +155,16 @@ class LatencyBook:
     def take(
         self,
         deltas: Iterable[Delta],
-        source: str = "",
+        author: str = "",
         witnesses: Iterable[Witness] = (),
-        author: str | None = None,
     ) -> None:
         """Take in what an edge of a token learned; `delta_problem` and `witness_problem` find nothing wrong.
 
         Args:
             deltas: of round trips.
-            source: the token's name.
+            author: the token's id, which no other ever has.
             witnesses: of where networks are.
-            author: the token's id, which no other ever has; None: its name stands for it.
         """
-        author = source if author is None else author
         told = list(deltas)
         waiting = self.waiting.get(author, [])
         room = min(MAX_SHARE - len(waiting), MAX_WAITING - sum(map(len, self.waiting.values())))
@@ -176,9 +172,9 @@ class LatencyBook:
             logger.warning("dropped %d deltas of round trips: too many at once", len(told) - max(room, 0))
         if room > 0 and told:
             self.waiting[author] = waiting + told[:room]
-        room = MAX_SHARE - self._witnesses_of[source]
-        said = [(source, witness) for witness in islice(witnesses, max(room, 0))]
-        self._witnesses_of[source] += len(said)
+        room = MAX_SHARE - self._witnesses_of[author]
+        said = [(author, witness) for witness in islice(witnesses, max(room, 0))]
+        self._witnesses_of[author] += len(said)
         self._witnesses.extend(said)
         del self._witnesses[MAX_WAITING:]
 
@@ -239,11 +235,11 @@ class LatencyBook:
             aggregates, now = self._settled(policy.regions), self._clock()
             for author, deltas in waiting.items():
                 aggregates.merge([delta for delta in deltas if delta.region in names], now, author)
-            self._forget_others(aggregates, teachers)
             self._authors = teachers.authors
-            for edge, witness in witnesses:
+            for author, witness in witnesses:
                 if witness.region in names:
-                    self._doubts.merge(edge, (witness,), now)
+                    self._doubts.merge(author, (witness,), now)
+            self._forget_others(aggregates, teachers)
             measured = aggregates.measured()
             self._set_aside(self._doubts.set_aside(measured, now))
             self.disputed = tuple(self._doubts.disputed(self._table.doubts, now, names, measured))
@@ -301,23 +297,22 @@ class LatencyBook:
                 found.append(Measured(kept, published=region in rows.get(key, {})))
         return tuple(found)
 
-    async def forget(self, name: str, ids: Collection[str]) -> None:
+    async def forget(self, ids: Collection[str]) -> None:
         """Take out what the edges or balancers of a token taught; the next table is without it.
 
         Args:
-            name: the token's.
-            ids: its id, and those of the tokens that it was rotated from.
+            ids: the token's, and those of the tokens that it was rotated from.
         """
         for one in ids:
             self.waiting.pop(one, None)
-        self._witnesses = [(source, witness) for source, witness in self._witnesses if source != name]
-        await asyncio.to_thread(self._forget, name, ids)  # a table may be in the making
+        self._witnesses = [(author, witness) for author, witness in self._witnesses if author not in ids]
+        await asyncio.to_thread(self._forget, ids)  # a table may be in the making
 
-    def _forget(self, name: str, ids: Collection[str]) -> None:
+    def _forget(self, ids: Collection[str]) -> None:
         with self._using:
             if self._aggregates is not None:
                 self._aggregates.forget(ids)
-            self._doubts.retain(lambda edge: edge != name)
+            self._doubts.retain(lambda author: author not in ids)
 
     def _forget_others(self, aggregates: Aggregates, teachers: Teachers) -> None:
         """Take out what was taught with tokens that count no more; what a rotated token taught is its successor's."""
@@ -325,11 +320,12 @@ class LatencyBook:
             return
         for one, successor in teachers.successors.items():
             aggregates.hand_on(one, successor)
+            self._doubts.hand_on(one, successor)
         gone = aggregates.authors - teachers.successors.keys()
         if gone:
             aggregates.forget(gone)
             logger.warning("forgot what %d revoked or ended tokens taught of round trips", len(gone))
-        self._doubts.retain(teachers.names.__contains__)
+        self._doubts.retain(teachers.successors.__contains__)
 
     def _set_aside(self, reporters: frozenset[str]) -> None:
         for reporter in sorted(reporters - self.set_aside):

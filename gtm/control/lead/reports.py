@@ -115,7 +115,7 @@ class Reports:
         self.dns.take(known.source, report.dns or {}, report.seconds, now)
         self.history.heard(token or edge, edge, report.health, report.probed, self._clock())
         self.dropped["history"] = self.history.left_out
-        self._latency.take(report.latency, token or edge, report.witnesses, whose)
+        self._latency.take(report.latency, whose, report.witnesses)
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))

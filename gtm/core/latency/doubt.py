@@ -202,7 +202,7 @@ class Doubts:
         """Add what an edge sent.
 
         Args:
-            edge: a name that it shares with no other: its token's.
+            edge: what it shares with no other: its token's id.
             witnesses: `check_witness` has found nothing wrong; those dated after `now` count as of now.
             now: POSIX seconds.
         """
@@ -223,8 +223,15 @@ class Doubts:
         gone = frozenset(regions)
         self._votes = {key: vote for key, vote in self._votes.items() if vote.region not in gone}
 
+    def hand_on(self, token: str, successor: str) -> None:
+        """What came through edges of a token counts as its successor's from now on, unless that one's say the same thing."""
+        if token != successor and any(vote.edge == token for vote in self._votes.values()):
+            moved = [vote._replace(edge=successor) for vote in self._votes.values() if vote.edge == token]
+            self.retain(lambda edge: edge != token)
+            self._votes = {vote[:5]: vote for vote in moved} | self._votes
+
     def retain(self, stays: Callable[[str], bool]) -> None:
-        """Drop the votes through edges of tokens whose names do not stay."""
+        """Drop the votes through edges of tokens whose ids do not stay."""
         self._votes = {key: vote for key, vote in self._votes.items() if stays(vote.edge)}
 
     def set_aside(self, measured: Mapping[str, int], now: float) -> frozenset[str]:

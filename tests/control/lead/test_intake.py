@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from gtm.control.lead.demand import MAX_ROWS, DemandBook
 from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, Intake
-from gtm.control.lead.latency import MAX_SHARE, LatencyBook
+from gtm.control.lead.latency import MAX_SHARE, LatencyBook, Teachers
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
+from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Delta, Level
+from gtm.core.latency import Delta, Level, Witness
+from gtm.core.latency.aggregates import NO_AUTHORS
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy
@@ -185,6 +187,18 @@ def test_one_tokens_samples_leave_room_for_others() -> None:
         "greedy": MAX_SHARE,
         "modest": 100,
     }
+
+
+def test_votes_are_a_token_s_and_not_its_name_s() -> None:
+    """A rotation hands them on; of a token that is revoked nobody inherits them, least of all one that is made anew with its name."""
+    votes = []
+    for successors in ({"old": "old"}, {"old": "new", "new": "new"}, {"new": "new"}):
+        book = LatencyBook(Database("postgresql://nobody@127.0.0.1:1/none"), lambda: NOW)
+        book.start()
+        book.take((), "old", [Witness("192.0.2.0/24", "US|40,-74", "a", "reporter", 9, 0, 1.0, NOW)])
+        book.turn(SNAPSHOT.policy, NO_ASSESSMENT, Teachers(successors, NO_AUTHORS))
+        votes.append([sorted(one.edges) for one in book.disputed])
+    assert votes == [[["old"]], [["new"]], []]
 
 
 def test_no_part_of_a_report_grows_beyond_the_policy() -> None:
