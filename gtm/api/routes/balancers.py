@@ -105,6 +105,18 @@ async def balancer_feed(
     return reply_lines(lines)
 
 
+def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
+    """Everything that is wrong with a report of a balancer whose token is for these regions (None: all)."""
+    return [
+        *key_problems(found.handoff_keys),
+        *lease_problems(found.leases),
+        *_own_problems(found, regions),
+        *_peer_problems(found),
+        *_push_problems(found, regions),
+        *learned_problems(found.latency, found.witnesses),
+    ]
+
+
 MAX_PUSHES = 1000
 _KEPT = re.compile(r"[^\t]{1,300}\t[^\t]{0,300}\t[a-z_]{1,40}")
 
@@ -212,14 +224,7 @@ async def report_balancer(
         found = msgspec.json.decode(shallow(await request.body()), type=BalancerReport)
     except ValueError as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
-    problems = [
-        *key_problems(found.handoff_keys),
-        *lease_problems(found.leases),
-        *_own_problems(found, who.regions),
-        *_peer_problems(found),
-        *_push_problems(found, who.regions),
-        *learned_problems(found.latency, found.witnesses),
-    ]
+    problems = report_problems(found, who.regions)
     if problems:
         raise Invalid("the report is not acceptable; it was ignored", problems)
     if found.region and not speaks_for(who.regions, found.region):

@@ -4,8 +4,11 @@ Laws:
   1. Reports are smoothed over 30 s: one slow request moves nothing.
   2. What ranks regions changes only when it is off by 10 ms and by a fifth, so that rankings do not flap.
   3. Service times depend on what is asked as much as on who serves it: a region counts as slower by what exceeds the
-     fastest's time by more than a fifth. Else a few long requests would outweigh any way.
-  4. A region that reports nothing counts as the mean of those that do: not knowing makes none attractive.
+     time of the others by more than a fifth. Else a few long requests would outweigh any way. That of the others is their median (of two
+     middle ones the longer): one region that says that it is quick makes no other look slow, or whoever lied so would become
+     everybody's home.
+  4. A region that reports nothing counts as the middle one of those that do, by the longer of two: not knowing makes none attractive, and one
+     that says much or little moves no other.
   5. What is measured corrects what is declared: where no report says it, a service time follows from how many requests
      are in the region and how many were sent there (`gtm.core.capacity.occupancy`). It bounds capacity; it ranks nothing, because
      others' requests may be in it.
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp
 from operator import mul
+from statistics import median_high, median_low
 
 from gtm.core.capacity.load import Freshness, Key, Load, freshness
 from gtm.core.capacity.occupancy import Occupancy, observe
@@ -37,7 +41,7 @@ INFERRED_DEADBAND = 0.05
 """Share by which an inferred service time must be off before it changes: else each second would bring another plan."""
 
 ALIKE = 0.2
-"""Share of the fastest region's service time by which a region may be slower without counting as slower."""
+"""Share of the others' service time by which a region may be slower without counting as slower."""
 
 
 class TimeSource(StrEnum):
@@ -48,7 +52,7 @@ class TimeSource(StrEnum):
     """Requests in the region, per request sent there (`gtm.core.capacity.occupancy`)."""
     DECLARED = "declared"
     OTHER_REGIONS = "other_regions"
-    """The mean of what is reported or inferred of the service in other regions."""
+    """The middle one of what is reported or inferred of the service in other regions."""
     UNKNOWN = "unknown"
 
 
@@ -56,8 +60,8 @@ class TimeSource(StrEnum):
 class Times:
     """All that is remembered from one assessment to the next. Times in ms by region and service.
 
-    `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `typical_ms` holds the mean
-    service time of a service over the regions where it is reported or inferred, by service. `at` is POSIX seconds.
+    `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `typical_ms` holds the middle
+    service time of a service among the regions where it is reported or inferred, by service. `at` is POSIX seconds.
     `occupancy` is what `inferred_ms` follows from; its keys are those of the loads (service empty: the whole region).
     """
 
@@ -115,18 +119,17 @@ def advance(
     waits = {**wait_ms, **dict.fromkeys(bounded, 0.0)}
     for service in policy.services:
         keys = [(member.region, service.name) for member in service.members]
-        mean = _mean(service_ms.get(key) for key in keys)
-        known = _mean(service_ms.get(key, inferred.get(key)) for key in keys)
+        known = _middle(service_ms.get(key, inferred.get(key)) for key in keys)
         if known is not None:
             typical[service.name] = known
-        processing.update(_processing(service, service_ms, waits, before.processing_ms, mean or 0.0))
+        processing.update(_processing(service, service_ms, waits, before.processing_ms))
     return Times(now, service_ms, wait_ms, processing, typical, inferred, occupancy)
 
 
 def service_time(times: Times, region: str, service: Service) -> tuple[float | None, TimeSource]:
     """How long a region serves a request of a service, in ms, and what says so.
 
-    The region's reports; else what follows from how many are in it; else what the service declares; else the mean of
+    The region's reports; else what follows from how many are in it; else what the service declares; else the middle one of
     other regions; else unknown.
     """
     reported = times.service_ms.get((region, service.name))
@@ -198,17 +201,27 @@ def _processing(
     service_ms: Mapping[Key, float],
     wait_ms: Mapping[Key, float],
     before: Mapping[Key, float],
-    typical_time: float,
 ) -> dict[Key, float]:
-    """By region, for one service: the wait where it ranks, and the service time beyond that of regions like the fastest."""
+    """By region, for one service: the wait where it ranks, and the service time beyond that of the others."""
     keys = [(member.region, service.name) for member in service.members]
-    fastest = min((service_ms[key] for key in keys if key in service_ms), default=0.0)
-    typical_wait = _mean(wait_ms.get(key) for key in keys) or 0.0
+    times = sorted(service_ms[key] for key in keys if key in service_ms)
+    typical_wait = _middle(wait_ms.get(key) for key in keys) or 0.0
     found = {}
     for key in keys:
-        excess = max(0.0, service_ms.get(key, typical_time) - (1 + ALIKE) * fastest)
-        found[key] = _settled(before.get(key), excess + wait_ms.get(key, typical_wait))
+        own = service_ms.get(key)
+        excess = 0.0
+        if own is not None and len(times) > 1:
+            excess = own - (1 + ALIKE) * _middle_without(times, own)
+        elif own is None and times:
+            excess = median_high(times) - (1 + ALIKE) * median_low(times)
+        found[key] = _settled(before.get(key), max(0.0, excess) + wait_ms.get(key, typical_wait))
     return found
+
+
+def _middle_without(times: list[float], own: float) -> float:
+    """The median, of two the longer, of sorted times without one of them."""
+    middle = (len(times) - 1) // 2
+    return times[middle + 1] if own <= times[middle] else times[middle]
 
 
 def _settled(before: float | None, value: float) -> float:
@@ -264,6 +277,6 @@ def _smooth(before: float | None, value: float, keep: float) -> float:
     return value if before is None else value + (before - value) * keep
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def _middle(values: Iterable[float | None]) -> float | None:
     stated = [value for value in values if value is not None]
-    return sum(stated) / len(stated) if stated else None
+    return median_high(stated) if stated else None

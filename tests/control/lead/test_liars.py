@@ -1,20 +1,31 @@
-"""A stolen edge token against a whole control process, in random worlds (`tests/drills/liars.py`): what others' clients notice."""
+"""A stolen token of an edge, or of a balancer, against a whole control process, in random worlds (`tests/drills/liars`): what others notice."""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.control.lead import planning
+from gtm.control.lead.reports import Pushed
+from gtm.core.capacity import load_report, processing
 from gtm.core.latency import Estimator, Settings
 from gtm.core.model.requests import Request
+from gtm.core.quota import ledger
+from gtm.core.quota.shares import shares
 from tests.core.strategies import quick
-from tests.drills.liars import CLIENTS, DRAWS, Damage, Setting, World, climb, draw_lie, run
+from tests.drills.liars import balancer
+from tests.drills.liars.arena import NONE, climb
+from tests.drills.liars.balancer import BalancerArena
+from tests.drills.liars.edge import CLIENTS, DRAWS, REGIONS, EdgeArena, Setting, World, draw_lie, run
 
+EDGE, BALANCER, UNSHELTERED = EdgeArena(), BalancerArena(), BalancerArena(sheltered=False)
 MOST_REFUSED = 0.05
 """Of others' requests: regions are drawn up to seven tenths full, and a burst of the liar's own may fill one."""
 
@@ -32,7 +43,7 @@ def _quiet() -> Iterator[None]:
 def test_no_lie_leaves_the_fence_or_refuses_the_world(seed: int) -> None:
     """In every field at once: no answer beyond the fence, and hardly anybody refused."""
     rng = random.Random(seed)
-    worst, lie = climb(rng, Setting.drawn(rng), "dhlp", 2)
+    worst, lie = climb(EDGE, rng, EDGE.setting(rng), "dhlp", 2)
     assert worst.outside == 0, lie
     assert worst.refused <= MOST_REFUSED, lie
 
@@ -42,8 +53,8 @@ def test_no_lie_leaves_the_fence_or_refuses_the_world(seed: int) -> None:
 def test_lies_about_health_and_plans_change_nothing(seed: int, kind: str) -> None:
     """One vote of two or more decides nothing against honest edges that agree, and a made-up plan is nobody's."""
     rng = random.Random(seed)
-    worst, lie = climb(rng, Setting.drawn(rng), kind, 2)
-    assert worst == Damage(), lie
+    worst, lie = climb(EDGE, rng, EDGE.setting(rng), kind, 2)
+    assert worst == NONE, lie
 
 
 @quick(100)
@@ -78,3 +89,149 @@ def test_a_world_answers() -> None:
     for (_, client), found in run(setting, None).items():
         nearest = router.decide(Request("chat", CLIENTS[client]), 0.5).region
         assert found == {nearest: len(DRAWS)}
+
+
+# --- a balancer's token ---
+
+
+def _by_dns(rng: random.Random) -> balancer.Setting:
+    """A world with clients who come by DNS, of regions whose capacity the policy declares."""
+    return replace(UNSHELTERED.setting(rng), declared="rate", busy=frozenset())
+
+
+@pytest.mark.drill
+@quick(100)
+@given(st.integers(0, 2**32))
+def test_no_lie_of_a_balancer_leaves_the_fence_or_fills_others(seed: int) -> None:
+    """In every field at once. Its own region looks quick, near, full or empty: it gets no more than the policy says that it can serve."""
+    rng = random.Random(seed)
+    worst, lie = climb(BALANCER, rng, BALANCER.setting(rng), "lpqr", 2)
+    assert worst.outside == 0, lie
+    assert worst.refused <= MOST_REFUSED, lie
+
+
+@pytest.mark.drill
+@quick(100)
+@given(st.integers(0, 2**32))
+def test_what_a_balancer_says_of_pushes_refuses_nobody(seed: int) -> None:
+    """It adds to what is asked of its own region, up to twice what that can serve, and takes nothing from its peers': some of whom serve its guests."""
+    rng = random.Random(seed)
+    worst, lie = climb(UNSHELTERED, rng, _by_dns(rng), "p", 2)
+    assert worst.refused <= 2 * MOST_REFUSED, lie
+
+
+@pytest.mark.drill
+@quick(100)
+@given(st.integers(0, 2**32))
+def test_a_balancer_leaves_each_other_its_equal_part_of_quotas(seed: int) -> None:
+    """Whatever it asks for, under however many names, whether or not it proves what it holds; and no answer changes for that."""
+    rng = random.Random(seed)
+    worst, lie = climb(BALANCER, rng, BALANCER.setting(rng), "q", 2)
+    assert (worst.refused, worst.changed) == (0.0, 0.0), lie
+    assert worst.taken <= 0.1, lie
+
+
+@pytest.mark.drill
+@quick(100)
+@given(st.integers(0, 2**32))
+def test_free_slots_move_nobody_who_has_one(seed: int) -> None:
+    """A million free slots take what found none elsewhere. Who came by DNS, or whose region has room, stays where he is."""
+    rng = random.Random(seed)
+    setting = UNSHELTERED.setting(rng)
+    honest, lied = BALANCER.run(setting, None), BALANCER.run(setting, BALANCER.lie(rng, setting, "s"))
+    asked = {client: rate for rates in setting.rates.values() for client, rate in rates.items()}
+    for client, before in honest.answers.items():
+        planned = honest.planned[client]
+        if client in setting.by_dns or not setting.busy & {setting.liar, *planned} or not asked[client]:
+            assert lied.answers[client] == before
+
+
+def test_a_world_of_balancers_answers() -> None:
+    """The yardstick itself: without a lie everybody is served near, and balancers have leases that they prove."""
+    rng = random.Random(3)
+    found = BALANCER.run(replace(BALANCER.setting(rng), down=frozenset()), None)
+    assert all(not answers[""] for answers in found.answers.values())
+    assert max(found.full.values()) < MOST_REFUSED
+    assert sum(found.leases.values()) > 30
+
+
+CROWDED = balancer.Setting(
+    {"edge-0": {"berlin": 55.0, "lyon": 65.0, "boston": 10.0, "osaka": 10.0, "sydney": 10.0}},
+    frozenset(),
+    by_dns=frozenset({"berlin", "lyon"}),
+    declared="rate",
+    liar="jp",
+    wants=dict.fromkeys(REGIONS, 20.0),
+    into=balancer.MOST_INTO,
+    busy=frozenset(),
+)
+"""More comes to `de` by DNS than it can serve, so that others take some of it; nobody comes to the liar's region by DNS."""
+OTHERS: dict[str, balancer.Lie] = {
+    "its speed": balancer.Lie(
+        loads=(
+            {
+                "region": "jp",
+                "source": "x",
+                "service": "chat",
+                "service_time_ms": 0,
+                "requests_per_second": 1e9,
+                "limit": 0,
+            },
+        )
+    ),
+    "pushes": balancer.Lie(pushes={"chat\tde\tmoved": 1e9}),
+    "load": balancer.Lie(loads=({"region": "de", "source": "bal-de", "service": "chat", "limit": 0},)),
+    "round trips": balancer.Lie(latency=tuple((country, "de", 2900.0) for country in ("DE", "FR"))),
+    "quotas": balancer.Lie(denied=10**9, names=8),
+}
+"""What a balancer's token can say of what is not its region's, or of its region against others."""
+
+
+@pytest.mark.parametrize("about", OTHERS)
+def test_what_a_balancer_says_of_others_changes_nothing(about: str) -> None:
+    """Not a single answer, and of quotas it leaves everybody an equal part."""
+    honest, lied = BALANCER.run(CROWDED, None), BALANCER.run(CROWDED, OTHERS[about])
+    worst = BALANCER.damage(CROWDED, honest, lied)
+    assert replace(worst, taken=0.0) == NONE
+    assert worst.taken <= 0.05
+
+
+def _pushes_take_from_peers(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str], float]:
+    """What one says that a peer took is taken off that peer's demand."""
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for one, rate in pushed.items():
+        if one.region and one.why not in {"came", "failed"}:
+            found[one.service, one.home] += rate
+            found[one.service, one.region] -= rate
+    return dict(found)
+
+
+def _by_name(
+    demand: Mapping[str, float], total: float, holding: Collection[str], _: object
+) -> dict[str, float]:
+    """Each name is an owner of its own, whoever's token it is."""
+    return shares(demand, total, holding)
+
+
+MUTANTS: dict[str, tuple[str, object, str, object]] = {
+    "what is said of peers counts": ("pushes", planning, "beside", _pushes_take_from_peers),
+    "load of any region is taken": ("load", load_report, "matches", lambda *_: True),
+    "round trips to any region are taken": ("round trips", balancer, "report_problems", lambda *_: []),
+    "the quickest is what all are held against": (
+        "its speed",
+        processing,
+        "_middle_without",
+        lambda times, _: times[0],
+    ),
+    "quotas are divided by name": ("quotas", ledger, "shares", _by_name),
+}
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("bound", MUTANTS)
+def test_without_a_bound_others_notice(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bound on what a balancer says of others is felt: without it the same lie changes their answers, or takes their part."""
+    about, where, name, value = MUTANTS[bound]
+    monkeypatch.setattr(where, name, value)
+    worst = BALANCER.damage(CROWDED, BALANCER.run(CROWDED, None), BALANCER.run(CROWDED, OTHERS[about]))
+    assert max(worst.changed, worst.taken) > 0.1

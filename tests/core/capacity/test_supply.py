@@ -14,7 +14,7 @@ from gtm.core.capacity.load import Freshness, Key, Load
 from gtm.core.capacity.processing import Sent, TimeSource
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess, assess_region
 from gtm.core.model.policy import Policy
-from gtm.core.model.regions import AdminState, Capacity, Endpoint, SpillIn
+from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region, SpillIn
 from gtm.core.model.services import Member, Service
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests import worlds
@@ -188,7 +188,7 @@ def test_service_times_are_smoothed() -> None:
 
 
 def test_processing_is_the_wait_and_the_slower_service() -> None:
-    """Against the fastest region; one that says nothing counts as the mean of those that do, without a bound of its own."""
+    """Against the other region; one that says nothing counts as the middle one of those that do, without a bound of its own."""
     world = _world(capacity=Capacity())
     slow = _loads(0, "chat", service_time_ms=460.0, queue_wait_ms=52.0)
     fast = _loads(0, "chat", "q", service_time_ms=300.0, queue=4.0, requests_per_second=100.0)
@@ -201,6 +201,23 @@ def test_processing_is_the_wait_and_the_slower_service() -> None:
     reported = assess(world, HEALTH, slow | _loads(0, "", limit=10.0), T0)
     for bounded in (assess(_world(), HEALTH, slow, T0), reported):
         assert bounded.processing_ms("r", "chat") == 0.0
+
+
+@given(st.lists(st.floats(0, 3.6e6), min_size=3, max_size=7), st.floats(0, 3.6e6))
+def test_one_region_s_word_makes_no_other_look_slower_than_some_are(times: list[float], said: float) -> None:
+    """However quick or slow one of three or more says that it is: another counts as slower by no more than it is than the quickest of the rest."""
+    names = [f"r{number}" for number in range(len(times))]
+    regions = tuple(Region(name, 0.0, 0.0, "DE", (Endpoint(f"http://{name}.test/"),)) for name in names)
+    law = Policy(regions=regions, services=(Service("chat", tuple(map(Member, names))),))
+    told = [said, *times[1:]]
+    loads = {
+        (name, "chat"): Load(name, "chat", T0, 1, service_time_ms=time)
+        for name, time in zip(names, told, strict=True)
+    }
+    found = assess(law, {}, loads, T0)
+    for name, time in zip(names[1:], times[1:], strict=True):
+        most = max(0.0, time - 1.2 * min(times[1:]))
+        assert found.processing_ms(name, "chat") <= most + 10.0
 
 
 def test_processing_does_not_flap() -> None:

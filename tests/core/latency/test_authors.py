@@ -215,11 +215,11 @@ def test_a_revoked_token_takes_with_it_what_it_taught() -> None:
     world = World()
     good, bad = token("good", 1), token("bad", 2)
     witness = Witness("192.0.2.0/24", "DE", "us-east", "reporter", 5, 0, 3.0, NOW)
-    world.book.take([say("us-east", 9.0)], "good", [witness], good.id)
-    world.book.take([say("us-east", 20.0), say("jp", -2000.0)], "bad", [witness], bad.id)
+    world.book.take([say("us-east", 9.0)], good.id, [witness])
+    world.book.take([say("us-east", 20.0), say("jp", -2000.0)], bad.id, [witness])
     assert world.turn(good, bad) == {"us-east": 9.0, "jp": -ALONE}
     assert world.turn(good) == {"us-east": 9.0}
-    assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {"good"}  # noqa: SLF001
+    assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {good.id}  # noqa: SLF001
     anew = token("bad", 3)
     assert world.turn(good, anew) == {"us-east": 9.0}, "another of its name knows nothing"
 
@@ -230,14 +230,14 @@ def test_what_one_token_taught_can_be_forgotten_while_it_goes_on() -> None:
     good, bad = token("good", 1), token("bad", 2)
     witness = Witness("192.0.2.0/24", "DE", "us-east", "reporter", 5, 0, 3.0, NOW)
     for one in (good, bad):
-        world.book.take([say("us-east", 9.0)], one.name, [witness], one.id)
-    world.book.take([say("jp", 9.0)], "bad", (), bad.id)
+        world.book.take([say("us-east", 9.0)], one.id, [witness])
+    world.book.take([say("jp", 9.0)], bad.id)
     assert set(world.turn(good, bad)) == {"us-east", "jp"}
-    world.book.take([say("eu-central", 9.0)], "bad", [witness], bad.id)
-    asyncio.run(world.book.forget("bad", {bad.id}))
+    world.book.take([say("eu-central", 9.0)], bad.id, [witness])
+    asyncio.run(world.book.forget({bad.id}))
     assert set(world.turn(good, bad)) == {"us-east"}
-    assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {"good"}  # noqa: SLF001
-    world.book.take([say("jp", 3.0)], "bad", (), bad.id)
+    assert {vote.edge for vote in world.book._doubts.votes(NOW)} == {good.id}  # noqa: SLF001
+    world.book.take([say("jp", 3.0)], bad.id)
     assert world.turn(good, bad) == {"us-east": 9.0, "jp": 3.0}
 
 
@@ -245,7 +245,7 @@ def test_a_rotated_token_keeps_what_it_taught() -> None:
     """While both count, the new one takes it over; when the old one has ended, nothing is lost."""
     world = World()
     old, new = token("fra", 1, ends=NOW + 60), token("fra", 2)
-    world.book.take([say("us-east", 99.0)], "fra", (), old.id)
+    world.book.take([say("us-east", 99.0)], old.id)
     assert world.turn(token("fra", 1)) == {"us-east": 99.0}
     assert world.turn(old, new) == {"us-east": 99.0}
     world.now += 61
@@ -256,7 +256,7 @@ def test_an_edge_is_not_alone_because_others_have_taught_nothing_yet() -> None:
     """What counts is which edges run: the first to speak of round trips is not the only one."""
     world = World()
     old, new, other = token("fra", 1), token("fra", 2), token("dub", 3)
-    world.book.take([say("us-east", 99.0)], "fra", (), old.id)
+    world.book.take([say("us-east", 99.0)], old.id)
     world.running = [old.id, new.id]
     assert world.turn(old, new, other) == {"us-east": 99.0}, "one edge, whose token was rotated"
     world.running = [new.id, other.id]
@@ -266,7 +266,7 @@ def test_an_edge_is_not_alone_because_others_have_taught_nothing_yet() -> None:
 def test_nothing_is_forgotten_before_tokens_are_read() -> None:
     """A control that has just started, or whose database is away, does not know which tokens count."""
     world = World()
-    world.book.take([say("us-east", 9.0)], "fra", (), "fra-1")
+    world.book.take([say("us-east", 9.0)], "fra-1")
     assert Teachers.of([], (), NOW) is NOT_KNOWN
     assert world.turn() == {"us-east": 9.0}
 

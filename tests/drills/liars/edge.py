@@ -1,22 +1,17 @@
 """What one stolen edge token can do to others' clients: a whole control process in memory, honest edges, and one that lies.
 
-A world has honest edges whose clients ask, each for a region or two, and one edge whose token was stolen. It runs twice with
-the same seed: once the liar reports what is true, once it lies in every field that it can. The difference in what honest edges
-answer is the damage. `climb` changes the lie where that does more damage, so that the worst of many tries counts, not the
-mean of all. `burst` is the yardstick: the same edge says truly that it is asked eight times as much.
-
-    python -m tests.drills.liars 200      # prints the table of docs/security.md for so many worlds
+A world has honest edges whose clients ask, each for a region or two, and one edge whose token was stolen. `burst` is the
+yardstick: the same edge says truly that it is asked eight times as much.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from gtm.control.lead.latency import Teachers
 from gtm.control.lead.takeover import PlanSeal
@@ -34,9 +29,10 @@ from gtm.core.model.state import ClassPlan, Plan, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.reports import EdgeReport
+from gtm.feed.wire import SnapshotMessage
 from gtm.storage.session import Database
 from tests import worlds
-from tests.core.strategies import SHIPPED
+from tests.drills.liars.arena import Arena, Damage
 
 NOW = 1_700_000_000.0
 REGIONS = ("de", "ie", "us", "jp", "fr")
@@ -120,20 +116,21 @@ def snapshot() -> Snapshot:
             worlds.service("chat", " ".join(REGIONS)),
             worlds.rule("gdpr", "EEA", services="chat", client_jurisdictions="EEA"),
         ),
-        SHIPPED,
+        worlds.SHIPPED,
     )
 
 
 class World:
     """One run of a setting."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, law: Snapshot | None = None) -> None:
         self.setting = setting
         self.now = 1_000.0
-        self.snapshot = snapshot()
+        self.snapshot = law or snapshot()
         nowhere = Database("postgresql://nobody@127.0.0.1:1/none")
         self.replica = Replica(nowhere, lambda: NOW + self.now, lambda: self.now)
-        self.replica.current.become(replace(self.replica.now, compiled=self.snapshot))
+        message = SnapshotMessage.of(1, NOW, self.snapshot.policy, worlds.SHIPPED)
+        self.replica.current.become(replace(self.replica.now, message=message, compiled=self.snapshot))
         assert self.replica.active is not None
         self.active = self.replica.active
         self.active.reports.takeover.seal = SEAL
@@ -177,11 +174,15 @@ class World:
             if edge == "liar" and lie is not None:
                 report = self.lying(lie, report, router)
             self.active.reports.take(edge, "192.0.2.1", report, edge)
+        self.decide({})
+
+    def decide(self, bound: Mapping[str, str]) -> None:
+        """Control judges, plans, and every ten seconds learns; `bound`: the tokens that are for regions."""
         self.active.verdicts.judge()
         asyncio.run(self.active.planning.tick())
         if round(self.now) % 10 == 0:
-            edges = {edge: edge for edge in self.setting.rates}
-            teachers = Teachers(edges, frozenset(edges), Authors({}, frozenset(edges)))
+            tokens = {token: token for token in (*self.setting.rates, *bound)}
+            teachers = Teachers(tokens, Authors(bound, frozenset(self.setting.rates)))
             capacity = self.active.planning.latest.capacity
             table = self.active.latency.turn(self.snapshot.policy, capacity, teachers)
             if table is not None:
@@ -229,15 +230,6 @@ def run(setting: Setting, lie: Lie | None) -> Answers:
     return world.answers()
 
 
-@dataclass(frozen=True)
-class Damage:
-    """What became different: shares of honest clients' requests; `outside`: answers beyond the fence, which must be none."""
-
-    changed: float = 0.0
-    refused: float = 0.0
-    outside: int = 0
-
-
 def damage(setting: Setting, honest: Answers, lied: Answers) -> Damage:
     """Between two runs of a setting, weighted by what clients ask for."""
     changed = refused = whole = 0.0
@@ -250,23 +242,7 @@ def damage(setting: Setting, honest: Answers, lied: Answers) -> Damage:
         refused += rate * max(0, after[""] - before[""]) / len(DRAWS)
         if CLIENTS[client].country in ("DE", "FR"):
             outside += sum(after[region] for region in after if region and region not in EEA)
-    return Damage(changed / whole, refused / whole, outside)
-
-
-def climb(rng: random.Random, setting: Setting, kinds: str, tries: int) -> tuple[Damage, Lie]:
-    """The worst of some lies, each a change of the worst so far."""
-    honest = run(setting, None)
-    worst, best = Damage(-1.0), Lie()
-    for _ in range(tries):
-        lie = draw_lie(rng, kinds)
-        if worst.changed >= 0 and rng.random() < 0.6:
-            lie = replace(
-                lie, **{name: getattr(best, name) for name in ("demand", "latency") if rng.random() < 0.5}
-            )
-        found = damage(setting, honest, run(setting, lie))
-        if (found.outside, found.refused, found.changed) > (worst.outside, worst.refused, worst.changed):
-            worst, best = found, lie
-    return worst, best
+    return Damage(outside, refused / whole, changed=changed / whole)
 
 
 def burst(setting: Setting) -> Damage:
@@ -280,29 +256,24 @@ def _nearest(client: str) -> str:
     return {"berlin": "de", "lyon": "fr", "boston": "us", "osaka": "jp", "sydney": "jp"}[client]
 
 
-def table(count: int, tries: int, say: Callable[[str], object] = print) -> None:
-    """Print the worst and the mean of so many worlds, by what is lied about."""
-    say(
-        "| lies about | worst share of others' answers that changed | mean | worst share refused | outside of the fence |"
-    )
-    say("|---|---|---|---|---|")
-    names = {"d": "demand", "h": "health", "l": "round trips", "p": "the plan", "dhlp": "all of these"}
-    for kinds, name in names.items():
-        found = []
-        for seed in range(count):
-            rng = random.Random(f"{kinds} {seed}")
-            found.append(climb(rng, Setting.drawn(rng), kinds, tries)[0])
-        say(
-            f"| {name} | {max(one.changed for one in found):.1%} | {sum(one.changed for one in found) / count:.1%} | "
-            f"{max(one.refused for one in found):.1%} | {sum(one.outside for one in found)} |"
-        )
-    bursts = [burst(Setting.drawn(random.Random(f"d {seed}"))) for seed in range(count)]
-    say(
-        f"| nothing: its clients ask {BURST:g} times as often | {max(one.changed for one in bursts):.1%} | "
-        f"{sum(one.changed for one in bursts) / count:.1%} | {max(one.refused for one in bursts):.1%} | 0 |"
-    )
+class EdgeArena(Arena[Setting, Lie, Answers]):
+    """One stolen edge token against honest edges."""
 
+    principal = "edge's token"
+    kinds: ClassVar[Mapping[str, str]] = {"d": "demand", "h": "health", "l": "round trips", "p": "the plan"}
 
-if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    table(int(sys.argv[1]) if len(sys.argv) > 1 else 20, 4)
+    def setting(self, rng: random.Random) -> Setting:
+        """A world."""
+        return Setting.drawn(rng)
+
+    def lie(self, rng: random.Random, setting: Setting, kinds: str) -> Lie:  # noqa: ARG002 - the contract
+        """A lie with these kinds in it."""
+        return draw_lie(rng, kinds)
+
+    def run(self, setting: Setting, lie: Lie | None) -> Answers:
+        """What honest edges answer."""
+        return run(setting, lie)
+
+    def damage(self, setting: Setting, honest: Answers, lied: Answers) -> Damage:
+        """What became different for honest edges' clients."""
+        return damage(setting, honest, lied)

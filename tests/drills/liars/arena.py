@@ -1,0 +1,110 @@
+"""The frame of the liar drill: an arena has worlds and lies of one principal, and hill climbing finds the worst lie of each world.
+
+A world (a setting) is run twice with the same seed: once everybody says what is true, once the liar lies. The difference in what
+others get is the damage. `climb` changes the lie where that does more damage, so that the worst of many tries counts, not the
+mean of all.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+S = TypeVar("S")
+"""A world before anybody lies."""
+L = TypeVar("L")
+"""A lie: a dataclass whose fields are what the principal can claim. A field with its default value is said truly."""
+O = TypeVar("O")  # noqa: E741 - of outcome
+"""What others get in a run."""
+
+
+@dataclass(frozen=True, order=True)
+class Damage:
+    """What became different for others, the worst first.
+
+    `outside` counts answers beyond the fence, which must be none. `refused` is the share of others' requests that are refused
+    more, `taken` the share of what is divided (quotas, slots, budgets) that others lose, `changed` the share of their answers that changed.
+    """
+
+    outside: int = 0
+    refused: float = 0.0
+    taken: float = 0.0
+    changed: float = 0.0
+
+
+NONE = Damage()
+
+
+class Arena(ABC, Generic[S, L, O]):
+    """Worlds and lies of one principal."""
+
+    principal: str
+    """Whose lies these are, in words."""
+    kinds: ClassVar[Mapping[str, str]]
+    """Letter → what the lies of that kind are about, in words."""
+
+    @abstractmethod
+    def setting(self, rng: random.Random) -> S:
+        """A world."""
+
+    @abstractmethod
+    def lie(self, rng: random.Random, setting: S, kinds: str) -> L:
+        """A lie with these kinds in it."""
+
+    @abstractmethod
+    def run(self, setting: S, lie: L | None) -> O:
+        """What others get; None: nobody lies."""
+
+    @abstractmethod
+    def damage(self, setting: S, honest: O, lied: O) -> Damage:
+        """What became different between two runs of a setting."""
+
+
+def mutated(rng: random.Random, best: Any, fresh: Any) -> Any:
+    """A lie that has some claims of the worst one so far, and the others of a new one."""
+    given = {one.name: getattr(best if rng.random() < 0.5 else fresh, one.name) for one in fields(fresh)}
+    return type(fresh)(**given)
+
+
+def climb(arena: Arena[S, L, O], rng: random.Random, setting: S, kinds: str, tries: int) -> tuple[Damage, L]:
+    """The worst of some lies, each a change of the worst so far or a new one."""
+    honest = arena.run(setting, None)
+    worst: tuple[Damage, L] | None = None
+    for _ in range(tries):
+        lie = arena.lie(rng, setting, kinds)
+        if worst is not None and rng.random() < 0.6:
+            lie = mutated(rng, worst[1], lie)
+        found = arena.damage(setting, honest, arena.run(setting, lie))
+        if worst is None or found > worst[0]:
+            worst = found, lie
+    assert worst is not None, "a climb tries one lie at least"
+    return worst
+
+
+HEAD = (
+    "| who lies | about | worst share of others' answers that changed | mean | worst share refused | worst share taken | outside of the fence |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+def row(principal: str, about: str, found: list[Damage]) -> str:
+    """A row of the table: the worst and the mean of some worlds."""
+    mean = sum(one.changed for one in found) / len(found)
+    return (
+        f"| {principal} | {about} | {max(one.changed for one in found):.1%} | {mean:.1%} | {max(one.refused for one in found):.1%} | "
+        f"{max(one.taken for one in found):.1%} | {sum(one.outside for one in found)} |"
+    )
+
+
+def table(arena: Arena[Any, Any, Any], count: int, tries: int, say: Callable[[str], object]) -> None:
+    """Say a row for each kind of lie, and one for all kinds at once."""
+    kinds = {**arena.kinds, "".join(arena.kinds): "all of these"} if len(arena.kinds) > 1 else arena.kinds
+    for letters, about in kinds.items():
+        found = []
+        for seed in range(count):
+            rng = random.Random(f"{letters} {seed}")
+            found.append(climb(arena, rng, arena.setting(rng), letters, tries)[0])
+        say(row(arena.principal, about, found))
