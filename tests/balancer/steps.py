@@ -185,6 +185,9 @@ class Play:
         for client in self._w.clients:
             client.abort()
         self._w.pass_time(1.1)
+        # Of who waits, the end may stand behind a body that is read no further: the queue's time ends those.
+        while self._w.admission.waiting:
+            await self._refuse()
         await self._w.until(self._only_unheard)
         self._w.pass_time(61)
 
