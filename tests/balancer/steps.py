@@ -182,12 +182,12 @@ class Play:
         for peer in self._backend.peers:
             _read(peer, on=True)
         await asyncio.sleep(0.001)
-        for client in self._w.clients:
-            client.abort()
-        self._w.pass_time(1.1)
         # Of who waits, the end may stand behind a body that is read no further: the queue's time ends those.
         while self._w.admission.waiting:
             await self._refuse()
+        for client in self._w.clients:
+            client.abort()
+        self._w.pass_time(1.1)
         await self._w.until(self._only_unheard)
         self._w.pass_time(61)
 
