@@ -13,8 +13,11 @@ from httptools import HttpParserError, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gtm.balancer.plane.answer import Answer
+from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Log
-from gtm.balancer.wire.chunks import Chunks
+from gtm.balancer.wire import chunks as wire
+from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
 from tests.balancer import world as worlds
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 from tests.effort import examples
@@ -75,6 +78,11 @@ def _read(parts: Iterator[bytes]) -> tuple[bytes, bool, bool]:
             continue
         pieces, rest = chunks.split(part)
         body += b"".join(pieces)
+        while chunks.later:
+            assert len(pieces) == wire.TURN
+            assert not rest
+            pieces, rest = chunks.split(chunks.later)
+            body += b"".join(pieces)
         if chunks.broken:
             return body, False, True
         if rest:
@@ -93,21 +101,38 @@ _odd = st.sampled_from(
 
 @settings(max_examples=examples(3000, 150), deadline=None)
 @given(
-    st.lists(st.one_of(_plain, _plain, _plain, _odd), max_size=8), st.lists(st.integers(0, 400), max_size=8)
+    st.lists(st.one_of(_plain, _plain, _plain, _odd), max_size=8),
+    st.lists(st.integers(0, 400), max_size=8),
+    st.sampled_from((1, 2, 3, wire.TURN)),
 )
-@example([b"3\r\nabc\r\n", b"0\r\n\r\n"], [1, 2, 3, 4, 5, 6, 7, 8, 9])
-@example([b"4\r\nabcd\r\n", b"0000\r\n\r\n"], [9])
-@example([b"9\r\n4\r\nabcd\r\n\r\n", b"0\r\n\r\n"], [3, 12])  # what looks like a chunk is the middle of one
-@example([b"14\r\nabcd\r\n" + b"y" * 14 + b"\r\n"], [1, 10])
-def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int]) -> None:
-    """However the bytes are cut: the same body, the same end, the same refusal."""
+@example([b"3\r\nabc\r\n", b"0\r\n\r\n"], [1, 2, 3, 4, 5, 6, 7, 8, 9], 1)
+@example([b"4\r\nabcd\r\n", b"0000\r\n\r\n"], [9], 256)
+@example(
+    [b"9\r\n4\r\nabcd\r\n\r\n", b"0\r\n\r\n"], [3, 12], 256
+)  # what looks like a chunk is the middle of one
+@example([b"14\r\nabcd\r\n" + b"y" * 14 + b"\r\n"], [1, 10], 256)
+def test_chunks_are_what_the_parser_says(parts: list[bytes], cuts: list[int], turn: int) -> None:
+    """However the bytes are cut, and however many pieces a turn has: the same body, the same end, the same refusal."""
     data = b"".join(parts)
     model = _Parser()
     model.feed(data)
-    body, ended, wrong = _read(_apart(data, cuts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wire, "TURN", turn)
+        body, ended, wrong = _read(_apart(data, cuts))
     assert wrong == model.wrong
     if not wrong:
         assert (body, ended) == (model.body, model.ended)
+
+
+def test_more_than_a_turn_of_chunks_is_not_read_at_once() -> None:
+    """As many as a turn has go on as they are; more are split, so many in a call."""
+    chunk = b"4\r\nabcd\r\n"
+    assert Chunks().whole(chunk * TURN) == 4 * TURN
+    chunks = Chunks()
+    assert chunks.whole(chunk * (TURN + 1)) == -1
+    assert chunks.split(chunk * (TURN + 1)) == ([b"abcd"] * TURN, b"")
+    assert chunks.split(chunks.later) == ([b"abcd"], b"")
+    assert not chunks.later
 
 
 def test_bodies_of_other_lengths_by_one_head() -> None:
@@ -349,5 +374,87 @@ def test_a_stream_that_breaks_off(known: bool) -> None:
                     rest = await client.end()
                     assert (b"error" in rest) == (path == b"/whole")
                     assert not rest.endswith(b"0\r\n\r\n")
+
+    run(main)
+
+
+_HEADS = {
+    "plain": (b"%x\r\n%b\r\n", b"HTTP/1.1"),
+    "with extensions": (b"%x;a\r\n%b\r\n", b"HTTP/1.1"),
+    "for HTTP/1.0": (b"%x\r\n%b\r\n", b"HTTP/1.0"),
+}
+
+
+@pytest.mark.parametrize(("form", "version"), _HEADS.values(), ids=_HEADS)
+def test_an_answer_in_bytes_leaves_others_their_turn(
+    monkeypatch: pytest.MonkeyPatch, form: bytes, version: bytes
+) -> None:
+    """Many chunks of one byte at once: others come in between, often, nothing is read meanwhile, and all of it arrives; then another request's."""
+    data = bytes(number % 251 for number in range(60_000))
+    chunked = b"".join(form % (1, data[at : at + 1]) for at in range(len(data))) + b"0\r\n\r\n"
+    turns, inside = [0], Answer.body
+
+    def counted(answer: Answer, piece: bytes) -> None:
+        turns[-1] += 1
+        inside(answer, piece)
+
+    monkeypatch.setattr(Answer, "body", counted)
+    reads, taken = [], Upstream.data_received
+
+    def read(upstream: Upstream, data: bytes) -> None:
+        reads.append(upstream.behind)
+        taken(upstream, data)
+
+    monkeypatch.setattr(Upstream, "data_received", read)
+
+    async def main() -> None:
+        backend = Backend(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked))
+        async with world(await backend.start()) as w:
+            loop = asyncio.get_running_loop()
+
+            def others() -> None:
+                turns.append(0)
+                loop.call_soon(others)
+
+            loop.call_soon(others)
+            for _ in range(2):
+                answer = await w.ask(_GET.replace(b"HTTP/1.1", version))
+                assert answer.body == data
+        assert backend.connections == 1
+
+    run(main)
+    assert sum(turns) == 2 * len(data)
+    assert not any(reads)
+    # A turn ends with the bytes that the parser was fed together, of which a chunk has six at least; the end of one read and the
+    # beginning of the next may be in one.
+    assert max(turns) <= 2 * (TURN + PIECE // 6)
+
+
+def test_an_answer_that_ends_while_it_waits_for_its_turn() -> None:
+    """The client is gone, or the backend has sent something that cannot be read: what waits is read by nobody, and others go on."""
+    many = b"1\r\nx\r\n" * 20_000
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                if b"/bad" in request.start:
+                    peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + many + b"zz\r\n")
+                elif b"/long" in request.start:
+                    peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + many)
+                else:
+                    peer.send(_OK)
+
+        async with world(await Backend(script).start()) as w:
+            gone = await w.client()
+            gone.send(_GET.replace(b"/ ", b"/long "))
+            await worlds.read_head(gone.reader)
+            gone.abort()
+            await w.until(lambda: not w.admission.inside)
+            bad = await w.client()
+            bad.send(_GET.replace(b"/ ", b"/bad "))
+            assert not (await bad.end()).endswith(b"0\r\n\r\n")
+            await w.until(lambda: not w.admission.inside)
+            assert (await w.ask(_GET)).body == b"ok"
 
     run(main)

@@ -23,7 +23,7 @@ class ExchangeFlow(ExchangeState):
         """Neither side is read from faster than the other takes it."""
         upstream = self.upstream
         if upstream is not None and not upstream.transport.is_closing():
-            if self.client.writable:
+            if self.client.writable and not upstream.behind:
                 if not upstream.transport.is_reading():
                     upstream.transport.resume_reading()
                     upstream.heard = self.proxy.now()

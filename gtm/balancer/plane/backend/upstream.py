@@ -1,7 +1,8 @@
 """One connection to a backend.
 
 It carries one exchange at a time. What the backend says is parsed strictly, and told to the exchange as it comes; what comes beyond
-the end of a response, or between two, is nobody's: the connection ends. All that one read brings goes to the client in one write.
+the end of a response, or between two, is nobody's: the connection ends. All that one read brings goes to the client in one write, if it is not
+many small pieces: those are read in turns with all else that waits, and nothing more is taken of the connection meanwhile.
 
 A backend that sends no more (FIN) has ended the connection for us, at once: what was not sent to it yet is not waited for.
 """
@@ -18,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gtm.balancer.plane.backend.upstream_state import UpstreamState
 from gtm.balancer.plane.flow import waits
-from gtm.balancer.wire.chunks import Chunks
+from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_head
 from gtm.balancer.wire.trailers import MAX_FRAMING
@@ -150,6 +151,9 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self.heard = self._clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
+        if self._later:
+            self._later += data
+            return
         chunks = self._chunks
         if chunks is not None:
             size = chunks.whole(data)
@@ -215,9 +219,29 @@ class Upstream(asyncio.Protocol, UpstreamState):
             self._malformed(exchange, f"{_UNREADABLE}: a chunk does not end where its size says")
         elif not rest:
             exchange.flush()
+            if chunks.later:
+                self._put_off(exchange, chunks.later)
         else:
             self._chunks = None
             self._parse(exchange, rest)
+
+    def _put_off(self, exchange: Exchange, data: bytes) -> None:
+        """Read the rest of what came when others have had their turn."""
+        self._later = data
+        exchange.regulate()
+        exchange.proxy.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        data, self._later = self._later, b""
+        exchange = self.exchange
+        if exchange is None or not data:  # it has ended since
+            return
+        if self._chunks is not None:
+            self._split(exchange, self._chunks, data)
+        else:
+            self._parse(exchange, data)
+        if self.exchange is exchange and not self._later:
+            exchange.regulate()
 
     def _ended(self, exchange: Exchange) -> None:
         """The response is complete."""
@@ -226,16 +250,33 @@ class Upstream(asyncio.Protocol, UpstreamState):
         exchange.response_ended(reusable=self.usable)
 
     def _parse(self, exchange: Exchange, data: bytes) -> None:
-        """Have the parser read what came."""
-        rest = self._feed(exchange, data)
-        if rest is None:
-            return
-        if self._done and not exchange.tunnelled:
-            self._ended(exchange)
-            return
-        exchange.flush()
-        if rest and exchange.tunnelled:
-            exchange.carry(rest)
+        """Have the parser read what came: where many small pieces may be in it, so much that others can wait for it."""
+        at = self._parts = 0
+        end = len(data)
+        while True:
+            response = self._response
+            small = end > PIECE and (response is None or response.chunked)
+            piece = data[at : at + PIECE] if small else data[at:]
+            rest = self._feed(exchange, piece)
+            if rest is None:
+                return
+            at += len(piece)
+            if exchange.tunnelled:
+                exchange.flush()
+                if rest := rest + data[at:]:
+                    exchange.carry(rest)
+                return
+            if self._done:
+                self.usable = self.usable and at >= end
+                self._ended(exchange)
+                return
+            if at >= end:
+                exchange.flush()
+                return
+            if self._parts > TURN:
+                exchange.flush()
+                self._put_off(exchange, data[at:])
+                return
 
     def _feed(self, exchange: Exchange, data: bytes) -> bytes | None:
         """Parse what came; what of it is behind an upgrade, None if the exchange has failed."""
@@ -324,6 +365,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._bare = 0
+        self._parts += 1
         if self._done:  # of an answer to HEAD: there is none, and more of it may come
             self.usable = False
         elif self.exchange is not None:

@@ -33,7 +33,9 @@ class UpstreamState(Outflow):
         "_fed",
         "_headers",
         "_interim",
+        "_later",
         "_parser",
+        "_parts",
         "_reason",
         "_response",
         "_tunnel",
@@ -72,5 +74,14 @@ class UpstreamState(Outflow):
         self._interim = self._bare = 0
         self._fed = 0
         """Bytes of the present response that the parser was fed, framing and all."""
+        self._parts = 0
+        """Pieces of bodies in this turn that the parser has told of."""
+        self._later = b""
+        """What came of the present response and is read in later turns."""
         self._chunks: Chunks | None = None
         """Where the present response's chunks are told apart without the parser, which stands before the next."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether some of what came has not been read: no more is taken of the connection before."""
+        return bool(self._later)

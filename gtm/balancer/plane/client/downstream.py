@@ -23,6 +23,7 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
 from gtm.balancer.plane.holding import REQUEST
 from gtm.balancer.plane.lateness import end_if_late
+from gtm.balancer.wire.chunks import PIECE, TURN
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.balancer.wire.trailers import MAX_FRAMING
@@ -32,13 +33,6 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
 
 _log = logging.getLogger(__name__)
-
-_PIECE = 8 * 1024
-"""Bytes fed to the parser at once outside a body: what pipelined requests may take is bounded by it."""
-
-
-_TURN = 256
-"""Pieces of bodies after which others have their turn, once what was fed at once is parsed: of 8 KiB in chunks of one byte there are 1,365."""
 
 
 class Downstream(asyncio.Protocol, DownstreamEnd):
@@ -141,7 +135,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def _feed(self, data: bytes) -> None:
         start, self._parts = 0, 0
         while True:
-            whole = not start and len(data) <= _PIECE
+            whole = not start and len(data) <= PIECE
             piece = data if whole else data[start : start + self._piece()]
             self._ahead = len(data) - start
             rest = self._feed_piece(piece)
@@ -151,7 +145,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             if not self._reads_on:
                 self._keep(data[start:])
                 return
-            if (self._receiving is None and not self.in_head) or self._parts > _TURN:
+            if (self._receiving is None and not self.in_head) or self._parts > TURN:
                 # A client that sends many requests at once, or a body in bytes, must not keep the event loop.
                 self._keep(data[start:])
                 self.proxy.loop.call_soon(self._read_on)
@@ -161,8 +155,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         """Bytes to feed at once: what is left of a body, or so many that few requests can be among them."""
         receiving = self._receiving
         if receiving is None or receiving.head.length is None:
-            return _PIECE
-        return max(_PIECE, receiving.head.length - receiving.received)
+            return PIECE
+        return max(PIECE, receiving.head.length - receiving.received)
 
     def _feed_piece(self, piece: bytes) -> int:
         """Parse some bytes; how many at their end were not."""
@@ -178,7 +172,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             return 0
         if self.in_head:
             self._fed += len(piece)
-            if self._fed > MAX_HEAD + _PIECE:
+            if self._fed > MAX_HEAD + PIECE:
                 self.refuse(_too_long(self._url))
             return 0
         exchange = self._receiving
@@ -229,7 +223,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             return
         parser, headers = self._parser, self._headers
         if len(headers) > MAX_HEADERS or (
-            self._fed > MAX_HEAD - _PIECE  # else it cannot be
+            self._fed > MAX_HEAD - PIECE  # else it cannot be
             and sum(len(name) + len(value) for name, value in headers) + len(self._url) > MAX_HEAD
         ):
             raise HeadError(*_long(self._url))
