@@ -34,7 +34,16 @@ from werkzeug.test import EnvironBuilder
 
 from gtm.balancer.config import checked
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.bodies import MAX_READ, MAX_TOKENS, BodyError, BodyRules, kind_of, read_strictly
+from gtm.balancer.wire.bodies import (
+    MAX_PART_HEAD,
+    MAX_PART_LINES,
+    MAX_READ,
+    MAX_TOKENS,
+    BodyError,
+    BodyRules,
+    kind_of,
+    read_strictly,
+)
 from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead, read_head
@@ -494,6 +503,22 @@ def _email(kind: bytes, body: bytes) -> list[str]:
             assert isinstance(payload, bytes)
             found.append(payload.decode())
     return found
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ([b"Content-Type: a/b"] * (MAX_PART_LINES - 1), "big"),
+        ([b"Content-Type: a/b"] * MAX_PART_LINES, "body_ambiguous"),
+        ([b"Content-Type:" + b" " * (MAX_PART_HEAD - len(_field(b"model")) - 15)], "big"),
+        ([b"Content-Type:" + b" " * (MAX_PART_HEAD - len(_field(b"model")) - 14)], "body_ambiguous"),
+        ([b"Content-Type:" + b" " * 1_000_000 + b"\xff"], "body_ambiguous"),
+    ],
+)
+def test_how_long_a_part_may_speak_of_itself(lines: list[bytes], wanted: str) -> None:
+    """Each line that is read costs, and a body has room for millions of them."""
+    body = _form([(b"\r\n".join([_field(b"model"), *lines]), b"big")])
+    assert _model(body, _head(len(body), AUDIO, MULTIPART)) == wanted
 
 
 @st.composite

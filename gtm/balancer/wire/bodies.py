@@ -73,13 +73,15 @@ _DISPOSITION = re.compile(
 )
 """A name in quotes or, as .NET writes it, without (RFC 7578 §4.2, RFC 2183 §2); then the file's, if it is one."""
 _NO_MATTER = re.compile(
-    rb"content-type:[ \t]*[!-~ \t]*|content-length:[ \t]*[0-9]+[ \t]*"
+    rb"content-type:[!-~ \t]*+|content-length:[ \t]*[0-9]+[ \t]*"
     rb"|content-transfer-encoding:[ \t]*(?:7bit|8bit|binary)[ \t]*",
     re.IGNORECASE,
 )
-"""Lines that change nothing of what a part is."""
+"""Lines that change nothing of what a part is. Whatever a line is, each of its bytes is looked at once."""
 _PLAIN = re.compile(rb"[ -~]*")
 _MAX_PARTS = 1000
+MAX_PART_HEAD, MAX_PART_LINES = 4096, 8
+"""Bytes and lines of the head of a part; four kinds of lines are known."""
 
 
 class BodyRules(NamedTuple):
@@ -354,7 +356,9 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
         name, is_file = _part_name(head)
         if not end or name is None:
             raise BodyError(
-                "body_ambiguous", "a part of the form has a head that can be understood in two ways"
+                "body_ambiguous",
+                "a part of the form has a head that can be understood in two ways, or is longer than "
+                f"{MAX_PART_HEAD} bytes or {MAX_PART_LINES} lines",
             )
         if name.lower() == b"model":
             if is_file or name != b"model":
@@ -370,9 +374,12 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
 
 
 def _part_name(head: bytes) -> tuple[bytes | None, bool]:
-    """The name that a part's head gives it, and whether it is a file; None: it can be understood in two ways."""
+    """The name that a part's head gives it, and whether it is a file; None: it can be understood in two ways, or is too long."""
     name, is_file = None, False
-    for line in head.split(b"\r\n"):
+    lines = head.split(b"\r\n", MAX_PART_LINES) if len(head) <= MAX_PART_HEAD else ()
+    if len(lines) > MAX_PART_LINES:
+        return None, False
+    for line in lines:
         said = _DISPOSITION.fullmatch(line)
         if said is not None and name is None:
             name, is_file = said[1] or said[2] or b"", bool(said[3])
