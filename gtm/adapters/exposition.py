@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 MAX_BYTES = 2 * 1024 * 1024
 """Of an answer that is read; a vLLM server with many models says some hundred kilobytes."""
-_MAX_LINE = 64 * 1024
-"""Of a line: the parser's time grows with the square of its length."""
+MAX_LINE = 16 * 1024
+"""Bytes of a line: the parser's time grows with the square of its length."""
 _SHOWN = 120
 
 
@@ -38,8 +38,8 @@ def read_samples(text: str) -> list[Sample]:
     """
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
-    if max(map(len, text.split("\n"))) > _MAX_LINE:
-        raise MetricsError(f"the metrics have a line that is longer than the {_MAX_LINE} bytes that are read")
+    if max(map(len, text.split("\n"))) > MAX_LINE:
+        raise MetricsError(f"the metrics have a line that is longer than the {MAX_LINE} bytes that are read")
     found = []
     try:
         for family in text_string_to_metric_families(text):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.adapters.exposition import MAX_BYTES, MetricsError, Sample, Samples, read_samples
+from gtm.adapters.exposition import MAX_BYTES, MAX_LINE, MetricsError, Sample, Samples, read_samples
 from gtm.adapters.scrape import Scrape, Totals, signals
 from gtm.adapters.servers import Series, ServerType, read_series, read_server
 from gtm.core.capacity.load_report import SIGNALS
@@ -82,6 +82,11 @@ def test_a_line_without_end() -> None:
     """The parser would take hours over it."""
     with pytest.raises(MetricsError, match="a line that is longer than"):
         read_samples("a 1\nb{" + ",".join(f'a{number}="b"' for number in range(10_000)) + "} 1\n")
+    text = "a 1\nb%s 1\n"
+    (_, found) = read_samples(text % (" " * (MAX_LINE - 3)))
+    assert found.name == "b"
+    with pytest.raises(MetricsError, match="a line that is longer than the 16384 bytes"):
+        read_samples(text % (" " * (MAX_LINE - 2)))
 
 
 def test_what_is_shown_of_a_server_is_printable() -> None:

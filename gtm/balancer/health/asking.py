@@ -107,7 +107,10 @@ def _request(route: Route, target: str, content: bytes | None, port: int) -> byt
 
 
 _PIECES, _PIECE = 256, 32
-"""An answer may come in so many pieces, and in one more for each so many bytes: a chunk of one byte costs as much as one of thousands."""
+"""An answer may come in so many reads, and have so many chunks, and one more of each for each so many bytes of its body: one byte costs as
+much as thousands."""
+_FRAMING, _FRAMED = 2 * MAX_HEAD, 8
+"""It may have so many bytes that are not of its body, and so many more for each that is: what a server can send is bounded by nothing else."""
 
 
 class Asking(Question[tuple[int, bytes]]):
@@ -120,7 +123,7 @@ class Asking(Question[tuple[int, bytes]]):
         self._body = bytearray()
         self._kept = 0
         """Bytes since the beginning, or since the last of the body: the parser keeps a head, and trailers, whole."""
-        self._pieces = 0
+        self._reads = self._came = self._pieces = 0
         self._headed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -131,6 +134,8 @@ class Asking(Question[tuple[int, bytes]]):
         """Some of the answer."""
         if self.done.done():
             return
+        self._reads += 1
+        self._came += len(data)
         self._kept += len(data)
         try:
             self._parser.feed_data(data)
@@ -138,6 +143,10 @@ class Asking(Question[tuple[int, bytes]]):
             self._fail(error)
         if self._kept > MAX_HEAD:
             self._fail(HttpParserError("head"))
+        elif self._came > _FRAMING + _FRAMED * len(self._body):
+            self._fail(HttpParserError("more framing than body"))
+        elif self._is_many(self._reads):
+            self._fail(HttpParserError("in reads of a few bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed: the end of an answer that says no length (RFC 9112 §6.3, rule 8), or a failure."""
@@ -167,8 +176,11 @@ class Asking(Question[tuple[int, bytes]]):
         self._pieces += 1
         if len(self._body) > self._most:
             raise HttpParserError(f"longer than {self._most} bytes")
-        if self._pieces > _PIECES + len(self._body) // _PIECE:
+        if self._is_many(self._pieces):
             raise HttpParserError("in pieces of a few bytes")
+
+    def _is_many(self, pieces: int) -> bool:
+        return pieces > _PIECES + len(self._body) // _PIECE
 
     def on_message_complete(self) -> None:
         """The end of it."""

@@ -30,8 +30,9 @@ from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
 from gtm.transport import no_room
 
-MAX_RECEIVED = 64 * 1024
-"""Bytes that are taken of one connection; the answer is some 200."""
+MAX_RECEIVED, MAX_READS = 16 * 1024, 256
+"""Bytes that are taken of one connection, and how often some come; the answer is some 200. Frames may have nine bytes and nothing in them, and
+each takes some ten microseconds."""
 MAX_FIELDS = 8 * 1024
 """Of one head or of trailers, unpacked (HPACK names in one byte what it has said before)."""
 _MOST_HEADS = 8
@@ -239,7 +240,7 @@ class Checking(Question[tuple[str, str | None, bytes]]):
         self._h2.decoder.max_header_list_size = MAX_FIELDS
         self._heads = 0
         self._first = b""
-        self._left = MAX_RECEIVED
+        self._left, self._reads = MAX_RECEIVED, 0
         self._status = ""
         self._code: str | None = None
         self._message = bytearray()
@@ -263,6 +264,10 @@ class Checking(Question[tuple[str, str | None, bytes]]):
         self._left -= len(data)
         if self._left < 0:
             self._fail(f"the answer is longer than {MAX_RECEIVED} bytes")
+            return
+        self._reads += 1
+        if self._reads > MAX_READS:
+            self._fail("the answer comes in pieces of a few bytes")
             return
         if len(self._first) < _TYPED:
             # h2 would wait for the end of the frame whose length is in `HTT`.

@@ -150,6 +150,47 @@ def test_an_answer_in_single_bytes_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        b"HTTP/1.1 200 OK\r\nx: ",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx: ",
+    ],
+)
+def test_an_answer_that_comes_byte_by_byte_is_none(before: bytes) -> None:
+    """Each time that the network brings one costs, whatever it is a byte of."""
+
+    async def feed() -> None:
+        protocol = Asking(asyncio.get_running_loop().create_future(), 8_000_000)
+        protocol.data_received(before)
+        reads = 0
+        while not protocol.done.done():
+            protocol.data_received(b"y")
+            reads += 1
+            assert reads <= 300
+        assert isinstance(protocol.done.exception(), HttpParserError)
+
+    asyncio.run(feed())
+
+
+def test_an_answer_of_framing_is_none() -> None:
+    """Extensions of chunks may be as long as a head, each: a few bytes of a body came with gigabytes of them."""
+
+    async def feed() -> None:
+        protocol = Asking(asyncio.get_running_loop().create_future(), 8_000_000)
+        protocol.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        came = 0
+        while not protocol.done.done():
+            chunk = b"20;x=%b\r\n%b\r\n" % (b"y" * 30_000, b"y" * 32)
+            protocol.data_received(chunk)
+            came += len(chunk)
+            assert came <= 100_000
+        assert isinstance(protocol.done.exception(), HttpParserError)
+
+    asyncio.run(feed())
+
+
+@pytest.mark.parametrize(
     ("answer", "status", "body"),
     [
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 200, b"ok"),

@@ -32,6 +32,7 @@ from gtm.balancer.health.asking import AskingError, ask
 from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
 from gtm.balancer.health.grpc import (
     MAX_FIELDS,
+    MAX_READS,
     MAX_RECEIVED,
     Checking,
     check_grpc,
@@ -302,15 +303,16 @@ def test_requests_are_what_protobuf_writes(service: str) -> None:
     assert framed_name(service) == b"\x00" + len(written).to_bytes(4, "big") + written
 
 
-def _fed(says: bytes) -> str:
-    """What is wrong with all that is said at once."""
+def _fed(says: bytes, piece: int = MAX_RECEIVED + 1000) -> str:
+    """What is wrong with what is said, in pieces of so many bytes."""
 
     async def feed() -> str:
         protocol = Checking(
             asyncio.get_running_loop().create_future(), head_of(ROUTE, 80, 1.0), framed_name("")
         )
         protocol.connection_made(cast("asyncio.Transport", _Transport()))
-        protocol.data_received(says)
+        for at in range(0, len(says), piece):
+            protocol.data_received(says[at : at + piece])
         error = protocol.done.exception() if protocol.done.done() else None
         protocol.close()
         return str(error or "")
@@ -322,7 +324,7 @@ ROUTE = Route("http://127.0.0.1")
 
 
 def test_a_head_that_unpacks_into_much() -> None:
-    """HPACK says again in one byte what it has said before, so that 64 KiB are 150 MB: each head is bounded, and so are all."""
+    """HPACK says again in one byte what it has said before, so that 16 KiB are 37 MB: each head is bounded, and so are all."""
     encoder = hpack.Encoder()
     long = encoder.encode([(":status", "103"), ("x", "y" * 3900)], huffman=False)
     again = encoder.encode([(":status", "103"), *[("x", "y" * 3900)] * 15], huffman=False)
@@ -340,6 +342,16 @@ def test_a_head_that_unpacks_into_much() -> None:
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_frames_with_nothing_in_them_are_few() -> None:
+    """Each frame costs, and each time that the network brings a byte of one: a thousand pings are no answer, nor is what comes byte by byte."""
+    settings, ping = SettingsFrame(0).serialize(), PingFrame(0, b"x" * 8).serialize()
+    assert _fed(settings + ping * 1000) == f"the answer is longer than {MAX_RECEIVED} bytes"
+    assert _fed((settings + ping * 100)[:MAX_READS], piece=1) == ""
+    assert (
+        _fed((settings + ping * 100)[: MAX_READS + 1], piece=1) == "the answer comes in pieces of a few bytes"
+    )
 
 
 def test_nothing_is_taken_that_is_pushed() -> None:
