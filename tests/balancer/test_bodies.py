@@ -35,6 +35,7 @@ from werkzeug.test import EnvironBuilder
 from gtm.balancer.config import checked
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.bodies import (
+    MAX_MEMBERS,
     MAX_PART_HEAD,
     MAX_PART_LINES,
     MAX_READ,
@@ -131,8 +132,12 @@ PADDED = RAW[:-1] + b" " * (1024 * 1024) + b"}"
         (b'{"model":null}', "model_unnamed"),
         (b'{"model":""}', "model_unnamed"),
         (
-            b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_TOKENS)) + b"}",
+            b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_MEMBERS)) + b"}",
             "body_too_large",
+        ),
+        (
+            b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_MEMBERS - 1)) + b"}",
+            "big",
         ),
         (b'{"model":"big","x":[' + b"[]," * MAX_TOKENS, "body_too_large"),  # and no more of it is looked at
         (

@@ -49,6 +49,8 @@ MAX_READ = 32 * 1024 * 1024
 """Bytes of a body that is read."""
 MAX_TOKENS = 100_000
 """Brackets and texts within an object's members: each takes a fraction of a microsecond."""
+MAX_MEMBERS = 1000
+"""Members of the object itself: each takes some microseconds."""
 
 READ = frozenset((BodyKind.JSON, BodyKind.FORM, BodyKind.UNKNOWN))
 """Kinds of requests whose bodies are read."""
@@ -239,6 +241,8 @@ def _check_members(body: bytes) -> None:
                 f"the body is ambiguous: some servers take its member `{key}` for `{folded}`",
             )
         members.add(key)
+        if len(members) > MAX_MEMBERS:
+            raise _too_much()
         at = _behind(body, at)
         if body.startswith(b",", at):
             at = _behind(body, at + 1)
@@ -301,7 +305,7 @@ def _value_end(body: bytes, at: int, most: int) -> tuple[int, int]:
 def _too_much() -> BodyError:
     return BodyError(
         "body_too_large",
-        f"limits go by the body here, and of one with more than {MAX_TOKENS:,} brackets and texts no more is read",
+        f"limits go by the body here, and of one with more than {MAX_TOKENS:,} brackets and texts, or {MAX_MEMBERS:,} members, no more is read",
         413,
     )
 
