@@ -395,7 +395,7 @@ def test_an_answer_in_bytes_leaves_others_their_turn(
     turns, inside = [0], Answer.body
 
     def counted(answer: Answer, piece: bytes) -> None:
-        turns[-1] += 1
+        turns[-1] += len(piece)
         inside(answer, piece)
 
     monkeypatch.setattr(Answer, "body", counted)

@@ -423,13 +423,15 @@ def test_draining() -> None:
 
 
 def test_a_body_in_bytes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of a MB at once in chunks of one byte: others come in between, often, and all of it arrives."""
+    """A quarter of a MB at once in chunks of one byte: others come in between, often, and all of it arrives, in chunks that are larger."""
     body = b"x" * 40_000
     chunked = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
-    turns, inside = [0], Exchange.body
+    turns, pieces, inside = [0], 0, Exchange.body
 
     def counted(exchange: Exchange, piece: bytes) -> None:
-        turns[-1] += 1
+        nonlocal pieces
+        turns[-1] += len(piece)
+        pieces += 1
         inside(exchange, piece)
 
     monkeypatch.setattr(Exchange, "body", counted)
@@ -452,3 +454,29 @@ def test_a_body_in_bytes_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatc
     run(main)
     assert sum(turns) == len(body)
     assert max(turns) < 2000
+    assert pieces < 100
+
+
+def test_an_error_of_gtms_own_in_a_body_ends_its_request_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the client told; others go on."""
+
+    def fails(exchange: Exchange, piece: bytes) -> None:
+        raise RuntimeError(f"{len(piece)} bytes of {exchange.head.target!r}")
+
+    async def main() -> None:
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        async with world(await Backend(answering(answer)).start()) as w:
+            with monkeypatch.context() as patch:
+                patch.setattr(Exchange, "body", fails)
+                for raw in (
+                    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
+                    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+                ):
+                    refused = await w.ask(raw)
+                    assert (refused.status, refused.get("connection")) == (500, b"close")
+            assert (await w.ask(_GET)).status == 200
+
+    run(main)
+    assert caplog.text.count("3 bytes of") == 2

@@ -49,9 +49,9 @@ class Chunks:
         """
         if self._left or self._begun:
             return -1
-        at = size = length = 0
+        at = size = 0
         end = len(data)
-        while at < end:
+        while True:
             found = _match(data, at)
             if found is None:
                 return -1
@@ -60,7 +60,9 @@ class Chunks:
             if data[at - 2 : at] != b"\r\n":
                 return -1
             size += length
-            if at - size > _FRAMES:
+            if at >= end:
+                break
+            if at - size >= _FRAMES:
                 return -1
         return size if length > 3 and at == end else -1
 

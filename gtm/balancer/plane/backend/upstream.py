@@ -213,8 +213,9 @@ class Upstream(asyncio.Protocol, UpstreamState):
         pieces, rest = chunks.split(data)
         if pieces and not exchange.answer.size:
             exchange.first_byte = self.heard
-        for piece in pieces:
-            exchange.answer.body(piece)
+        if pieces:
+            exchange.answer.pieces += len(pieces) - 1
+            exchange.answer.body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if chunks.broken:
             self._malformed(exchange, f"{_UNREADABLE}: a chunk does not end where its size says")
         elif not rest:

@@ -33,6 +33,7 @@ class DownstreamState(Outflow):
         "_fed",
         "_frame",
         "_full",
+        "_gathered",
         "_headers",
         "_parser",
         "_parts",
@@ -82,6 +83,8 @@ class DownstreamState(Outflow):
         """Bytes of a chunked body that are not of the body."""
         self._parts = 0
         """Pieces of bodies in this turn."""
+        self._gathered: list[bytes] = []
+        """Those of them that the exchange has not been told of."""
         self._receiving: Exchange | None = None
         self._current: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
