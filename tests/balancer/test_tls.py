@@ -296,6 +296,31 @@ def test_an_answer_that_tls_does_not_end(tmp_path: Path) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("size", [2_000, 40_000])
+@pytest.mark.parametrize("said", [b"Connection: close\r\n", b""])
+@pytest.mark.parametrize("secure", [False, True])
+def test_an_answer_in_bytes_whose_server_goes(tmp_path: Path, secure: bool, said: bytes, size: int) -> None:
+    """Its chunks are read in turns; that the connection has ended meanwhile takes none of them."""
+    ours = Authority(tmp_path, "ca")
+    context = _server_side(ours, ours.issue("named", "model.test"), asks=False) if secure else None
+    chunks = b"1\r\nx\r\n" * size + b"0\r\n\r\n"
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + said + b"\r\n" + chunks)
+
+    async def main() -> None:
+        url = await Backend(script).start(ssl=context)
+        tls = BackendContext(BackendTls(ours.file, server_name="model.test"))
+        wanted = {"tls": lambda: tls.context, "server_name": tls.server_name} if secure else {}
+        async with world(url, **wanted) as w:
+            for _ in range(3):
+                answer = await w.ask(_GET)
+                assert (answer.whole, len(answer.body)) == (True, size)
+
+    run(main)
+
+
 def test_urls_of_backends() -> None:
     """What is no URL of a backend is refused with what is one."""
     for url in (

@@ -100,6 +100,9 @@ class Upstream(asyncio.Protocol, UpstreamState):
     def eof_received(self) -> bool:
         """The backend sends no more."""
         self._eof = True
+        self.usable = False
+        if self._later and self.exchange is not None:
+            return True  # what came is read first: see `_read_on`
         tunnelled = self._tunnel and self.exchange is not None
         self._lost(None)
         if not tunnelled:
@@ -111,10 +114,11 @@ class Upstream(asyncio.Protocol, UpstreamState):
         if self.counted:
             self.counted = False
             self.route.open -= 1
-        self._lost(exc)
+        self.usable = False
+        if not self._later:
+            self._lost(exc)
 
     def _lost(self, exc: Exception | None) -> None:
-        self.usable = False
         exchange, self.exchange = self.exchange, None
         if exchange is None:
             return
@@ -241,7 +245,12 @@ class Upstream(asyncio.Protocol, UpstreamState):
             self._split(exchange, self._chunks, data)
         else:
             self._parse(exchange, data)
-        if self.exchange is exchange and not self._later:
+        if self.exchange is not exchange or self._later:
+            return
+        if self._eof or self.transport.is_closing():
+            self._lost(None)
+            self.transport.abort()
+        else:
             exchange.regulate()
 
     def _ended(self, exchange: Exchange) -> None:
