@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, LeadsOf
 from gtm.core.change.openings import UNNAMED, Opening, openings
 from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
@@ -20,15 +21,19 @@ _TOLD = 5
 """How many rules are told apart; of the others there is a count."""
 
 
-def opened(before: Snapshot, after: Snapshot, now: float) -> tuple[Breach, ...]:
+def opened(
+    before: Snapshot, after: Snapshot, now: float, leads: LeadsOf, former: Former = NOTHING_FORMER
+) -> tuple[Breach, ...]:
     """Rule 5: a breach for each of the first few rules that no longer keep all that they kept, and one for the others.
 
     Args:
         before: the policy in force.
         after: the same with the change.
         now: POSIX seconds.
+        leads: tells what a policy's names lead to.
+        former: what is gone, and keeps its rules.
     """
-    made = openings(before, after, now)
+    made = openings(before, after, now, leads=leads, former=former)
     found = [_breach(len(one.services), _sentence(one)) for one in made.found[:_TOLD]]
     if len(made.found) > _TOLD:
         rest = made.found[_TOLD:]
@@ -45,6 +50,10 @@ def opened(before: Snapshot, after: Snapshot, now: float) -> tuple[Breach, ...]:
         found.append(
             _breach(len(unknown), f"what the change opens cannot be told of rule {names}: {why}", "rules")
         )
+    found += [
+        _breach(1, f"what was gone and comes back cannot be compared: {why}", "revisions")
+        for why in former.untold
+    ]
     return tuple(found)
 
 
@@ -96,8 +105,19 @@ def _sentence(one: Opening) -> str:
     }
     return (
         f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_services(one)}, for {_clients(one)}{_stating(one)}, "
-        f"from {_places(one)}{_when(one)}"
+        f"from {_places(one)}{_when(one)}{_why(one)}"
     )
+
+
+def _why(one: Opening) -> str:
+    """How requests would get there, where no rule lets them."""
+    parts = ["records or refusal addresses lead there, whatever the rules say"] if one.led else []
+    for region, places in one.shared:
+        known = [f"`{name}`" for name in places if name != OUTSIDE]
+        shown = [some(known, "regions")] if known else []
+        shown += ["something outside of the policy"] if OUTSIDE in places else []
+        parts.append(f"endpoints of `{region}` would be, or lead to, those of {_and(shown)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _services(one: Opening) -> str:
@@ -145,6 +165,7 @@ def _places(one: Opening) -> str:
     if one.run:
         parts.append(f"regions to come that are run from {_countries(one.run)}")
     parts += one.edges
+    parts += ["whatever stands outside of the policy"] if one.outside else []
     return _and(parts)
 
 
