@@ -47,7 +47,7 @@ class Leads(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """The names that have records of their own, or are delegated: lower case, wildcards as they are written."""
+        """The names that have records that lead somewhere, or are delegated: lower case, wildcards as they are written."""
 
     def at(self, name: str) -> Led:
         """What a name leads to, itself or by a wildcard."""
@@ -113,10 +113,13 @@ class Owners:
     def __init__(self, before: Snapshot, after: Snapshot, former: Former) -> None:
         self._regions: dict[str, set[str]] = {}
         known = {region.name: region for region in (*after.regions, *before.regions)}
-        for region in (*after.regions, *before.regions):
+        for region in before.regions:
+            self._own(region.name, targets_of(region))
+        gone = former.targets.keys() - self._regions.keys()
+        for region in after.regions:
             self._own(region.name, targets_of(region))
         for target, regions in former.targets.items():
-            if target not in self._regions:
+            if target in gone:
                 for region in regions:
                     now = known.setdefault(region.name, region)
                     # One of that name that stands elsewhere is another one.

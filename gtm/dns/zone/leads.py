@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from socket import AF_INET, AF_INET6, inet_ntop
 
@@ -19,11 +20,20 @@ from gtm.dns.zone.zones import Host, Rdatas, build_names, wire_name
 _SVCB = int(dns.rdatatype.SVCB)
 _ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB)
 """The types that clients ask for to connect (RFC 9460 §3)."""
+_LEADING = frozenset((*_ASKED, wire.CNAME))
+
+_kept: deque[tuple[Snapshot, ZoneLeads]] = deque(maxlen=3)
+"""Policies, by which of them they are, and what their names lead to."""
 
 
 def leads_of(snapshot: Snapshot) -> ZoneLeads:
-    """What a policy's names lead to."""
-    return ZoneLeads(snapshot)
+    """What a policy's names lead to. Of the last few policies it is kept: one after the other is asked about the same two."""
+    for kept, found in tuple(_kept):
+        if kept is snapshot:
+            return found
+    made = ZoneLeads(snapshot)
+    _kept.append((snapshot, made))
+    return made
 
 
 class ZoneLeads:
@@ -39,8 +49,9 @@ class ZoneLeads:
 
     @property
     def names(self) -> Collection[str]:
-        """The names that have records of their own, or are delegated."""
-        return [_text(name) for name in {*self._names.records, *self._names.cuts}]
+        """The names that have records that lead somewhere, or are delegated."""
+        led = (name for name, sets in self._names.records.items() if not sets.keys().isdisjoint(_LEADING))
+        return [_text(name) for name in {*led, *self._names.cuts}]
 
     def at(self, name: str) -> Led:
         """What a name leads to, itself or by a wildcard."""
