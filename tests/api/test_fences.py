@@ -159,7 +159,7 @@ def test_an_address_stays_that_of_the_region_that_had_it(world: Api) -> None:
     assert rules(put("eu-west", had)) == ["fence"]
     assert put("us-east", "127.0.9.1").status_code == 200
     text = problem(put("eu-west", had), 409)
-    assert "endpoints of `eu-west` would be, or lead to, those of `us-east`" in text
+    assert "endpoints of `eu-west` are, or lead to, those of `us-east`" in text
     assert put("eu-west", "127.0.9.2").status_code == 200
     assert put("eu-central", regions["eu-west"]["endpoints"][0]["ipv4"][0]).status_code == 200
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
-from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, LeadsOf
+from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, LeadsOf, spelled, targets_of
 from gtm.core.change.openings import UNNAMED, Opening, openings
 from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
+from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
+from gtm.core.model.services import RefusalAddress
 from gtm.core.policy.snapshot import Snapshot
 
 MOST_DELETED = 10
@@ -55,6 +58,42 @@ def opened(
         for why in former.untold
     ]
     return tuple(found)
+
+
+def led_out(snapshot: Snapshot, now: float, leads: LeadsOf) -> Iterator[Problem]:
+    """A finding for each rule from whose fence something of the policy leads out: `led_out`.
+
+    It is what would be refused as an opening if it were new: records, endpoints, and refusal addresses that are a region's. Refusal addresses
+    of nobody's are what they are for.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+        leads: tells what a policy's names lead to.
+    """
+    for one in openings(_leading_nowhere(snapshot), snapshot, now, leads=leads).found:
+        text = f"rule `{one.rule}` does not keep {_kept(one)}"
+        yield Problem(f"residency_rules.{one.rule}", "led_out", text)
+
+
+def _leading_nowhere(snapshot: Snapshot) -> Snapshot:
+    """The same policy without what leads somewhere whatever its rules say."""
+    owned = {target for region in snapshot.regions for target in targets_of(region)}
+    services = {
+        name: replace(item, service=replace(item.service, refusal=_unowned(item.service.refusal, owned)))
+        for name, item in snapshot.services.items()
+    }
+    zones = tuple(replace(zone, records=()) for zone in snapshot.policy.zones)
+    regions = tuple(replace(region, endpoints=()) for region in snapshot.regions)
+    return replace(snapshot, policy=replace(snapshot.policy, zones=zones), regions=regions, services=services)
+
+
+def _unowned(refusal: RefusalAddress, owned: Container[str]) -> RefusalAddress:
+    ipv4, ipv6 = (
+        tuple(one for one in family if not any(spelling in owned for spelling in spelled(one)))
+        for family in (refusal.ipv4, refusal.ipv6)
+    )
+    return RefusalAddress(ipv4, ipv6)
 
 
 def deletions(before: Policy, after: Policy) -> tuple[Breach, ...]:
@@ -103,10 +142,11 @@ def _sentence(one: Opening) -> str:
         "changed": " (changed)",
         "kept": " (the same, but what it is about has changed)",
     }
-    return (
-        f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_services(one)}, for {_clients(one)}{_stating(one)}, "
-        f"from {_places(one)}{_when(one)}{_why(one)}"
-    )
+    return f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_kept(one)}"
+
+
+def _kept(one: Opening) -> str:
+    return f"{_services(one)}, for {_clients(one)}{_stating(one)}, from {_places(one)}{_when(one)}{_why(one)}"
 
 
 def _why(one: Opening) -> str:
@@ -116,7 +156,7 @@ def _why(one: Opening) -> str:
         known = [f"`{name}`" for name in places if name != OUTSIDE]
         shown = [some(known, "regions")] if known else []
         shown += ["something outside of the policy"] if OUTSIDE in places else []
-        parts.append(f"endpoints of `{region}` would be, or lead to, those of {_and(shown)}")
+        parts.append(f"endpoints of `{region}` are, or lead to, those of {_and(shown)}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
