@@ -17,7 +17,7 @@ _AT_ONCE = 1000
 
 
 class GoneKind(StrEnum):
-    """What is gone."""
+    """The kinds of what a policy had and has no more."""
 
     NAME = "name"
     """A name of DNS that a service decided."""

@@ -54,7 +54,9 @@ async def test_writers_wait_in_front_of_the_database(api: Api) -> None:
                 assert read.status_code == 200
         await asyncio.gather(*crowd, other)
     found = Counter(one.status_code for one in answers)
-    assert found == {429: 135, 201: 66}
+    assert found[429] == 135
+    # On a machine that is busy with more, some wait longer than a turn is waited for, and are told that.
+    assert found[201] + found[503] == 66
     refused = answers[0]
     assert refused.headers["Retry-After"] == "2"
     assert refused.json()["detail"] == (
@@ -62,7 +64,7 @@ async def test_writers_wait_in_front_of_the_database(api: Api) -> None:
     )
     done = [one for one in answers if one.status_code == 201]
     assert done.index(other.result()) < 5
-    assert len(api.viewer.get("/v1/tenants", params={"limit": 1000}).json()["items"]) == 66
+    assert len(api.viewer.get("/v1/tenants", params={"limit": 1000}).json()["items"]) == found[201]
 
 
 def test_a_lock_that_another_process_holds(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ EDITS: tuple[Edit, ...] = (
     (("https_record",), {"alpn": ["h2"]}),
     (("https_record",), {"alpn": ["h3", "h2"]}),
     (("https_record",), None),
-    (("refusal", "ipv4"), ["127.0.1.9"]),
+    (("refusal", "ipv4"), ["127.0.1.2"]),
     (("max_answers",), 3),
     (("max_answers",), None),
     (("priority",), "batch"),

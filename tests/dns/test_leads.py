@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.change.leads import Asked, Led
+from gtm.core.change.leads import Decider, Led
 from gtm.core.model.services import HostName, NameServer, RecordSet, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zone.leads import leads_of
 from tests.core.strategies import SHIPPED
 from tests.worlds.control import WORLD
 
-_CHAT = frozenset({Asked("chat")})
+_CHAT = frozenset({Decider("chat")})
 
 
 def led(
@@ -73,7 +73,7 @@ def test_services() -> None:
     assert led("a", ("a", "HTTPS", "0 chat")) == Led(_CHAT)
     assert led("a", ("a", "HTTPS", "1 chat ipv4hint=192.0.2.7")) == Led(_CHAT, frozenset({"192.0.2.7"}))
     stated = HostName("*.of", tenant="clinic")
-    assert led("any.of", hosts=(stated,)) == Led(frozenset({Asked("chat", "clinic")}))
+    assert led("any.of", hosts=(stated,)) == Led(frozenset({Decider("chat", "clinic")}))
     assert led("any.of", ("any.of", "TXT", "x"), hosts=(stated,)) == Led(), "what exists blocks the wildcard"
     assert led("", hosts=("chat",)) == Led()
 

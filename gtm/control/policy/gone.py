@@ -122,7 +122,7 @@ async def remember(
 
     def work() -> tuple[list[Gone], dict[GoneKind, frozenset[str]]]:
         old = compiled(before)
-        made = moves(old, after, leads_of(old), leads_of(after), names, released=released)
+        made = moves(old, after, leads_of, names, released=released)
         put = [Gone(GoneKind.NAME.value, name, "", revision) for name in sorted(made.names)]
         put += [Gone(GoneKind.SERVICE.value, name, "", revision) for name in sorted(made.services)]
         put += [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.core.change.leads import Leads, targets_of
-from gtm.core.change.openings import law
+from gtm.core.change.leads import LeadsOf, leading, targets_of
 from gtm.core.model.names import WILDCARD, ancestors
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.regions import Region
@@ -34,20 +33,20 @@ class Moves:
 
 
 def moves(
-    before: Snapshot, after: Snapshot, old: Leads, new: Leads, remembered: frozenset[str], *, released: bool
+    before: Snapshot, after: Snapshot, leads: LeadsOf, remembered: frozenset[str], *, released: bool
 ) -> Moves:
     """What a change takes away and brings back.
 
     Args:
         before: the old policy.
         after: the new one.
-        old: what names lead to by the old one.
-        new: by the new one.
+        leads: tells what a policy's names lead to.
         remembered: names that are gone before the change already.
         released: somebody who may has let out what the change opens.
     """
-    if law(before) == law(after):
+    if leading(before) == leading(after):
         return Moves()
+    old, new = leads(before), leads(after)
     bound = any(rule.mode is RuleMode.ENFORCE for rule in before.policy.residency_rules)
     names, services = set[str](), set[str]()
     if bound:

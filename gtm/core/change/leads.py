@@ -26,7 +26,7 @@ OUTSIDE = "*"
 """The place of what no region has; no region's name."""
 
 
-class Asked(NamedTuple):
+class Decider(NamedTuple):
     """A service that decides the answer at a name, and what the host name states of all who ask by it."""
 
     service: str
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 class Led:
     """What a name leads to: `services` that decide, and `targets` that are the same for everyone."""
 
-    services: frozenset[Asked] = frozenset()
+    services: frozenset[Decider] = frozenset()
     targets: frozenset[str] = frozenset()
 
 
@@ -72,6 +72,16 @@ class Former:
 
 
 NOTHING_FORMER = Former()
+
+
+def leading(snapshot: Snapshot) -> object:
+    """All that decides what names and endpoints lead to: two policies that have the same in common lead to the same."""
+    services = {
+        name: (item.service.refusal, frozenset(member.region for member in item.service.members))
+        for name, item in snapshot.services.items()
+    }
+    endpoints = {region.name: region.endpoints for region in snapshot.regions}
+    return services, endpoints, snapshot.hostnames, snapshot.stated, snapshot.policy.zones
 
 
 def targets_of(region: Region) -> frozenset[str]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import inf
 
 from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, around, covers, overlap, uncovered, within
@@ -31,11 +32,12 @@ from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
 from gtm.core.change.leads import (
     NOTHING_FORMER,
-    Asked,
+    Decider,
     Former,
     Leads,
     LeadsOf,
     Owners,
+    leading,
     refusals_of,
     taken_over,
 )
@@ -161,12 +163,12 @@ def openings(
     """
     if law(before) == law(after) or not (former.revisions or _binding(before)):
         return Openings()
-    changed = _Changed(before, after, leads(before), leads(after))
+    changed = _Changed(before, after, leads)
     owners = Owners(before, after, former)
     budget = Budget(steps)
     found, unknown = _compared(changed, owners, changed.all_ways(owners), now, budget)
-    for snapshot, names, services in former.revisions:
-        past = _Changed(snapshot, after, leads(snapshot), changed.new)
+    for snapshot, names, services in former.revisions if changed.leads else ():
+        past = _Changed(snapshot, after, leads)
         back = past.ways_back(changed, names, services, owners)
         more, untold = _compared(past, owners, back, now, budget)
         found += more
@@ -183,13 +185,8 @@ def law(snapshot: Snapshot) -> object:
         replace(region, admin_state=AdminState.ACTIVE, draining_since=None) for region in snapshot.regions
     ]
     policy = snapshot.policy
-    names = snapshot.hostnames, snapshot.stated, snapshot.existing
-    services = {
-        name: (item.service.refusal, frozenset(member.region for member in item.service.members))
-        for name, item in snapshot.services.items()
-    }
     rules = policy.residency_rules, policy.tenants, policy.data_classes, snapshot.jurisdictions
-    return regions, rules, services, names, policy.zones
+    return regions, rules, leading(snapshot)
 
 
 def _binding(snapshot: Snapshot) -> list[ResidencyRule]:
@@ -223,9 +220,9 @@ def _compared(
         opened[name] = around(opened.get(name, part), part)
 
     for name, (box, closed) in old.walls(facts):
-        for places, leading in ground.leading.items():
-            if closed & places and box.services & leading:
-                opens(name, (box._replace(services=box.services & leading), closed & places))
+        for places, ways_there in ground.leading.items():
+            if closed & places and box.services & ways_there:
+                opens(name, (box._replace(services=box.services & ways_there), closed & places))
         wall = box._replace(services=box.services & ground.deciding), closed & ground.decided
         try:
             # What is within all that is told of the rule already would tell nothing new.
@@ -286,7 +283,7 @@ def _ground(changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]], no
         ages=ages,
         now=now,
         others=tuple(owners.others.values()),
-        shared=taken_over(before, after, owners, changed.old, changed.new),
+        shared=taken_over(before, after, owners, changed.old, changed.new) if changed.leads else {},
     )
 
 
@@ -296,15 +293,25 @@ class _Changed:
     Args:
         before: the old policy.
         after: the new one.
-        old: what names lead to by the old one.
-        new: by the new one.
+        leads_of: tells what a policy's names lead to.
     """
 
-    def __init__(self, before: Snapshot, after: Snapshot, old: Leads, new: Leads) -> None:
+    def __init__(self, before: Snapshot, after: Snapshot, leads_of: LeadsOf) -> None:
         self.before = before
         self.after = after
-        self.old = old
-        self.new = new
+        self.leads = leading(before) != leading(after)
+        """Whether names or endpoints may lead somewhere else than before."""
+        self._leads_of = leads_of
+
+    @cached_property
+    def old(self) -> Leads:
+        """What names lead to by the old policy."""
+        return self._leads_of(self.before)
+
+    @cached_property
+    def new(self) -> Leads:
+        """By the new one."""
+        return self._leads_of(self.after)
 
     def all_ways(self, owners: Owners) -> dict[Way, list[str]] | None:
         """How requests may come, with the names by which alone they do; none: by others, too. None: there are too many."""
@@ -312,7 +319,8 @@ class _Changed:
         try:
             for pair in _same_services(self.before, self.after):
                 ways.add(Way(pair))
-            for name in sorted({*self._hosts_changed(), *self.old.names, *self.new.names}):
+            names = {*self._hosts_changed(), *self.old.names, *self.new.names} if self.leads else set()
+            for name in sorted(names):
                 self._named(ways, owners, name)
         except TooManyFacts:
             return None
@@ -331,7 +339,7 @@ class _Changed:
     def ways_back(
         self, changed: _Changed, names: frozenset[str], services: frozenset[str], owners: Owners
     ) -> dict[Way, list[str]] | None:
-        """Likewise of what this change's old policy was the last to have, and another change (`changed`) brings back."""
+        """How requests come by what this change's old policy was the last to have, where another change (`changed`) brings it back."""
         ways = _Ways()
         try:
             for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
@@ -367,14 +375,14 @@ class _Changed:
             for was in old.services or self._around(name):
                 ways.add(_led(was, owners.places(targets)), name)
 
-    def _around(self, name: str) -> tuple[Asked, ...]:
+    def _around(self, name: str) -> tuple[Decider, ...]:
         """What decided at the closest name above one, wildcards right below that included."""
         hosts = self.before.hostnames
         for above in _above(name):
             if above in hosts:
                 said = self.before.stated.get(above)
                 stated = (None, None) if said is None else (said.tenant, said.data_class)
-                return (Asked(hosts[above], *stated),)
+                return (Decider(hosts[above], *stated),)
         return ()
 
     def _refused(self, was: str, service: str) -> frozenset[str]:
@@ -406,7 +414,7 @@ class _Ways:
             names.append(name)
 
 
-def _led(was: Asked, places: frozenset[str]) -> Way:
+def _led(was: Decider, places: frozenset[str]) -> Way:
     """Requests that came to a service, and are led to places."""
     return Way((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
 

@@ -11,7 +11,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rdtypes.svcbbase as svcb
 
-from gtm.core.change.leads import NOWHERE, Asked, Led
+from gtm.core.change.leads import NOWHERE, Decider, Led
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.zone.static import Alias, static_content
@@ -60,13 +60,13 @@ class ZoneLeads:
                 start = wire_name(name)
             except ValueError:  # no name that could be asked for
                 return Led()
-            services: set[Asked] = set()
+            services: set[Decider] = set()
             targets: set[str] = set()
             ahead, seen = [start], {start}
             while ahead:
                 for found in self._from(ahead.pop()):
                     if isinstance(found, Host):
-                        services.add(Asked(found.service, found.tenant, found.data_class))
+                        services.add(Decider(found.service, found.tenant, found.data_class))
                     elif isinstance(found, str):
                         targets.add(found)
                     elif found not in seen:
