@@ -18,8 +18,9 @@ test: $(VENV)/.dev         ## Set up, then run the tests: whole systems, and a f
 test-all: $(VENV)/.dev     ## Run every test, drills too, with all examples of what is random.
 	TEST_EXAMPLES=all $(BIN)/python -m pytest $(ARGS)
 
-soak: $(VENV)/.dev         ## Try a hundred times as many examples of what is random, for hours (ARGS: which tests).
+soak: $(VENV)/.dev         ## Try a hundred times as many examples of what is random, and 10,000 worlds of the liar drill, for hours (ARGS: these tests only).
 	TEST_EXAMPLES=soak $(BIN)/python -m pytest -q --timeout=0 -m "hypothesis or endurance" $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m tests.drills.liars 10000 --in-all)
 
 wheel-test: $(VENV)/.dev   ## Build the distribution, install it alone into an empty environment, and run the demo there.
 	$(BIN)/python -m tests.release.wheel

@@ -1,8 +1,10 @@
-"""What a credential that may only read can do, by whatever it sends: nothing (docs/security.md)."""
+"""What a credential that may only read can do, by whatever it sends: nothing; and what one person can do to fences by one change (docs/security.md)."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.api.conftest import Api
 from tests.api.test_roles import _routes
 from tests.core.strategies import quick
+from tests.drills.liars.people import Control, Lie, PersonArena
 
 READERS = ("viewer", "reporter", "balancer", "edge", "anonymous")
 """Roles that change nothing of what is written down: policy, tokens, approvals, keys, managers, sessions of others."""
@@ -66,3 +69,27 @@ def test_who_may_only_read_changes_nothing(world: Api) -> None:
 
     drawn()
     assert {401, 403} <= set(tried), "some of it was meant to be refused"
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("admin", [False, True], ids=["operator", "admin"])
+def test_one_person_s_change_opens_no_fence(prepared_url: str, admin: bool) -> None:
+    """Any change of an operator, or of one admin of two, who forces it and approves of it with tokens of their own."""
+    codes = Counter[int]()
+    with ExitStack() as stack:
+        control = Control(stack, prepared_url)
+        arena = PersonArena(admin=admin, here=lambda: control)
+
+        @quick(100)
+        @given(st.integers(0, 2**32))
+        def drawn(seed: int) -> None:
+            rng = random.Random(seed)
+            setting = arena.setting(rng)
+            lie = Lie(arena.lie(rng, setting, "c").first)
+            found = arena.run(setting, lie)
+            codes.update(found.codes)
+            assert found.outside == 0, lie
+
+        drawn()
+    assert {200, 409} <= set(codes), "some of it was taken, and some refused"
+    assert 500 not in codes

@@ -44,6 +44,7 @@ LOOSE_S = 10.0
 _MOST_LOOSENED = 4096
 _FAILED = ("failed", "broken")
 _NONE: frozenset[str] = frozenset()
+_LOAD = By.LOAD
 _WORDS = {
     Why.NO_BACKEND: "the region has no backend",
     Why.NO_MODEL: "no backend here serves this model",
@@ -213,7 +214,8 @@ class PoolPicker:
     def cost(self, exchange: Exchange) -> float:
         """Seconds of work that a request is expected to be."""
         facts = exchange.facts
-        asked = Asked(facts.model or "", facts.input_tokens, facts.max_tokens)
+        # As `Asked(…)`, in half of the time.
+        asked: Asked = tuple.__new__(Asked, (facts.model or "", facts.input_tokens, facts.max_tokens))
         cost = self.costs.expected(asked)
         exchange.asked = asked, cost
         return cost
@@ -231,7 +233,10 @@ class PoolPicker:
             mark = _mark(exchange, session, prefix)
             if self._loosened.get(mark, -inf) > now:
                 session, prefix = None, ()
-        wanted = Wanted(model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
+        # As `Wanted(…)`, in half of the time.
+        wanted: Wanted = tuple.__new__(
+            Wanted, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
+        )
         found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
@@ -240,7 +245,7 @@ class PoolPicker:
         self.choices[by, moved] += 1
         exchange.chosen = found
         name = chosen.backend.name
-        sending = self._health.begun(name, now, self._health.asker(model, None if by is By.LOAD else mark))
+        sending = self._health.begun(name, now, self._health.asker(model, None if by is _LOAD else mark))
         flying = _Flying(self, asked, begin(self.pool, chosen, wanted), sending, now)
         if self._health.pending:
             self._look(now)
@@ -258,9 +263,10 @@ class PoolPicker:
         flying.ticket.end(took if good else None, now)
         if good and not exchange.tunnelled:
             self.costs.learn(flying.asked, took)
-        failed = exchange.status in SERVER_FAILURES if how == "answered" else how in _FAILED
-        if failed and (asker := flying.sending.asker) is not None and asker.mark is not None:
-            self._loosen(asker.mark, now)
+        if not good and (exchange.status in SERVER_FAILURES if how == "answered" else how in _FAILED):
+            asker = flying.sending.asker
+            if asker is not None and asker.mark is not None:
+                self._loosen(asker.mark, now)
         if how == "answered":
             latency = None if exchange.tunnelled else exchange.first_byte - flying.began
             self._health.answered(flying.sending, exchange.status, latency, now)

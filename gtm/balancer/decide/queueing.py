@@ -157,7 +157,8 @@ class QueueAdmission:
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             priority = verdict.routing.ranking.group.priority
             tenant = verdict.routing.request.tenant
-        return core.Arrival(
+        # As `core.Arrival(…)`, in half of the time.
+        arrival = (
             priority,
             tenant,
             max(self._cost(exchange), 1e-6),
@@ -167,6 +168,7 @@ class QueueAdmission:
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
             facts.model,
         )
+        return tuple.__new__(core.Arrival, arrival)
 
     def _deadline(self, exchange: Exchange, now: float) -> float | None:
         """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say. Nobody waits longer than any tier."""

@@ -63,6 +63,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
 )
+_UNKNOWN = BodyKind.UNKNOWN
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -114,26 +115,31 @@ class Exchange(ExchangeEnd):
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
             self._forget_body()
         if self._keeps:
-            self._keep(piece)
-        if self.phase is READING:
-            self._reading(len(piece))
-        else:
+            if self._pieces:
+                self._keep(piece)
+            else:
+                self._pieces.append(piece)
+        if self.phase is not READING:
             self.regulate()
+        elif (
+            self.received > self._until or self._kind is _UNKNOWN
+        ):  # most bodies are one piece, and nothing of this
+            self._reading(len(piece))
 
     def _keep(self, piece: bytes) -> None:
         """Small pieces are kept together: of single bytes a list takes forty times their room."""
         pieces = self._pieces
-        if len(piece) >= _SMALL or not pieces or len(pieces[-1]) >= _TOGETHER:
+        last = pieces[-1]
+        if len(piece) >= _SMALL or len(last) >= _TOGETHER:
             pieces.append(piece)
             return
-        last = pieces[-1]
         if not isinstance(last, bytearray):
             last = pieces[-1] = bytearray(last)
         last += piece
 
     def _reading(self, more: int) -> None:
         """So many bytes more have come of a body that is awaited."""
-        if self._kind is BodyKind.UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
+        if self._kind is _UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
             self._kind = BodyKind.NONE
             self._until = FIRST
         if self.received <= self._until:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.tracing import Span
 
 _EMPTY = Facts()
+_RESET = Failure.RESET
 MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
 
@@ -118,7 +119,7 @@ class ExchangeState:
         """How its backend was chosen."""
         self.fallback = ""
         """The model that it is served by instead of the one that it asks for; empty: by that."""
-        self.failure = Failure.RESET
+        self.failure = _RESET
         """How the last backend that failed it did."""
         self.phase = NEW
         self.began, self.first_byte = proxy.now(), 0.0

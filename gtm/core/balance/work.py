@@ -82,13 +82,16 @@ class Costs:
 
     def expected(self, asked: Asked) -> float:
         """Seconds that a request is expected to be served."""
-        # Each request asks this twice: the sums are read where they are.
+        # Each request asks this: the sums are read where they are.
         whole, classes = self._all, self._classes
         estimate = whole.total / whole.count if whole.count >= _NOTHING else FIRST_GUESS_S
-        for key in _keys(asked):
-            known = classes.get(key)
-            if known is not None:
-                estimate = (known.total + _FEW * estimate) / (known.count + _FEW)
+        of_model, of_class = _keys(asked)
+        known = classes.get(of_model)
+        if known is not None:
+            estimate = (known.total + _FEW * estimate) / (known.count + _FEW)
+        known = classes.get(of_class)
+        if known is not None:
+            estimate = (known.total + _FEW * estimate) / (known.count + _FEW)
         return estimate
 
     @property
@@ -123,10 +126,9 @@ class Costs:
         for known in last[1]:
             known.counts[bucket] += 1.0
             known.sums[bucket] += seconds
-            known.count += 1.0
             known.total += seconds
-            known.fades -= 1
-            if not known.fades:
+            known.count = count = known.count + 1.0
+            if count >= known.full:
                 known.fade()
 
     def _durations(self, asked: Asked) -> tuple[_Durations, ...]:
@@ -158,7 +160,7 @@ def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
 class _Durations:
     """A histogram of seconds that fades."""
 
-    __slots__ = ("count", "counts", "fades", "sums", "total")
+    __slots__ = ("count", "counts", "full", "sums", "total")
 
     def __init__(self) -> None:
         self.counts = [0.0] * _BUCKETS
@@ -166,16 +168,16 @@ class _Durations:
         """By bucket, how many requests they are, and their seconds."""
         self.count = self.total = 0.0
         """How many requests they are, and all their seconds."""
-        self.fades = _FADES
-        """After so many more they fade."""
+        self.full = _FADES - 0.5
+        """At so many they fade; half a one is left for what rounding does."""
 
     def fade(self) -> None:
         """Let what was learned count for less."""
-        self.fades = _FADES
         kept = 0.5 ** (_FADES / _REMEMBERED)
         self.counts = [count * kept for count in self.counts]
         self.sums = [total * kept for total in self.sums]
         self.count, self.total = sum(self.counts), sum(self.sums)
+        self.full = self.count + _FADES - 0.5
 
     def beyond(self, age: float) -> tuple[float, float]:
         """How many requests took longer than `age`, and how much longer on average; (0, 0): none."""

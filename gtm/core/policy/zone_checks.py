@@ -114,10 +114,11 @@ class _ZoneChecks:
             if service.hostnames and service.zone is None:
                 message = "a service with host names needs the zone they lie in"
                 self.checks.problem(f"{path}.zone", "missing", message)
-            for index, host in enumerate(item.name for item in service.names):
+            names = [item.name for item in service.names]
+            for index, host in enumerate(names):
                 where = f"{path}.hostnames[{index}]"
                 owner = self.owners.setdefault(host, service)
-                if owner is not service or host in service.hostnames[:index]:
+                if owner is not service or host in names[:index]:
                     self._taken(host, where, service, owner)
                 self._check_hostname(service, host, where)
 
@@ -126,7 +127,8 @@ class _ZoneChecks:
         if owner is service:
             self.checks.problem(where, "duplicate", f"`{host}` is listed twice")
             return
-        first = f"services.{owner.name}.hostnames[{owner.hostnames.index(host)}]"
+        place = [item.name for item in owner.names].index(host)
+        first = f"services.{owner.name}.hostnames[{place}]"
         for path, other in ((first, service), (where, owner)):
             message = f"`{host}` is a host name of service `{other.name}` too: it can belong to one only"
             self.checks.problem(path, "duplicate", message)

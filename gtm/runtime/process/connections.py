@@ -123,11 +123,16 @@ class Connections:
         self._groups: dict[Connection, _Group] = {}
         self._clients: dict[Hashable, _Group] = {}
         self._resting: dict[_Group, None] = {}
-        """Those that have an idle one."""
+        """Those that have an idle one, and some that had one: who has none any more is left out when somebody looks (`_rested`)."""
         self._shares: Shares[Hashable] = Shares()
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    @property
+    def clients(self) -> int:
+        """How many clients something is kept of."""
+        return len(self._clients | dict.fromkeys(group.client for group in self._resting))
 
     def enter(self, connection: Connection, client: Hashable = None) -> None:
         """Take in a new connection, for which another may have to go.
@@ -154,8 +159,17 @@ class Connections:
         most = self._clients[self._shares.largest()]
         if most.idle or most.arriving:
             return next(iter(most.arriving if len(most.arriving) > len(most.idle) else most.idle))
-        rested = next(iter(self._resting), most)
-        return next(iter(rested.idle or most.answered))
+        rested = self._rested()
+        return next(iter(most.answered if rested is None else rested.idle))
+
+    def _rested(self) -> _Group | None:
+        """Find a client with an idle connection. Each that has none any more was put there by a request, and goes by this."""
+        while self._resting:
+            found = next(iter(self._resting))
+            if found.idle:
+                return found
+            del self._resting[found]
+        return None
 
     def leave(self, connection: Connection) -> None:
         """A connection has ended, or is about to."""
@@ -165,10 +179,9 @@ class Connections:
         for those in (group.idle, group.arriving, group.answered):
             those.pop(connection, None)
         self._shares.add(group.client, -1)
-        if not group.idle:
+        if not group.idle and not group.arriving and not group.answered:
             self._resting.pop(group, None)
-            if not group.arriving and not group.answered:
-                del self._clients[group.client]
+            del self._clients[group.client]
 
     def begins(self, connection: Connection) -> None:
         """The first byte of a further request, where no other is being answered."""
@@ -176,8 +189,6 @@ class Connections:
         if group is not None and connection in group.idle:
             del group.idle[connection]
             group.arriving[connection] = None
-            if not group.idle:
-                del self._resting[group]
 
     def arrived(self, connection: Connection) -> None:
         """A request is there, and is being answered; of one that came at once, nobody need say that it begins."""
@@ -186,8 +197,6 @@ class Connections:
             return
         if connection in group.idle:
             del group.idle[connection]
-            if not group.idle:
-                del self._resting[group]
         elif connection in group.arriving:
             del group.arriving[connection]
         else:
@@ -208,6 +217,5 @@ class Connections:
         if arriving:
             group.arriving[connection] = None
         else:
-            if not group.idle:
-                self._resting[group] = None
+            self._resting[group] = None
             group.idle[connection] = None

@@ -25,7 +25,16 @@ from gtm.core.model.policy import (
 )
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.regions import AdminState, Endpoint, Probe
-from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service, Zone
+from gtm.core.model.services import (
+    HostName,
+    HttpsRecord,
+    Member,
+    NameServer,
+    RecordSet,
+    RefusalAddress,
+    Service,
+    Zone,
+)
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at
 from tests import worlds
@@ -112,6 +121,11 @@ WRONG: dict[str, tuple[Policy, str, str]] = {
     "host name without a zone": (_with("services", zone=None), "services.chat.zone", "missing"),
     "host name twice": (
         _with("services", hostnames=("chat.demo.test", "chat.demo.test")),
+        "services.chat.hostnames[1]",
+        "duplicate",
+    ),
+    "host name twice, once with what it states": (
+        _with("services", hostnames=("chat.demo.test", HostName("chat.demo.test", data_class="health"))),
         "services.chat.hostnames[1]",
         "duplicate",
     ),
@@ -420,9 +434,13 @@ def test_a_wrong_policy_is_rejected_at_the_place(policy: Policy, path: str, code
     assert str(problems[0]) == f"{path}: {problems[0].message}"
 
 
-def test_a_host_name_of_two_services_is_told_at_both() -> None:
-    """Which of them came later is not known here, so each names the other."""
-    problems = _problems(replace(GOOD, services=(CHAT, replace(CHAT, name="web"))))
+@pytest.mark.parametrize(
+    "first", ["chat.demo.test", HostName("chat.demo.test", data_class="health")], ids=["plain", "stating"]
+)
+def test_a_host_name_of_two_services_is_told_at_both(first: str | HostName) -> None:
+    """Which of them came later is not known here, so each names the other, whatever the name states."""
+    chat = replace(CHAT, hostnames=(first,))
+    problems = _problems(replace(GOOD, services=(chat, replace(CHAT, name="web"))))
     assert [(problem.path, problem.code) for problem in problems] == [
         ("services.chat.hostnames[0]", "duplicate"),
         ("services.web.hostnames[0]", "duplicate"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -43,6 +43,8 @@ class Arena(ABC, Generic[S, L, O]):
 
     principal: str
     """Whose lies these are, in words."""
+    promised: ClassVar[bool] = True
+    """No lie of these leads out of a fence. False: some do, as docs/security.md says under "What is open"."""
     kinds: ClassVar[Mapping[str, str]]
     """Letter → what the lies of that kind are about, in words."""
 
@@ -61,6 +63,11 @@ class Arena(ABC, Generic[S, L, O]):
     @abstractmethod
     def damage(self, setting: S, honest: O, lied: O) -> Damage:
         """What became different between two runs of a setting."""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Each kind of lie, and all kinds at once, with what they are about in words."""
+        every = [("".join(self.kinds), "all of these")] if len(self.kinds) > 1 else []
+        return [*self.kinds.items(), *every]
 
 
 def mutated(rng: random.Random, best: Any, fresh: Any) -> Any:
@@ -99,12 +106,7 @@ def row(principal: str, about: str, found: list[Damage]) -> str:
     )
 
 
-def table(arena: Arena[Any, Any, Any], count: int, tries: int, say: Callable[[str], object]) -> None:
-    """Say a row for each kind of lie, and one for all kinds at once."""
-    kinds = {**arena.kinds, "".join(arena.kinds): "all of these"} if len(arena.kinds) > 1 else arena.kinds
-    for letters, about in kinds.items():
-        found = []
-        for seed in range(count):
-            rng = random.Random(f"{letters} {seed}")
-            found.append(climb(arena, rng, arena.setting(rng), letters, tries)[0])
-        say(row(arena.principal, about, found))
+def worst_of(arena: Arena[Any, Any, Any], letters: str, seed: int, tries: int) -> Damage:
+    """The damage of the worst lie of these kinds in the world of a seed."""
+    rng = random.Random(f"{letters} {seed}")
+    return climb(arena, rng, arena.setting(rng), letters, tries)[0]

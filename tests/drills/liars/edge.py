@@ -245,13 +245,6 @@ def damage(setting: Setting, honest: Answers, lied: Answers) -> Damage:
     return Damage(outside, refused / whole, changed=changed / whole)
 
 
-def burst(setting: Setting) -> Damage:
-    """What an honest burst of the liar's own clients would do."""
-    rates = {client: BURST * rate for client, rate in setting.rates["liar"].items()}
-    lie = Lie({(client, _nearest(client)): rate for client, rate in rates.items()})
-    return damage(setting, run(setting, None), run(setting, lie))
-
-
 def _nearest(client: str) -> str:
     return {"berlin": "de", "lyon": "fr", "boston": "us", "osaka": "jp", "sydney": "jp"}[client]
 
@@ -277,3 +270,15 @@ class EdgeArena(Arena[Setting, Lie, Answers]):
     def damage(self, setting: Setting, honest: Answers, lied: Answers) -> Damage:
         """What became different for honest edges' clients."""
         return damage(setting, honest, lied)
+
+
+class BurstArena(EdgeArena):
+    """The yardstick: the same edge's own clients ask eight times as often."""
+
+    kinds: ClassVar[Mapping[str, str]] = {"d": f"nothing: its clients ask {BURST:g} times as often"}
+
+    def lie(self, rng: random.Random, setting: Setting, kinds: str) -> Lie:  # noqa: ARG002 - the contract
+        """What is true then; each try is the same."""
+        return Lie(
+            {(client, _nearest(client)): BURST * rate for client, rate in setting.rates["liar"].items()}
+        )

@@ -17,7 +17,7 @@ def _page(rng: random.Random) -> str:
     lines = [f"vllm:num_requests_running {running}", f"vllm:num_requests_waiting {waiting}"]
     lines += [f"vllm:gpu_cache_usage_perc {rng.choice(_NUMBERS)}"] * rng.randint(0, 2)
     lines += [
-        f'vllm:num_requests_running{{model_name="{number}"}} 1' for number in range(rng.choice((0, 0, 2000)))
+        f'vllm:num_requests_running{{model_name="{number}"}} 1' for number in range(rng.choice((0, 0, 500)))
     ]
     return "\n".join(lines) + "\n"
 

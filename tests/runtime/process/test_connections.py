@@ -248,6 +248,20 @@ def test_the_client_with_the_most_gives_way(limit: int, steps: list[tuple[str, i
     assert connections.evicted == len(gone)
 
 
+def test_nothing_is_kept_of_clients_who_left() -> None:
+    """Whether they were idle, or being answered after they had been idle."""
+    connections, idle, busy = Connections(2), One(0, []), One(1, [])
+    for number, one in enumerate((idle, busy)):
+        connections.enter(one, number)
+        connections.arrived(one)
+        connections.rests(one, arriving=False)
+    connections.arrived(busy)
+    assert connections.clients == 2
+    for one in (idle, busy):
+        connections.leave(one)
+    assert connections.clients == 0
+
+
 def test_a_connection_may_need_another() -> None:
     """Where each leads on, half of the descriptors are for what it leads to."""
     assert fitting(256, each=2) == 64

@@ -261,6 +261,22 @@ class Upstream(asyncio.Protocol, UpstreamState):
 
     def _parse(self, exchange: Exchange, data: bytes) -> None:
         """Have the parser read what came: where many small pieces may be in it, so much that others can wait for it."""
+        if len(data) > PIECE and ((response := self._response) is None or response.chunked):
+            self._parse_in_turns(exchange, data)
+            return
+        rest = self._feed(exchange, data)
+        if rest is None:
+            return
+        if exchange.tunnelled:
+            exchange.flush()
+            if rest:
+                exchange.carry(rest)
+        elif self._done:
+            self._ended(exchange)
+        else:
+            exchange.flush()
+
+    def _parse_in_turns(self, exchange: Exchange, data: bytes) -> None:
         at = self._parts = 0
         end = len(data)
         while True:

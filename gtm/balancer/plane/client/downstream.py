@@ -178,10 +178,12 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
                 self.refuse(_too_long(self._url))
             return 0
         exchange = self._receiving
+        if exchange is None or not exchange.head.chunked:
+            return 0
         # Sizes, extensions and trailers: eight bytes for each of the body's, and a head's worth.
-        if exchange and exchange.head.chunked and self._frame > MAX_HEAD + 8 * exchange.received:
+        if self._frame > MAX_HEAD + 8 * exchange.received:
             self.refuse(Refusal(400, "chunks", "the body's chunks are more framing than body"))
-        elif exchange and exchange.head.chunked and self._bare > MAX_FRAMING:
+        elif self._bare > MAX_FRAMING:
             detail = f"more than {MAX_FRAMING} bytes stand between two pieces of the body, or behind it"
             self.refuse(Refusal(431, "trailers_too_large", detail))
         return 0
@@ -189,10 +191,11 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def _tell_body(self) -> None:
         """Give the exchange what was parsed of its body as one piece: a backend, too, takes as long for a chunk of one byte as for one of thousands."""
         gathered, self._gathered = self._gathered, []
-        if self._receiving is None or self._ended:
+        receiving = self._receiving
+        if receiving is None or self._ended:
             return
         try:
-            self._receiving.body(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+            receiving.body(gathered[0] if len(gathered) == 1 else b"".join(gathered))
         except Exception as error:  # noqa: BLE001 - it is logged; the request is refused
             self._internal(error)
 

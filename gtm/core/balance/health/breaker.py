@@ -111,8 +111,8 @@ class Breaker:
     """
 
     __slots__ = (
-        "_closed_since", "_failures", "_good_trials", "_number", "_period", "_periods", "_stalls", "_trials", "ejections", "ended", "runs",
-        "settings", "since", "state", "until", "why", "window",
+        "_closed_since", "_failures", "_good_trials", "_number", "_period", "_periods", "_rows", "_stalls", "_trials", "ejections", "ended",
+        "runs", "settings", "since", "state", "until", "why", "window",
     )  # fmt: skip
 
     def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
@@ -138,6 +138,8 @@ class Breaker:
         self._good_trials = 0
         self.runs: dict[Kind, Run] = {}
         """How requests ended that can have caused it, by kind, in this period."""
+        self._rows = False
+        """Something failed in one of these since the last good end."""
 
     @property
     def lets_through(self) -> bool:
@@ -150,7 +152,8 @@ class Breaker:
         """A request is sent."""
         if self.state is HALF_OPEN:
             self._trials.append(now)
-        return Sending(name, self._period, now, asker)
+        # As `Sending(…)`, in half of the time.
+        return tuple.__new__(Sending, (name, self._period, now, asker))
 
     def cancelled(self, sending: Sending) -> None:
         """It ended without saying anything of the backend."""
@@ -180,8 +183,9 @@ class Breaker:
                 if run is None:
                     run = self.runs[kind] = Run()
                 run.last.append((now, False))
-                for run in self.runs.values():
-                    if run.row:
+                if self._rows:
+                    self._rows = False
+                    for run in self.runs.values():
                         run.end_row()
             if latency is not None and (asker is None or asker.mark is None or window.testifies(asker)):
                 window.latencies.append(latency)
@@ -215,6 +219,7 @@ class Breaker:
             return None
         run = self._run(asker.kind)
         run.bad(now, stalled=failure is Failure.STALL)
+        self._rows = True
         if trial:
             return Suspicion(f"a trial failed ({failure})", 1, run.row, asker.kind)
         self.window.failed(asker)
