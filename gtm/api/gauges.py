@@ -27,6 +27,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_control_feed_subscribers": ("Edges that follow the feed.", ()),
     "gtm_control_feed_balancers": ("Balancers that follow the feed.", ()),
     "gtm_control_revision": ("The policy revision published; 0: none.", ()),
+    "gtm_control_revisions_lost": (
+        "Revisions that edges or balancers hold and the database has lost; who holds one is sent no policy. 0 is well.",
+        (),
+    ),
     "gtm_control_policy_timestamp_seconds": ("When the policy in force was written; 0: there is none.", ()),
     "gtm_control_epoch": ("The epoch of the state published.", ()),
     "gtm_control_database_up": ("1 if the database answered when last asked.", ()),
@@ -192,6 +196,7 @@ def _of_control(replica: Replica, moment: Moment, edges: Sequence[LiveEdge]) -> 
         ("gtm_control_feed_subscribers", replica.subscribers.count),
         ("gtm_control_feed_balancers", replica.subscribers.balancers.total()),
         ("gtm_control_revision", moment.revision),
+        ("gtm_control_revisions_lost", sum(fork.up_to - fork.after for fork in present.forks)),
         (
             "gtm_control_policy_timestamp_seconds",
             present.message.created if present.message is not None else 0,

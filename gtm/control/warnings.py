@@ -18,6 +18,12 @@ def warnings(replica: Replica, now: float, approvals: int = 0) -> list[str]:
     if active is not None:
         vantages = active.reports.vantages
         found += [words for words in (vantages.alarm_words(), vantages.tie_words()) if words]
+    found += [
+        f"edges or balancers hold revisions up to {fork.up_to}, and this database had none after {fork.after}: it was restored from a "
+        "backup. They keep what they have, and are sent no policy of this database, until somebody says that going back is meant: "
+        "gtm revisions accept-older (docs/operations.md#a-database-that-was-restored)"
+        for fork in present.forks
+    ]
     found += replica.subscribers.warnings()
     found += [
         f"token `{name}` speaks for edges of any name (it is from before tokens named their edge): make each edge a token "

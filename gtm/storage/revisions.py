@@ -34,7 +34,7 @@ _METADATA = [c for c in tables.revisions.columns if c.name != "document"]
 
 
 class RevisionRepository:
-    """Revisions: added, never changed. Numbers start at 1 and have no gaps."""
+    """Revisions: added, never changed. Numbers start at 1; those that a restored database has lost are left out."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -63,6 +63,13 @@ class RevisionRepository:
             query = query.where(tables.revisions.c.number < before)
         return [_revision(row) for row in (await self._connection.execute(query)).mappings()]
 
+    async def before(self, number: int) -> int:
+        """The number of the revision before another; 0: there is none."""
+        made = tables.revisions.c
+        query = select(func.coalesce(func.max(made.number), 0)).where(made.number < number)
+        found: int = (await self._connection.execute(query)).scalar_one()
+        return found
+
     async def in_force(self, at: datetime) -> int | None:
         """The number of the newest revision of a moment; None if there was none yet."""
         made = tables.revisions.c
@@ -74,7 +81,9 @@ class RevisionRepository:
         """Store a revision under the policy lock, and notify `REVISION_CHANNEL` when the transaction commits."""
         await PolicyRepository(self._connection).lock()
         policy = sort_policy(policy)
-        number = select(func.coalesce(func.max(tables.revisions.c.number), 0) + 1).scalar_subquery()
+        lost = select(func.coalesce(func.max(tables.forks.c.up_to), 0)).scalar_subquery()
+        latest = select(func.coalesce(func.max(tables.revisions.c.number), 0)).scalar_subquery()
+        number = select(func.greatest(latest, lost) + 1).scalar_subquery()
         query = (
             insert(tables.revisions)
             .values(

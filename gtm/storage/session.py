@@ -22,6 +22,7 @@ from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
+from gtm.storage.forks import ForkRepository
 from gtm.storage.gone import GoneRepository
 from gtm.storage.history.audit import AuditRepository
 from gtm.storage.history.demand import DemandRepository
@@ -115,6 +116,11 @@ class Transaction:
     def approvals(self) -> ApprovalRepository:
         """Approvals of changes that open a fence."""
         return ApprovalRepository(self.connection)
+
+    @property
+    def forks(self) -> ForkRepository:
+        """Revisions that the database has lost."""
+        return ForkRepository(self.connection)
 
     @property
     def gone(self) -> GoneRepository:

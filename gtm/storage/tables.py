@@ -134,6 +134,17 @@ tokens = Table(
 )
 """Tokens, those that have ended included. One that is replaced has the moment of its end in `revoked_at` beforehand."""
 
+forks = Table(
+    "forks",
+    metadata,
+    Column("after", BigInteger, primary_key=True, autoincrement=False),
+    Column("up_to", BigInteger, nullable=False),
+    _timestamp("noted_at", now=True),
+    _timestamp("accepted_at", nullable=True),
+    CheckConstraint("up_to > after", name="up_to"),
+)
+"""Revisions that edges or balancers hold and this database has lost; new ones are numbered beyond."""
+
 gone = Table(
     "gone",
     metadata,

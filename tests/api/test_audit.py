@@ -155,7 +155,14 @@ def test_every_operation_that_changes_is_known(api: Api) -> None:
     """Whoever adds one decides whether it is written down."""
     known = {
         *(f"{verb}_{kind}" for verb in ("put", "delete") for kind in _kinds()),
-        *("apply_policy", "rollback_revision", "drain_region", "activate_region", "disable_region"),
+        *(
+            "apply_policy",
+            "rollback_revision",
+            "accept_older",
+            "drain_region",
+            "activate_region",
+            "disable_region",
+        ),
         *("create_token", "rotate_token", "revoke_token", "end_session", "end_sessions"),
         *(
             "approve_fence",

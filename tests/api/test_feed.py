@@ -29,6 +29,7 @@ from gtm.feed.wire import (
     decode,
 )
 from tests.api.conftest import Api, region
+from tests.system.harness import eventually
 
 URL = "http://127.0.1.1:9000"
 
@@ -118,7 +119,7 @@ def test_feed_notices_a_database_restored_under_it(world: Api) -> None:
 
 
 def test_an_emptied_database_does_not_empty_connected_edges(world: Api) -> None:
-    """If the database loses its revisions under a running control, followers keep the policy they have."""
+    """If the database loses its revisions under a running control, followers keep the policy they have, until somebody says that going back is meant."""
     with follow(world) as messages:
         until(messages, lambda m: isinstance(m, StateMessage))
         with psycopg.connect(world.database_url, autocommit=True) as session:
@@ -127,9 +128,11 @@ def test_an_emptied_database_does_not_empty_connected_edges(world: Api) -> None:
         news = until(messages, lambda m: isinstance(m, SnapshotMessage | AccessMessage))
         assert isinstance(news, AccessMessage)
         done = world.must_put("/v1/regions/eu-west", region("eu-west", display_name="Dublin")).json()
+        assert snapshots(messages) == []
+        assert world.fence_admin.post("/v1/revisions:accept-older", json={}).status_code == 200
         update = until(messages, lambda m: isinstance(m, SnapshotMessage))
     assert isinstance(update, SnapshotMessage)
-    assert update.revision == done["revision"] == 2
+    assert update.revision == done["revision"] == 3, "no number is given twice"
     assert {item.name for item in update.policy.regions} >= {"eu-central", "eu-west"}
 
 
@@ -286,3 +289,55 @@ def test_the_feed_survives_the_database(world: Api) -> None:
         update = until(messages, lambda m: isinstance(m, SnapshotMessage))
     assert isinstance(update, SnapshotMessage)
     assert update.revision == done["revision"] == 3
+
+
+def beats(messages: Iterator[Message], count: int = 2) -> list[Message]:
+    """All that comes before some heartbeats have."""
+    found: list[Message] = []
+    while sum(isinstance(message, HeartbeatMessage) for message in found) < count:
+        found.append(next(messages))
+    return found
+
+
+def snapshots(messages: Iterator[Message]) -> list[int]:
+    """The revisions that come before some heartbeats have."""
+    return [message.revision for message in beats(messages) if isinstance(message, SnapshotMessage)]
+
+
+@pytest.mark.parametrize("under", [True, False], ids=["a control that runs", "edges that come back"])
+def test_what_a_restored_database_has_lost_is_kept_until_somebody_says_so(world: Api, under: bool) -> None:
+    """Who holds a revision that the database has lost is sent none of it, its number is not given again, and people are told."""
+    if under:
+        for name in ("one", "two", "three"):
+            world.must_put(f"/v1/tenants/{name}", {})
+        with psycopg.connect(world.database_url, autocommit=True) as session:
+            session.execute("DELETE FROM revisions WHERE number > 2")
+            session.execute("DELETE FROM tenants WHERE name IN ('one', 'two', 'three')")
+        eventually(lambda: "revisions up to 5" in world.viewer.get("/v1/status").text, "control has noticed")
+    with follow(world, "first", revision=5) as messages, follow(world, "second", revision=4) as others:
+        assert snapshots(messages) == []
+        assert snapshots(others) == [], "it missed one, and what it has is lost, too"
+        (warning,) = (text for text in world.viewer.get("/v1/status").json()["warnings"] if "backup" in text)
+        assert "hold revisions up to 5, and this database had none after 2" in warning
+        assert "gtm_control_revisions_lost 3.0" in world.viewer.get("/metrics").text
+        assert world.operator.put("/v1/tenants/later", json={}).json()["revision"] == 6
+        with follow(world, "third", revision=2) as third:
+            assert snapshots(third) == [6], "whoever has lost nothing goes on"
+        assert snapshots(messages) == snapshots(others) == []
+        assert world.operator.post("/v1/revisions:accept-older", json={}).status_code == 403
+        done = world.fence_admin.post("/v1/revisions:accept-older", json={"reason": "a disk died"})
+        assert done.json() == {"lost": [{"after": 2, "up_to": 5}]}
+        assert snapshots(messages) == snapshots(others) == [6]
+    assert not [text for text in world.viewer.get("/v1/status").json()["warnings"] if "backup" in text]
+    assert world.fence_admin.post("/v1/revisions:accept-older", json={}).status_code == 409
+    [entry] = world.viewer.get("/v1/audit", params={"action": "revisions.accept-older"}).json()["items"]
+    assert (entry["target"], entry["reason"]) == ("revisions 3 to 5", "a disk died")
+    diff = world.viewer.get("/v1/revisions/6/diff").json()
+    assert (diff["against"], [change["name"] for change in diff["changes"]]) == (2, ["later"])
+
+
+def test_who_holds_a_number_that_nobody_gives_is_not_believed(world: Api) -> None:
+    """It is sent the policy in force, and no number is skipped for it."""
+    with follow(world, revision=2 + 1_000_001) as messages:
+        assert snapshots(messages) == [2]
+    assert world.operator.put("/v1/tenants/later", json={}).json()["revision"] == 3

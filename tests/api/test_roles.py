@@ -64,6 +64,7 @@ POST   /v1/dnssec/x/(roll|ds-seen|withdraw)      .       x         x        x   
 DELETE /v1/edges/x                               .       x         x        x     .      .        .
 POST   /v1/latency:forget                        .       x         x        x     .      .        .
 POST   /v1/fence-approvals                       .       .         x        x     .      .        .
+POST   /v1/revisions:accept-older                .       .         x        x     .      .        .
 GET    /v1/tokens                                .       .         .        x     .      .        .
 POST   /v1/(tokens|tokens/x:rotate)              .       .         .        x     .      .        .
 DELETE /v1/tokens/x                              .       .         .        x     .      .        .

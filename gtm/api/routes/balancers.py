@@ -101,6 +101,7 @@ async def balancer_feed(
     ctx.leading()
     subscribers = ctx.replica.subscribers
     subscribers.require_room(who.name, MOST_BALANCERS)
+    await ctx.replica.watch.heard_of(revision)
     lines = subscribers.stream_to_balancer(name, revision, sha256, still_allowed, who.name)
     return reply_lines(lines)
 

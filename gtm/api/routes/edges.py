@@ -94,6 +94,7 @@ async def feed(
     ctx.leading()
     _check_name(who, edge)
     ctx.replica.subscribers.require_room(who.name, MOST_EDGES)
+    await ctx.replica.watch.heard_of(revision)
     seal = None if key is None else _seal(key, edge, who.sha256)
     lines: AsyncIterator[bytes] = ctx.replica.subscribers.stream(
         edge, revision, sha256, still_allowed, seal=seal, token=who.name

@@ -124,6 +124,19 @@ class DiffView(Schema):
     changes: list[ResourceChangeSchema]
 
 
+class LostSchema(Schema):
+    """Revisions that the database has lost: those after one, up to another."""
+
+    after: int
+    up_to: int
+
+
+class AcceptedView(Schema):
+    """What followers held that the database has lost, and go back from."""
+
+    lost: list[LostSchema]
+
+
 class AdequacySchema(Schema):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 

@@ -129,6 +129,35 @@ def rollback(
     changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
 
 
+@app.command("accept-older")
+def accept_older(
+    *,
+    reason: Annotated[str, typer.Option(help="Why; kept in the audit log.")] = "",
+    yes: options.Yes = False,
+    control_url: options.ControlUrl = options.CONTROL,
+    token: options.Token = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Have edges and balancers go back to what control's database has, after it was restored from a backup."""
+    from gtm.cli.common import client, consent, output
+
+    consent.require(yes=yes, as_json=as_json)
+    if not yes:
+        consent.confirm(
+            "Nobody can tell which fences the lost revisions closed. Go back to what the database has?"
+        )
+    done = client.control(control_url, token).call(
+        "POST", "/v1/revisions:accept-older", body={"reason": reason}
+    )
+    if as_json:
+        output.print_json(done.value)
+        return
+    for lost in done.value["lost"]:
+        output.say(
+            f"revisions {lost['after'] + 1} to {lost['up_to']} are given up; those who hold one follow control again"
+        )
+
+
 def _summary(summary: dict[str, Any]) -> str:
     """`regions +2 ~1, services -1`."""
     marks = {"created": "+", "updated": "~", "deleted": "-"}

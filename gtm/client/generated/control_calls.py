@@ -150,6 +150,19 @@ def rollback_revision(
     )
 
 
+def accept_older(body: types.AcceptOlderRequest) -> Call[types.AcceptedView]:
+    """Say that going back to what the database has is meant. For a database that was restored from a
+    backup: edges and balancers that hold revisions which it has lost keep them until then, and are
+    sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what
+    was lost. 409: nobody holds any.
+    """
+    return Call(
+        "POST",
+        "/v1/revisions:accept-older",
+        body=body,
+    )
+
+
 def drain_region(
     name: str, *, comment: str | None = None, force: bool | None = None, force_reason: str | None = None
 ) -> Call[types.ResourceChangedRegionDocument]:

@@ -131,6 +131,14 @@ class ControlMethods(Session):
             )
         ).value
 
+    def accept_older(self, body: types.AcceptOlderRequest) -> types.AcceptedView:
+        """Say that going back to what the database has is meant. For a database that was restored from a
+        backup: edges and balancers that hold revisions which it has lost keep them until then, and are
+        sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what
+        was lost. 409: nobody holds any.
+        """
+        return self.send(calls.accept_older(body)).value
+
     def drain_region(
         self,
         name: str,
@@ -1735,6 +1743,14 @@ class AsyncControlMethods(AsyncSession):
                 )
             )
         ).value
+
+    async def accept_older(self, body: types.AcceptOlderRequest) -> types.AcceptedView:
+        """Say that going back to what the database has is meant. For a database that was restored from a
+        backup: edges and balancers that hold revisions which it has lost keep them until then, and are
+        sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what
+        was lost. 409: nobody holds any.
+        """
+        return (await self.send(calls.accept_older(body))).value
 
     async def drain_region(
         self,

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+
+class AcceptOlderRequest(TypedDict):
+    """Why going back is meant."""
+
+    reason: NotRequired[str]
+    """Kept in the audit log."""
+
+
+class AcceptedView(TypedDict):
+    """What followers held that the database has lost, and go back from."""
+
+    lost: list[LostSchema]
+
+
 Action: TypeAlias = Literal["created", "updated", "deleted"]
 """What happens to a resource."""
 
@@ -1078,6 +1092,13 @@ class LoadView(TypedDict):
     at: float
     """When, in POSIX seconds."""
     regions: list[RegionCapacityView]
+
+
+class LostSchema(TypedDict):
+    """Revisions that the database has lost: those after one, up to another."""
+
+    after: int
+    up_to: int
 
 
 class ManagedResourceSchema(TypedDict):

@@ -23,6 +23,7 @@ from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.wire import NO_PEERS, NO_ROOMS, PeersMessage, RoomMessage, SnapshotMessage
+from gtm.storage.forks import Fork
 from gtm.storage.resources import Key, Managed
 from gtm.storage.sessions import Session
 from gtm.storage.tokens import Token
@@ -58,6 +59,12 @@ class Present:
     peers: PeersMessage = NO_PEERS
     keep_plan: bool = True
     database_up: bool = False
+    forks: tuple[Fork, ...] = ()
+    """Revisions that the database has lost, and that followers keep until somebody says that going back is meant."""
+
+    def lost(self, revision: int) -> bool:
+        """Whether a revision is one that the database has lost."""
+        return any(fork.has(revision) for fork in self.forks)
 
     @property
     def revision(self) -> int:

@@ -49,6 +49,9 @@ MOST_EDGES = 1_000
 MOST_BALANCERS = 64
 """Feeds of one token of balancers: as many as have their keys kept (`gtm.control.lead.balancers.MOST`)."""
 
+_HOLDS = "holds"
+"""Under this name is which revision a subscriber has."""
+
 
 class Subscribers:
     """Everyone who subscribes, and the lines that they are sent.
@@ -175,7 +178,10 @@ class Subscribers:
     def _holding(self, who: str, revision: int, sha256: str | None) -> dict[str, object]:
         """What somebody who holds a revision need not be sent first, by part."""
         message = self._current.now.message
-        return {"snapshot": message} if message is not None and _held(message, who, revision, sha256) else {}
+        sent: dict[str, object] = {_HOLDS: revision}
+        if message is not None and _held(message, who, revision, sha256):
+            sent["snapshot"] = message
+        return sent
 
     async def _chunks(
         self,
@@ -257,6 +263,11 @@ class Subscribers:
         for key, value in parts:
             if value is None or sent.get(key) is value or (key == "access" and sent.get(key) == value):
                 continue
+            if isinstance(value, SnapshotMessage):
+                holds = sent.get(_HOLDS)
+                if isinstance(holds, int) and now.lost(holds):
+                    continue  # what it has is newer, and going back has to be meant
+                sent[_HOLDS] = value.revision
             sent[key] = value
             lines.append(self._line(key, value, keep_plan=now.keep_plan))
         if now.rooms is not NO_ROOMS and sent.get("room") is not now.rooms:

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 POLL = 2.0
 """Seconds between looks at the database, should a notification have been missed."""
+MOST_LOST = 1_000_000
+"""Revisions that a backup may be behind; who says more is not believed."""
 _FIRST_POLL = 0.2
 """The same before the first policy is known."""
 
@@ -65,6 +67,31 @@ class DatabaseWatch:
             with own_work():  # others wait for its end, whoever asked for it
                 await self._refresh()
 
+    async def heard_of(self, revision: int) -> None:
+        """Take note of a revision that a follower holds: if it is later than the latest in the database, that has lost it.
+
+        Nothing happens while the database cannot be reached.
+        """
+        if revision <= self._current.now.revision or self._current.now.lost(revision):
+            return
+        with contextlib.suppress(StorageUnavailable):
+            await self._note(revision)
+
+    async def _note(self, revision: int) -> None:
+        async with self._database.transaction() as transaction:
+            latest = await transaction.revisions.latest()
+            after = latest.number if latest is not None else 0
+            if not 0 < after < revision <= after + MOST_LOST:
+                return
+            await transaction.forks.note(after, revision)
+        logger.error(
+            "revision %d is held by those who follow, and the latest in the database is %d: was it restored from a backup? They keep "
+            "what they have until somebody says `gtm revisions accept-older`",
+            revision,
+            after,
+        )
+        await self.refresh()
+
     async def _refresh(self) -> None:
         held = self._current.now.message
         try:
@@ -73,6 +100,13 @@ class DatabaseWatch:
                 sessions = await transaction.sessions.live()
                 managed = await transaction.policy.managed()
                 latest = await transaction.revisions.latest()
+                if (
+                    held is not None
+                    and latest is not None
+                    and latest.number < held.revision <= latest.number + MOST_LOST
+                ):
+                    await transaction.forks.note(latest.number, held.revision)
+                forks = tuple(await transaction.forks.open())
                 policy = None
                 if latest is not None and not _same(held, latest):
                     policy = await transaction.revisions.policy(latest.number)
@@ -81,6 +115,8 @@ class DatabaseWatch:
             self._is_up(False)
             raise
         self._is_up(True)
+        if forks != self._current.now.forks:  # before the policy: who holds what is lost keeps it
+            self._current.become(replace(self._current.now, forks=forks))
         if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
             await self._publish(latest, policy)
         now = replace(self._current.now, managed=managed)

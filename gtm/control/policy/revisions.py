@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gtm.control.errors import NotFound
+from gtm.control.errors import Conflict, NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.managers import PERSON, Writer
 from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
+from gtm.storage.forks import Fork
 from gtm.storage.history.audit import Actor
 from gtm.storage.revisions import Revision
 from gtm.storage.session import Database, Transaction
@@ -36,8 +37,10 @@ async def get(database: Database, number: int) -> tuple[Revision, Policy]:
     return revision, policy
 
 
-async def diff(database: Database, number: int, against: int | None) -> tuple[ResourceChange, ...]:
-    """What a revision changed.
+async def diff(
+    database: Database, number: int, against: int | None
+) -> tuple[int, tuple[ResourceChange, ...]]:
+    """What a revision changed, and against which one.
 
     Args:
         database: where.
@@ -47,11 +50,28 @@ async def diff(database: Database, number: int, against: int | None) -> tuple[Re
     Raises:
         NotFound: there is no such revision.
     """
-    other = number - 1 if against is None else against
     async with database.transaction() as transaction:
         after = await _policy(transaction, number)
+        other = await transaction.revisions.before(number) if against is None else against
         before = Policy() if other == 0 else await _policy(transaction, other)
-    return diff_policies(before, after)
+    return other, diff_policies(before, after)
+
+
+async def accept_older(database: Database, *, by: Actor, reason: str) -> list[Fork]:
+    """Say that going back to what this database has is meant: who holds a later revision, which it has lost, is sent its own.
+
+    Raises:
+        Conflict: nobody holds one that it does not have.
+    """
+    async with database.change() as transaction:
+        lost = await transaction.forks.accept()
+        if not lost:
+            raise Conflict("no edge or balancer holds a revision that this database does not have")
+        shown = ", ".join(f"{fork.after + 1} to {fork.up_to}" for fork in lost)
+        await transaction.audit.add(
+            by, "revisions.accept-older", f"revisions {shown}", reason=reason, detail="", forced=False
+        )
+    return lost
 
 
 async def rollback(

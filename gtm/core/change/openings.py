@@ -310,7 +310,7 @@ class _Changed:
 
     @cached_property
     def new(self) -> Leads:
-        """By the new one."""
+        """What names lead to by the new policy."""
         return self._leads_of(self.after)
 
     def all_ways(self, owners: Owners) -> dict[Way, list[str]] | None:

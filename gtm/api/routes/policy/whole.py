@@ -8,12 +8,30 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Response
 from pydantic import Field
 
-from gtm.api.context import Comment, Context, Ctx, Force, ForceReason, Operator, Viewer, Writing, reply
+from gtm.api.context import (
+    Comment,
+    Context,
+    Ctx,
+    FenceAdmin,
+    Force,
+    ForceReason,
+    Operator,
+    Viewer,
+    Writing,
+    reply,
+)
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.query import strict_router
 from gtm.api.routes.policy.resources import changed, put_reply
 from gtm.api.schemas.base import Page, ResourceChanged, errors
-from gtm.api.schemas.policy import DiffView, PolicyChanged, PolicyView, RevisionSchema, RevisionView
+from gtm.api.schemas.policy import (
+    AcceptedView,
+    DiffView,
+    PolicyChanged,
+    PolicyView,
+    RevisionSchema,
+    RevisionView,
+)
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
@@ -45,6 +63,13 @@ class ApplyRequest(DraftDocument):
     """Resources that must be as they were read."""
     only_own: fields.Flag = False
     """Whether of what the policy does not hold only that is deleted which the tool of `GTM-Managed-By` manages."""
+
+
+class AcceptOlderRequest(Document):
+    """Why going back is meant."""
+
+    reason: fields.Text = ""
+    """Kept in the audit log."""
 
 
 class RollbackRequest(Document):
@@ -220,8 +245,7 @@ async def diff_revision(
     ] = None,
 ) -> Response:
     """From `against` to `number`."""
-    changes = await revisions.diff(ctx.database, number, against)
-    other = number - 1 if against is None else against
+    other, changes = await revisions.diff(ctx.database, number, against)
     return reply({"revision": number, "against": other, "changes": changes})
 
 
@@ -260,6 +284,23 @@ async def rollback_revision(
         writer=writing,
     )
     return await _policy_reply(ctx, outcome, dry_run=asked.dry_run)
+
+
+@router.post(
+    "/revisions:accept-older",
+    tags=["revisions"],
+    operation_id="accept_older",
+    summary="Say that going back to what the database has is meant",
+    description="For a database that was restored from a backup: edges and balancers that hold revisions which it has lost keep them until then, "
+    "and are sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what was lost. 409: nobody holds any.",
+    response_model=AcceptedView,
+    responses=errors(409, 413, 415),
+)
+async def accept_older(ctx: Ctx, who: FenceAdmin, body: AcceptOlderRequest) -> Response:
+    """Have followers go back."""
+    lost = await revisions.accept_older(ctx.database, by=who.actor, reason=body.reason)
+    await ctx.replica.watch.refresh()
+    return reply({"lost": [{"after": fork.after, "up_to": fork.up_to} for fork in lost]})
 
 
 _STATES = {
