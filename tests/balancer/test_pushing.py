@@ -21,7 +21,7 @@ from gtm.core.balance.work import Asked
 from gtm.core.handoff.claims import Claims, fence_hash
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy, ResidencyRule, SpilloverRule
-from gtm.core.model.regions import Endpoint
+from gtm.core.model.regions import Capacity, Endpoint
 from gtm.core.model.services import NameServer, Zone
 from gtm.core.model.state import State
 from gtm.feed.wire import HandoffKeysMessage, StateMessage
@@ -109,6 +109,27 @@ def test_a_european_waits_although_america_is_free() -> None:
             await w.until(lambda: len(w.all["fra"].held) == 1, "the German's turn")
             w.all["fra"].let_go()
             assert (await w.answer(german)).body == b"fra"
+
+    run(main)
+
+
+def test_no_more_slots_are_free_than_the_policy_says() -> None:
+    """Frankfurt says that two are, and the policy that it has none: an American's request waits at Ashburn."""
+
+    async def main() -> None:
+        def law(ports: Mapping[str, int]) -> Policy:
+            return worlds.changed(LAWS(ports), "regions", "fra", capacity=Capacity(outstanding=0))
+
+        async with regions(law, {"fra": 2, "iad": 1}) as w:
+            iad = w.all["iad"]
+            await w.fill("iad")
+            waiting = await w.ask("iad", "US")
+            await w.until(lambda: iad.admission.admission.waiting == 1, "it waits")
+            assert dict(iad.pusher.counts) == {("", "no_room"): 1}
+            iad.let_go()
+            await w.until(lambda: len(iad.held) == 1, "its turn")
+            iad.let_go()
+            assert (await w.answer(waiting)).body == b"iad"
 
     run(main)
 

@@ -14,7 +14,7 @@ from gtm.core.handoff.judge import judge
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Code, Flaw, Presented, Seen
 from gtm.core.model.policy import Policy
-from gtm.core.model.services import Handoff
+from gtm.core.model.services import Handoff, Priority
 from gtm.feed.wire import HandoffKeysMessage
 from gtm.geoip.address import parse_address
 from gtm.geoip.networks import Locate, locate_network
@@ -130,6 +130,25 @@ def test_a_look_up_has_a_handoff_for_all_requests_until_it_ends(app: Edge, expla
     assert claims.client == "192.0.2.0/24"
     assert claims.revision == 7
     assert list(document)[-1] == "handoff"
+
+
+@pytest.mark.parametrize("own", Priority)
+def test_a_stated_priority_lowers_and_never_raises(own: Priority) -> None:
+    """Whoever states it, by parameter or by header: priorities take capacity from others, and edges know nobody's key."""
+    app = Edge(EdgeOptions(open_lookups=True))
+    app.load(change=lambda policy: worlds.changed(signing("web")(policy), "services", "web", priority=own))
+    app.handoffs.use("fra-1", KEY, (X,))
+    order = [*Priority]
+    for stated in Priority:
+        counts = max(own, stated, key=order.index)
+        token = str(look_up(app, f"service=web&client_ip={GERMAN}&priority={stated}")["handoff"])
+        assert claims_of(token.encode()).priority == counts
+        response = app.app.answer_head(
+            "GET", b"/r/web/", [(b"host", b"x"), (b"x-gtm-priority", stated.encode())], "127.0.0.1", "1.1"
+        )
+        assert response is not None
+        _, tokens = split(urlsplit(dict(response.head.headers)[b"location"].decode()).query.encode())
+        assert claims_of(tokens[0]).priority == counts
 
 
 def test_a_batch_has_one_for_each_answer(edge: Edge) -> None:

@@ -269,8 +269,9 @@ class Pusher:
         view = self._view
         if view is None:
             return None
-        rooms = current.rooms.get(view.snapshot.regions[number].name)
-        return None if rooms is None else standing(rooms, part, current.boot())
+        region = view.snapshot.regions[number]
+        rooms = current.rooms.get(region.name)
+        return None if rooms is None else standing(rooms, part, current.boot(), region.capacity.outstanding)
 
     # --- where ---
 

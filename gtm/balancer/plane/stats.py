@@ -101,9 +101,17 @@ class Stats:
                 assert verdict.routing is not None  # noqa: S101 - what is served is for some service
                 self.came[verdict.routing.request.service] += 1
             began, first_byte = exchange.began, exchange.first_byte
-            (self.durations.get(url) or self._new(self.durations, url)).add(now - began)
+            # As `Histogram.add`, in half of the time.
+            histogram, seconds = self.durations.get(url) or self._new(self.durations, url), now - began
+            histogram.counts[bisect_left(BOUNDS, seconds)] += 1
+            histogram.total += seconds
             if first_byte:
-                (self.first_bytes.get(url) or self._new(self.first_bytes, url)).add(first_byte - began)
+                histogram, seconds = (
+                    self.first_bytes.get(url) or self._new(self.first_bytes, url),
+                    first_byte - began,
+                )
+                histogram.counts[bisect_left(BOUNDS, seconds)] += 1
+                histogram.total += seconds
             answer = exchange.answer
             if answer.events and answer.pieces > 1 and how == "answered":
                 mean = (now - first_byte) / (answer.pieces - 1)

@@ -43,7 +43,8 @@ class EdgeMethods(Session):
                 it states.
             model: Only regions that serve this model are candidates.
             affinity: Any text: keeps the client on its region, for services with `affinity: key`.
-            priority: How urgent it is; the service's own if left out. The lowest is shed first.
+            priority: How urgent it is; the service's own if left out, and where a higher one is stated.
+                The lowest is shed first.
             explain: `1`: the whole decision.
         """
         return self.send(
@@ -124,7 +125,8 @@ class AsyncEdgeMethods(AsyncSession):
                 it states.
             model: Only regions that serve this model are candidates.
             affinity: Any text: keeps the client on its region, for services with `affinity: key`.
-            priority: How urgent it is; the service's own if left out. The lowest is shed first.
+            priority: How urgent it is; the service's own if left out, and where a higher one is stated.
+                The lowest is shed first.
             explain: `1`: the whole decision.
         """
         return (

@@ -97,7 +97,9 @@ class Lookup(TypedDict):
     affinity: NotRequired[str | None]
     """Any text: keeps the client on its region, for services with `affinity: key`."""
     priority: NotRequired[Literal["real_time", "near_real_time", "batch"] | None]
-    """How urgent it is; the service's own if left out. The lowest is shed first."""
+    """How urgent it is; the service's own if left out, and where a higher one is stated. The lowest is
+    shed first.
+    """
     explain: NotRequired[bool | None]
     """The whole decision."""
 

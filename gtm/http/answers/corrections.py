@@ -43,7 +43,7 @@ class Corrections:
 
     def under(self, router: Router) -> RouterCorrections:
         """Those of requests that a Router decides, from now on."""
-        self.worker.number((region.name for region in router.view.snapshot.regions), self.current.boot())
+        self.worker.number(router.view.snapshot.regions, self.current.boot())
         return RouterCorrections(self, router)
 
 

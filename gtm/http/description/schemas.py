@@ -35,7 +35,7 @@ LOOKUP = {
     "affinity": (TEXT, "Any text: keeps the client on its region, for services with `affinity: key`."),
     "priority": (
         {"type": "string", "enum": [one.value for one in Priority]},
-        "How urgent it is; the service's own if left out. The lowest is shed first.",
+        "How urgent it is; the service's own if left out, and where a higher one is stated. The lowest is shed first.",
     ),
 }
 """What a look-up may state: its schema, and what it means."""

@@ -146,6 +146,15 @@ def test_free_slots_move_nobody_who_has_one(seed: int) -> None:
             assert lied.answers[client] == before
 
 
+def test_a_million_free_slots_are_as_many_as_the_policy_says() -> None:
+    """Where it says how many a region has, whoever claims more moves what that many would, and a claim of that many moves something."""
+    setting = replace(UNSHELTERED.setting(random.Random("s 3")), declared="slots")
+    claimed = ({"free": many, "limit": many, "waiting": 0} for many in (balancer.SLOTS, 1e6))
+    lies = [balancer.Lie(rooms=({"started": 5.0, "age": 0.0, "whole": whole},) * 3) for whole in claimed]
+    honest, *lied = (BALANCER.run(setting, lie) for lie in (None, *lies))
+    assert lied[0].answers == lied[1].answers != honest.answers
+
+
 def test_a_world_of_balancers_answers() -> None:
     """The yardstick itself: without a lie everybody is served near, and balancers have leases that they prove."""
     rng = random.Random(3)

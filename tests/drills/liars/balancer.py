@@ -321,7 +321,7 @@ class World(edge.World):
         }
         tokens = len(self.setting.rates) + len(REGIONS)
         worker = SendingWorker("edge", 1, lambda _: True, self.now - 10.0)
-        worker.number([region.name for region in self.snapshot.regions], self.now)
+        worker.number(self.snapshot.regions, self.now)
         worker.hear(rooms, tokens, self.now)
         corrector = Corrector(router.view, worker)
         answers = {}

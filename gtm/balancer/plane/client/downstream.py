@@ -271,9 +271,11 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
 
     def on_message_complete(self) -> None:
         """The end of a request."""
-        if self._gathered:
-            self._tell_body()
-        exchange, self._receiving = self._receiving, None
+        exchange, gathered = self._receiving, self._gathered
+        if gathered and exchange is not None and not self._ended:
+            self._gathered = []
+            exchange.body(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        self._receiving = None
         if exchange is not None and not self._ended:
             exchange.body_ended()
 

@@ -11,7 +11,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gtm.core.balance.spill.edge import Correction, Way, correct
 from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, standing
@@ -22,6 +22,7 @@ from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Reason
+from gtm.core.model.regions import Region
 
 CORRECTED = frozenset(
     {
@@ -48,18 +49,19 @@ def parts_of(group: RankingClass, model: str | None) -> Parts:
     return service.name, service.model, model
 
 
-def tightest(rooms: Sequence[Room], parts: Parts, now: float) -> Standing | None:
+def tightest(rooms: Sequence[Room], parts: Parts, now: float, most: float | None = None) -> Standing | None:
     """What a region has for a request: of its service's and models' own slots the least open. None: nothing is known.
 
     Args:
         rooms: the newest of each of the region's balancers.
         parts: of the request.
         now: by the clock of `Room.at`.
+        most: see `standing`.
     """
     named = {part for part in parts if part is not None and any(part in room.parts for room in rooms)}
     if not named:
-        return standing(rooms, "", now)
-    found = [standing(rooms, part, now) for part in named]
+        return standing(rooms, "", now, most)
+    found = [standing(rooms, part, now, most) for part in named]
     return min((one for one in found if one is not None), key=lambda one: one.open, default=None)
 
 
@@ -84,13 +86,17 @@ class SendingWorker:
         self._asked: dict[int, Standing | None] = {}
         self._named: frozenset[str | None] = frozenset()
         self._regions: tuple[str, ...] = ()
+        self._most: tuple[float | None, ...] = ()
+        """What slots each of them has, as the policy says."""
         self._since = now
         self._now = now
         self._parts: Parts = ()
 
-    def number(self, regions: Iterable[str], now: float) -> None:
+    def number(self, regions: Sequence[Region], now: float) -> None:
         """Go by a policy's regions, in its order, from now on."""
-        names = tuple(regions)
+        names, most = tuple(one.name for one in regions), tuple(one.capacity.outstanding for one in regions)
+        if most != self._most:
+            self._most, self._found = most, {}
         if self._regions and names != self._regions:
             self._since = now
             self.rooms, self._found = _NOTHING, {}  # what was heard before is heard anew
@@ -122,7 +128,7 @@ class SendingWorker:
         # Added up anew where the oldest of its reports counts no more. What is unknown stays so until more is heard.
         if found is not None and (found is _UNASKED or self._now - found.at > KNOWN_FOR):
             rooms = [room for room in self.rooms.get(self._regions[number], ()) if room.at >= self._since]
-            found = self._asked[number] = tightest(rooms, self._parts, self._now)
+            found = self._asked[number] = tightest(rooms, self._parts, self._now, self._most[number])
         return found
 
 

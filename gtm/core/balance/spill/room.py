@@ -118,7 +118,7 @@ def newest(rooms: Mapping[str, Room], heard: Room) -> Mapping[str, Room]:
     return {**rooms, heard.source: heard}
 
 
-def standing(rooms: Iterable[Room], part: str, now: float) -> Standing | None:
+def standing(rooms: Iterable[Room], part: str, now: float, most: float | None = None) -> Standing | None:
     """What a region's balancers have together for a service or model; None: nothing is known, which is no room.
 
     Each slot must be reported by one balancer only, as in load reports. A balancer that is unknown adds nothing; one that
@@ -128,14 +128,16 @@ def standing(rooms: Iterable[Room], part: str, now: float) -> Standing | None:
         rooms: the newest of each of the region's balancers.
         part: the service or model.
         now: by the clock that `Room.at` is of.
+        most: the slots that the policy says the region has; more are not open, whoever says so. None: it does not say.
     """
     found = [room for room in rooms if room.known(now)]
     if not found:
         return None
     slots = [room.of(part) for room in found]
+    most = inf if most is None else most
     return Standing(
-        open=sum(one.open for one in slots),
-        limit=sum(one.limit for one in slots),
+        open=min(most, sum(one.open for one in slots)),
+        limit=min(most, sum(one.limit for one in slots)),
         waiting=sum(one.waiting for one in slots),
         at=min(room.at for room in found),
         sequence=sum(room.sequence for room in found),

@@ -77,6 +77,17 @@ def test_whatever_is_reported_can_be_added_up(rooms: list[Room], senders: int, k
     correct(REFUSED, [Way(0, 1.0, (), key)], sender, 0.0)
 
 
+@quick(100)
+@given(st.lists(_any_room, min_size=1, max_size=64), st.integers(0, 10**9))
+def test_no_more_is_open_than_the_policy_says_there_is(rooms: list[Room], most: int) -> None:
+    """However many say so together, and however much each of them."""
+    found, without = standing(rooms, "", 0.0, most), standing(rooms, "", 0.0)
+    assert found is not None
+    assert without is not None
+    assert found.open == min(most, without.open)
+    assert found.limit == min(most, without.limit)
+
+
 def test_what_was_counted_beyond_all_bounds_is_cut() -> None:
     """An honest balancer of more slots than one can have says as many as one can."""
     assert Slots.counted(5e6, 7e6, 1e12) == Slots(MOST_SLOTS, MOST_SLOTS, MOST_SLOTS)
