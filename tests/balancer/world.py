@@ -250,6 +250,10 @@ class Admission:
 
     def tick(self, now: float) -> None: ...
 
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self.waiting)
+
 
 class Flight:
     def __init__(self, picker: Picker, url: str) -> None:
