@@ -340,7 +340,7 @@ class World:
             more["sock"].setblocking(False)
             await asyncio.get_running_loop().sock_connect(more["sock"], self.address)
         address = () if self.narrow else self.address
-        reader, writer = await asyncio.open_connection(*address, limit=2**20, **more)
+        reader, writer = await asyncio.open_connection(*address, **{"limit": 2**20, **more})
         peer = Peer(reader, writer)
         self.clients.append(peer)
         return peer

@@ -469,7 +469,8 @@ READERS: tuple[Reader, ...] = (
             b"HTTP/1.1 102 \r\n\r\n",
         ],
         steps=3.0,
-        peak=20.0,
+        peak=60.0,
+        most=1040 * 15,
         end=_OK + b"content-length: 0\r\n\r\n",
     ),
     Reader(
