@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from hashlib import sha256
+from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -36,7 +37,7 @@ _OF_ALL = {
     b"x-frame-options": b"DENY",
 }
 _PLAIN, _SECURE = "gtm", "__Host-gtm"
-_MOST_ADDRESSES = 10_000
+_MOST_NETWORKS = 10_000
 CSRF = "csrf"
 """The field of a form, and `X-CSRF-Token` the header, that shows that a page of ours sent it."""
 
@@ -71,6 +72,21 @@ def is_secure(request: Request, url: str | None) -> bool:
 def cookie_name(*, secure: bool) -> str:
     """`__Host-` says that nobody else may have set it: the browser takes such a one over TLS alone."""
     return _SECURE if secure else _PLAIN
+
+
+def cookie(request: Request, name: str) -> str | None:
+    """The value of a cookie (RFC 6265 §4.2.1); of two, the last counts. None: it is not there.
+
+    Ours have neither quotes nor escapes. `Request.cookies` undoes these in all cookies there are, which may take the square of their length
+    (CVE-2024-7592).
+    """
+    found = None
+    for line in request.headers.getlist("cookie"):
+        for pair in line.split(";"):
+            given, _, value = pair.partition("=")
+            if given.strip() == name:
+                found = value.strip()
+    return found
 
 
 def set_cookie(response: Response, secret: str, *, secure: bool, lasts: int) -> None:
@@ -121,34 +137,64 @@ def is_same_origin(request: Request, url: str | None) -> bool:
 
 
 class Attempts:
-    """How often an address may try in vain: ten times at once, then once in six seconds. Of IPv6 it is all of a /64.
+    """How often a network may try in vain: an address of IPv4 and a /64 of IPv6 ten times at once, then once in six seconds; a /48 ten times as often.
 
-    There is no bound on all together: it would let a few keep everybody out.
+    Laws:
+      1. There is no bound on all together: it would let a few keep everybody out.
+      2. What is kept is bounded, in two generations as in `gtm.core.memory`. Who wants to be forgotten needs so many other networks that their own
+         attempts are more than what that gains. Who has not tried for a minute, or ten, is where they began.
 
     Args:
         clock: monotonic seconds.
+        most: networks of a generation.
     """
 
     BURST, EVERY_S = 10.0, 6.0
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], most: int = _MOST_NETWORKS) -> None:
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}
+        self._most = most
+        self._young: dict[str, tuple[float, float]] = {}
+        self._old: dict[str, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
 
     def take(self, address: str) -> bool:
-        """Whether one more attempt from an address, or from its /64 of IPv6, may be looked at."""
-        now, address = self._clock(), whose(address)
-        if len(self._left) >= _MOST_ADDRESSES and address not in self._left:
-            self._left = {}
-        left, at = self._left.get(address, (self.BURST, now))
-        left = min(self.BURST, left + (now - at) / self.EVERY_S)
-        allowed = left >= 1.0
-        self._left[address] = (left - 1.0 if allowed else left), now
+        """Whether one more attempt from an address may be looked at."""
+        now = self._clock()
+        left = [(network, self._left(network, times, now)) for network, times in _networks(address)]
+        allowed = all(one >= 1.0 for _, one in left)
+        if allowed:  # else nothing is known of it that was not
+            for network, one in left:
+                self._keep(network, one - 1.0, now)
         return allowed
 
     def give_back(self, address: str) -> None:
         """An attempt was not in vain, and does not count."""
-        address = whose(address)
-        if address in self._left:
-            left, at = self._left[address]
-            self._left[address] = min(self.BURST, left + 1.0), at
+        now = self._clock()
+        for network, times in _networks(address):
+            self._keep(network, min(self.BURST * times, self._left(network, times, now) + 1.0), now)
+
+    def _left(self, network: str, times: float, now: float) -> float:
+        burst = self.BURST * times
+        left, at = self._young.get(network) or self._old.get(network) or (burst, now)
+        return min(burst, left + (now - at) * times / self.EVERY_S)
+
+    def _keep(self, network: str, left: float, now: float) -> None:
+        if network not in self._young and len(self._young) >= self._most:
+            self._old, self._young = self._young, {}
+        self._young[network] = left, now
+
+
+def _networks(address: str) -> tuple[tuple[str, float], ...]:
+    """Whom an attempt counts for, and how much more than others they may have.
+
+    >>> _networks("192.0.2.1"), _networks("2001:db8::1")
+    ((('192.0.2.1', 1.0),), (('2001:db8::/64', 1.0), ('2001:db8::/48', 10.0)))
+    """
+    one = whose(address)
+    network, _, length = one.partition("/")
+    if not length:
+        return ((one, 1.0),)
+    return (one, 1.0), (f"{ip_network((int(ip_address(network)), 48), strict=False)}", 10.0)

@@ -139,7 +139,7 @@ def visit_of(request: Request) -> Visit | None:
     dashboard: Dashboard = request.app.state.dashboard
     present = dashboard.context.present
     name = security.cookie_name(secure=security.is_secure(request, dashboard.url))
-    secret = request.cookies.get(name)
+    secret = security.cookie(request, name)
     if secret is None:
         return None
     held = present.session(digest(secret).hex(), time.time())

@@ -4,36 +4,24 @@ YAML 1.1 reads Norway's country code `NO` as false, `12:30` as 750 and dates as 
 booleans and everything else that is not a number or null is text. Duplicate keys are errors, since the second would
 silently replace the first.
 
-Law: what comes of a text, and what it takes to read it, is bounded by the text's length, whatever its anchors and merge keys make of it.
+Which texts are read at all, `gtm.yaml_nodes` says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
-from gtm.nesting import DEEPER, MAX_DEPTH
+from gtm.yaml_nodes import MAX_BYTES, BaseLoader, YamlError, read_nodes
 
-MAX_BYTES = 10 * 1024 * 1024
-MAX_NODES = 1_000_000
-"""Most values a file may hold once its anchors are expanded."""
-MAX_GROWTH = 10
-"""Each of a text's bytes may become so many by anchors, which stand for what they name; without them it is never more than two."""
-FREE_GROWTH = 256 * 1024
-"""A short text may become so many bytes."""
-
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+__all__ = ["MAX_BYTES", "Marks", "YamlError", "dump", "load", "load_marked"]
 
 
-class YamlError(Exception):
-    """The text is not acceptable YAML; the message says where (line and column from 1) and why."""
-
-
-class _Loader(_Base):  # type: ignore[misc]  # libyaml's loader where PyYAML has it
+class _Loader(BaseLoader):  # type: ignore[misc]  # which of two it is, PyYAML says
     """A loader of its own, so that its resolvers are nobody else's."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's interface
@@ -122,103 +110,7 @@ def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
     Raises:
         YamlError: not YAML, not UTF-8, too large, too deep, or with a key twice in one mapping.
     """
-    if len(text) > MAX_BYTES:
-        raise YamlError(f"larger than {MAX_BYTES // 1024 // 1024} MiB")
-    documents: list[tuple[Any, Marks]] = []
-    most = max(FREE_GROWTH, MAX_GROWTH * len(text))
-    try:
-        _check_depth(text)
-        loader = _Loader(text)
-        try:
-            while loader.check_node():
-                node = loader.get_node()
-                most -= _check(node, {}, (), most).letters
-                marks = Marks(node)
-                documents.append((loader.construct_document(node), marks))
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        tabs = "; YAML is indented by spaces, never by tabs" if _at_tab(text, mark) else ""
-        raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}{tabs}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise YamlError(f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
-    except (ValueError, TypeError) as error:
-        raise YamlError(f"not acceptable YAML: {error}") from error
-    return documents
-
-
-def _at_tab(text: str | bytes, mark: Any) -> bool:
-    """Whether a line on which reading stopped is indented by a tab."""
-    lines = (text if isinstance(text, bytes) else text.encode()).splitlines()
-    line = lines[mark.line] if mark is not None and mark.line < len(lines) else b""
-    return b"\t" in line[: len(line) - len(line.lstrip())]
-
-
-def _check_depth(text: str | bytes) -> None:
-    """Reject nesting before nodes are made of it: libyaml's composer recurses in C, and overflows the stack."""
-    depth = 0
-    events: Any = yaml.parse(text, Loader=_Loader)
-    for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                mark: Any = event.start_mark
-                raise yaml.MarkedYAMLError(problem=DEEPER, problem_mark=mark)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-class _Size(NamedTuple):
-    """How much is under a node with its anchors expanded: values, letters with a separator for each value, levels."""
-
-    values: int
-    letters: int
-    levels: int
-
-
-def _check(node: yaml.Node, known: dict[int, _Size], trail: tuple[int, ...], most: int) -> _Size:
-    """Measure what is under a node; reject what is too much, and more than `most` letters."""
-    if id(node) in trail:
-        raise _error("an anchor contains itself", node)
-    size = known.get(id(node)) or _measured(node, known, (*trail, id(node)), most)
-    if len(trail) + size.levels > MAX_DEPTH:
-        raise _error(DEEPER, node)
-    known[id(node)] = size
-    return size
-
-
-def _measured(node: yaml.Node, known: dict[int, _Size], trail: tuple[int, ...], most: int) -> _Size:
-    values, letters, levels = 1, 1, 0
-    below: Iterable[yaml.Node] = ()
-    if isinstance(node, yaml.MappingNode):
-        keys: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise _error("a key must be a plain word", key)
-            if (key.tag, key.value) in keys:
-                raise _error(f"`{key.value}` is given twice", key)
-            keys.add((key.tag, key.value))
-            letters += 1 + len(key.value)
-        values += len(node.value)
-        below = (value for _, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        below = node.value
-    elif isinstance(node, yaml.ScalarNode):
-        letters += len(node.value)
-    for one in below:
-        found = _check(one, known, trail, most)
-        values, letters, levels = values + found.values, letters + found.letters, max(levels, found.levels)
-        if letters > most:
-            raise _error(f"anchors make more of it than {MAX_GROWTH} times what is written", node)
-    if values > MAX_NODES:
-        raise _error(f"more than {MAX_NODES} values", node)
-    return _Size(values, letters, levels + isinstance(node, yaml.CollectionNode))
-
-
-def _error(message: str, node: yaml.Node) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=message, problem_mark=node.start_mark)
+    return read_nodes(text, lambda loader, node: (loader.construct_document(node), Marks(node)), _Loader)
 
 
 def dump(value: Any) -> str:

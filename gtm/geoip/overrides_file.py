@@ -1,6 +1,6 @@
 """The file of overrides (`GTM_GEOIP_OVERRIDES`), in YAML or JSON. Its format: docs/geoip.md.
 
-It is read from YAML's node graph: every scalar stays the text that was written (`country: NO` is Norway, not
+It is read from YAML's node graph, within `gtm.yaml_nodes`' bounds: every scalar stays the text that was written (`country: NO` is Norway, not
 false), and every problem knows its line.
 """
 
@@ -10,7 +10,6 @@ import re
 from contextlib import suppress
 from ipaddress import IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,7 +17,7 @@ from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.overrides import Network, Override
 from gtm.geoip.records import Place, coordinates, country_code
-from gtm.nesting import DEEPER, MAX_DEPTH
+from gtm.yaml_nodes import YamlError, read_nodes
 
 _FIELDS = ("network", "country", "subdivision", "lat", "lon", "asn")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{1,20})?", re.ASCII)
@@ -37,21 +36,6 @@ class _Problems:
         self.lines.append(f"line {node.start_mark.line + 1}: {message}")
 
 
-class _Loader(yaml.SafeLoader):
-    """Its composer recurses, and asks for one event after the other."""
-
-    _depth = 0
-
-    def get_event(self) -> Any:
-        event: Any = super().get_event()  # type: ignore[no-untyped-call]
-        self._depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-            event, yaml.CollectionEndEvent
-        )
-        if self._depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=DEEPER, problem_mark=event.start_mark)
-        return event
-
-
 def load_overrides(path: Path) -> tuple[Override, ...]:
     """Read a file of overrides.
 
@@ -65,14 +49,15 @@ def load_overrides(path: Path) -> tuple[Override, ...]:
     except UnicodeDecodeError:
         raise GeoIPError(f"the overrides `{path}` are not UTF-8 text") from None
     try:
-        root = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        line = 1 if error.problem_mark is None else error.problem_mark.line + 1
-        raise GeoIPError(f"the overrides `{path}` are not YAML: line {line}: {error.problem}") from None
-    except yaml.YAMLError:
-        raise GeoIPError(f"the overrides `{path}` are not YAML: control characters") from None
+        documents = read_nodes(text, lambda _, node: node, keys_once=False)
+    except YamlError as error:
+        raise GeoIPError(f"the overrides `{path}` are not YAML that is read: {error}") from None
+    if len(documents) > 1:
+        raise GeoIPError(
+            f"the overrides `{path}` are more than one document: write them in one, without `---`"
+        )
     problems = _Problems()
-    overrides = _read_root(root, problems)
+    overrides = _read_root(documents[0] if documents else None, problems)
     if problems.lines:
         raise GeoIPError("\n  ".join([f"the overrides `{path}` are wrong:", *problems.lines]))
     return overrides

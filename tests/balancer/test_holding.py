@@ -6,6 +6,7 @@ import asyncio
 import json
 import tracemalloc
 from collections import Counter
+from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.plane.holding import REQUEST, KeptBytes
-from gtm.balancer.plane.lateness import BodyPace
+from gtm.balancer.plane.lateness import Pace
 from gtm.core.balance.admission import Settings
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
@@ -230,7 +231,7 @@ def test_what_waits_is_read_no_further() -> None:
 def test_a_body_comes_at_its_rate_or_is_late(steps: list[tuple[int, float]], begun: int) -> None:
     """By any look: one that has come at the rate since it began is not late, and who is not late has missed no more than the time by which it may fall behind."""
     rate, grace = 1000.0, 3.0
-    pace = BodyPace(begun, 0.0, grace)
+    pace = Pace(begun, 0.0, grace)
     now, size, behind = 0.0, begun, 0.0
     for more, seconds in steps:
         now, size = now + seconds, size + more
@@ -298,5 +299,69 @@ def test_a_body_that_comes_too_slowly_ends() -> None:
             assert w.picker.failures == []
             steady.send(bytes(200_000 - sent))
             assert (await steady.response()).status == 200
+
+    run(main)
+
+
+_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def _taking(length: int) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length
+
+
+def test_who_takes_an_answer_too_slowly_makes_room_for_those_who_wait() -> None:
+    """A few bytes a minute hold a slot for hours. While nobody waits they may; who takes it at the least rate goes on, and whose backend is the slow one."""
+    size = 4_000_000
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        if b"/stream" in request.start:
+            peer.send(_STREAM)
+            for _ in range(1000):
+                await asyncio.sleep(0.001)
+                peer.send(b"e\r\ndata: token\n\n \r\n")
+            peer.send(b"0\r\n\r\n")
+        else:
+            peer.send(_taking(size) + bytes(size))
+        await peer.end()
+
+    async def main() -> None:
+        async with world(await Backend(script).start(), narrow=True) as w:
+            slow, steady = [await w.client(limit=4096) for _ in range(2)]
+            slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+            steady.send(b"GET /steady HTTP/1.1\r\nHost: a\r\n\r\n")
+            await w.until(lambda: sum(not one.writable for one in w.proxy.clients) == 2)
+            for _ in range(20):  # nobody waits
+                by_now = sum(one.taken for one in w.gate.judged)
+                while sum(one.taken for one in w.gate.judged) == by_now:
+                    await slow.reader.read(1000)
+                    await steady.reader.read(1000)
+                w.pass_time(20)
+            w.admission.holds = True
+            waiting, stream = [await w.client() for _ in range(2)]
+            waiting.send(_GET)
+            stream.send(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+            await w.until(lambda: len(w.admission.waiting) == 2)
+            streamed = next(one for one in w.admission.waiting if one.head.path == b"/stream")
+            w.admission.waiting.remove(streamed)
+            streamed.admitted()
+            await w.until(lambda: streamed.answering)
+            by = {one.head.path: one for one in w.gate.judged}
+            taken = by[b"/steady"].taken
+            for _ in range(6):
+                with suppress(ConnectionError):
+                    await slow.reader.read(1000)
+                while by[b"/steady"].taken < taken + 5 * 4096:
+                    await steady.reader.read(4096)
+                taken = by[b"/steady"].taken
+                w.pass_time(5)
+            await w.until(lambda: w.ends[by[b"/slow"]] == 1)
+            assert w.proxy.stats.refusals["answer_taken_too_slowly"] == 1
+            assert by[b"/slow"].refusal is not None
+            assert w.ends[by[b"/steady"]] == 0
+            assert streamed.answering or w.ends[streamed] == 1
+            assert (await stream.response()).whole
+            assert w.picker.failures == []
 
     run(main)

@@ -250,6 +250,10 @@ class Admission:
 
     def tick(self, now: float) -> None: ...
 
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self.waiting)
+
 
 class Flight:
     def __init__(self, picker: Picker, url: str) -> None:
@@ -336,7 +340,7 @@ class World:
             more["sock"].setblocking(False)
             await asyncio.get_running_loop().sock_connect(more["sock"], self.address)
         address = () if self.narrow else self.address
-        reader, writer = await asyncio.open_connection(*address, limit=2**20, **more)
+        reader, writer = await asyncio.open_connection(*address, **{"limit": 2**20, **more})
         peer = Peer(reader, writer)
         self.clients.append(peer)
         return peer

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.requests import Request
 
+import gtm
 from gtm.control.live.sessions import LINK_LASTS, Person, SignInLinks
 from gtm.core.model.access import Role
-from gtm.dashboard.security import Attempts, is_same_origin
+from gtm.dashboard.security import Attempts, cookie, is_same_origin
 from tests.api.conftest import TOKENS, Api
 from tests.dashboard.conftest import HTML, People, assert_inert, follow, sign_in
+from tests.effort import examples
 from tests.memory import held
 
 
@@ -221,7 +227,44 @@ def test_attempts_are_bounded() -> None:
             now += 1.0
             attempts.take(f"d{number}")
 
-    assert held(work) < 4_000_000  # 10,000 addresses; all would take 20 MB
+    assert held(work) < 8_000_000  # two generations of 10,000 networks; all would take 20 MB
+    assert len(attempts) <= 20_000
+
+
+def test_who_is_many_gains_nothing_by_it() -> None:
+    """A /48 of IPv6 has ten times what an address has, however many of its networks it comes from; and makes nobody forgotten."""
+    attempts = Attempts(lambda: 0.0)
+    assert [attempts.take("192.0.2.1") for _ in range(11)] == [True] * 10 + [False]
+    came = [attempts.take(f"2001:db8:1:{number:x}::1") for number in range(65_536)]
+    assert sum(came) == 100
+    assert not attempts.take("192.0.2.1"), "it was forgotten"
+    assert len(attempts) == 1 + 100 + 1
+    assert attempts.take("2001:db8:2::1"), "another's"
+    attempts.give_back("2001:db8:1::1")
+    assert attempts.take("2001:db8:1:ffff::1"), "what was not in vain does not count"
+
+
+def test_to_be_forgotten_takes_a_generation_of_others() -> None:
+    """And these have attempts of their own, so that it gains nothing; what is asked for again is kept."""
+    attempts = Attempts(lambda: 0.0, most=10)
+    assert [attempts.take("192.0.2.1") for _ in range(11)] == [True] * 10 + [False]
+    for number in range(10):
+        attempts.take(f"198.51.100.{number}")
+        assert not attempts.take("192.0.2.1")
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=200))
+def test_nobody_is_kept_out_by_others(steps: list[tuple[int, int]]) -> None:
+    """However few are remembered, each may try as often as alone; and no more are remembered than two generations."""
+    now = 0.0
+    attempts = Attempts(lambda: now, most=4)
+    own = {number: Attempts(lambda: now) for number in range(41)}
+    for number, seconds in steps:
+        now += seconds
+        may, would = attempts.take(f"192.0.2.{number}"), own[number].take(f"192.0.2.{number}")
+        assert may or not would, "one was kept out by others"
+        assert len(attempts) <= 8
 
 
 def test_too_many_attempts_are_told(world: Api) -> None:
@@ -356,3 +399,18 @@ def test_only_admins_end_sessions_that_this_control_has_not_seen(world: Api) -> 
     world.admin.delete("/v1/people/nobody/sessions")
     assert person.get("/access").url.path == "/access"
     person.client.close()
+
+
+def test_cookies_are_read_as_they_are_written() -> None:
+    """The last of a name counts, among whatever others there are; those of Starlette, which undo quotes in the square of their length, nobody asks for."""
+    lines = [
+        b'a="' + b'\\"' * 16_000 + b'"; gtm=first;gtm-oidc=x',
+        b" gtm = second ;b=gtm=third; gtmx=fourth",
+    ]
+    request = Request({"type": "http", "headers": [(b"cookie", line) for line in lines]})
+    assert cookie(request, "gtm") == "second"
+    assert cookie(request, "gtm-oidc") == "x"
+    assert cookie(request, "__Host-gtm") is None
+    assert cookie(Request({"type": "http", "headers": []}), "gtm") is None
+    sources = Path(gtm.__file__).parent.rglob("*.py")
+    assert [path for path in sources if "request.cookies" in path.read_text(encoding="utf-8")] == []

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from gtm import yaml_nodes
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -244,7 +245,7 @@ _PLAIN = st.recursive(
 def test_texts_without_anchors_grow_by_less_than_two(value: object, flow: bool) -> None:
     """So the bound on growth refuses nothing that is written out."""
     text = yaml.safe_dump(value, default_flow_style=flow, width=10**6, allow_unicode=True)
-    with patch.multiple(yamls, FREE_GROWTH=0, MAX_GROWTH=2):
+    with patch.multiple(yaml_nodes, FREE_GROWTH=0, MAX_GROWTH=2):
         yamls.load(text)
 
 

@@ -1,10 +1,11 @@
-"""What bytes from outside cost to read grows with their length, and no faster (`tests/drills/cost.py`)."""
+"""What bytes from outside cost to read grows with their length, and no faster (`tests/drills/costs.py`)."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.drills.cost import GROWTH, LENGTHS, READERS, Reader, cost, peak, steps
+from tests.drills.cost import READERS
+from tests.drills.costs import GROWTH, LENGTHS, Reader, cost, peak, steps
 from tests.effort import examples
 
 pytestmark = pytest.mark.endurance
@@ -12,7 +13,9 @@ pytestmark = pytest.mark.endurance
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_cost_grows_with_length(reader: Reader) -> None:
-    """A byte more costs no more than is published, and of a long text no more than of a short one."""
+    """A byte more costs no more than is published, and of a long text no more than of a short one; the search is among texts that are read."""
+    for length in reader.lengths:
+        assert reader.reads(reader.given(reader.pieces[0], length)), (reader.pieces[0], length)
     found = cost(reader, examples(60), seed=1)
     for of_each, most in ((found.steps, reader.steps), (found.peak, reader.peak)):
         assert max(of_each) <= most, found
@@ -37,3 +40,17 @@ def test_what_grows_faster_is_found() -> None:
     )
     held = [peak(hoards, hoards.text(b"a", length)) / length for length in LENGTHS]
     assert held[2] > GROWTH * held[1]
+
+
+def test_what_is_refused_is_told() -> None:
+    """What part of the texts was read to its end, and what a text is wrapped in, is none of the reader's steps."""
+
+    def only_a(text: bytes) -> None:
+        if text.strip(b"a"):
+            raise ValueError
+
+    picky = Reader("picky", only_a, [b"a", b"b"], steps=1.0, peak=1.0, most=64, wrap=lambda text: text * 2)
+    found = cost(picky, 50, seed=1)
+    assert 0 < found.read < 1
+    assert picky.lengths[-1] == 64
+    assert len(picky.given(b"a", 64)) == 128

@@ -140,12 +140,19 @@ def test_every_problem_has_its_line(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"overrides: [", "not YAML: line 1"),
+        (b"overrides: [", "not YAML .*line 2"),
         (b"overrides: {}", "line 1: `overrides` must be a list"),
         (b"- 1", "line 1: expected `overrides:`"),
         (b"{}", "line 1: `overrides` is missing"),
         (b"\x00", "not YAML"),
-        (b"[" * 20_000, "not YAML"),
+        (b"[" * 20_000, "nested deeper than 100"),
+        (b"overrides: []\n---\noverrides: []\n", "more than one document"),
+        pytest.param(
+            b"a: &a [" + b"x, " * 999 + b"x]\noverrides:\n" + b"- *a\n" * 2000,
+            "anchors make more of it than 10 times",
+            id="anchors",
+        ),
+        pytest.param(b" " * 10_485_761, "larger than 10 MiB", id="large"),
     ],
 )
 def test_unreadable_file(tmp_path: Path, content: bytes, message: str) -> None:

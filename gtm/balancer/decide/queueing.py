@@ -104,6 +104,11 @@ class QueueAdmission:
             self.tick(now)
         return None
 
+    @property
+    def has_waiting(self) -> bool:
+        """See there."""
+        return self.admission.waiting > 0
+
     def ended(self, exchange: Exchange, now: float) -> None:
         """See there."""
         ticket = exchange.admission

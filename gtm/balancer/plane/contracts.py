@@ -27,7 +27,8 @@ class Limits:
     `keep_alive`: that a client's connection waits for another request.
     `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
     `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
-    `body_rate`: bytes a second that a request's body comes at, and `body_grace`: seconds by which it may fall behind that, once.
+    `body_rate`: bytes a second that a request's body comes at, and `body_grace`: seconds by which it may fall behind that, once. `take_rate`: those that
+    a client takes of an answer that the balancer has no room for, while others wait for a slot; and `take_grace` likewise.
     `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
     `retry_share`: of all requests may be sent again, besides `retries_free` a second.
     """
@@ -40,6 +41,8 @@ class Limits:
     stall_timeout: float = 60.0
     body_rate: float = 4096.0
     body_grace: float = 10.0
+    take_rate: float = 4096.0
+    take_grace: float = 10.0
     tunnel_timeout: float = 3600.0
     tries: int = 3
     retry_share: float = 0.2
@@ -101,6 +104,10 @@ class Admission(Protocol):
 
     def tick(self, now: float) -> None:
         """Time has passed."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a request waits for a slot."""
 
 
 class Picker(Protocol):

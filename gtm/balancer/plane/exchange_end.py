@@ -87,8 +87,11 @@ class ExchangeEnd(ExchangeFlow):
         self._drop()
         self._end("answered" if self.tunnelled else "cancelled")
 
-    def give_up(self) -> None:
-        """The client is there, and takes nothing."""
+    def give_up(self, why: Refusal | None = None) -> None:
+        """The client is there, and takes nothing, or too little: which is counted and logged."""
+        if why is not None:
+            self.proxy.stats.refused(why)
+            self.refusal = why
         self.cancel()
         self.client.abort()
 

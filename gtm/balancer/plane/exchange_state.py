@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
-    from gtm.balancer.plane.lateness import BodyPace
+    from gtm.balancer.plane.lateness import Pace
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.tracing import Span
 
@@ -102,6 +102,7 @@ class ExchangeState:
         "shown",
         "span",
         "status",
+        "taking",
         "tunnelled",
         "upstream",
         "verdict",
@@ -147,8 +148,10 @@ class ExchangeState:
         """How its body is read where limits go by it; None: for hints."""
         self._until = 0
         """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
-        self.pace: BodyPace | None = None
+        self.pace: Pace | None = None
         """How its body comes; None: it came at once."""
+        self.taking: Pace | None = None
+        """How its client takes the answer; None: it has always been as fast as its backend."""
         self._keeps = True
         """All of the body that came is in `_pieces`."""
         self._body_ended = not head.has_body
@@ -200,6 +203,11 @@ class ExchangeState:
     def returned(self) -> int:
         """Bytes of the answer's body, or of what a tunnel brought."""
         return self.answer.size
+
+    @property
+    def taken(self) -> int:
+        """Bytes of that which the client has taken, as far as this process knows."""
+        return self.answer.size - self.client.transport.get_write_buffer_size()
 
     @property
     def complete(self) -> bool:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
 
 
-class BodyPace:
-    """How a body comes, as looks at it see: it may fall behind a least rate by some time, and makes up for it no faster than it comes."""
+class Pace:
+    """How bytes come or are taken, as looks at them see: they may fall behind a least rate by some time, and make up for it no faster than they come."""
 
     __slots__ = ("_at", "_credit", "_size")
 
@@ -37,11 +37,27 @@ def _comes_too_slowly(exchange: Exchange, now: float) -> bool:
     if exchange.complete or exchange.answering or not limits.body_rate:
         return False
     if pace is None:
-        exchange.pace = BodyPace(exchange.received, now, limits.body_grace)
+        exchange.pace = Pace(exchange.received, now, limits.body_grace)
     elif exchange.client.paused:
         pace.rest(now)
     else:
         return pace.is_late(exchange.received, now, rate=limits.body_rate, grace=limits.body_grace)
+    return False
+
+
+def _is_taken_too_slowly(exchange: Exchange, now: float) -> bool:
+    """Whether a client takes its answer slower than it must: one that holds up its backend, whose slot others wait for.
+
+    What a backend sends slower than its client takes it (a stream of tokens) is no matter, for nothing of it waits here for the client.
+    """
+    limits, client, pace = exchange.proxy.limits, exchange.client, exchange.taking
+    if pace is None:
+        if client.writable or not limits.take_rate:
+            return False
+        pace = exchange.taking = Pace(exchange.taken, now, limits.take_grace)
+    elif not client.writable and exchange.proxy.admission.has_waiting:
+        return pace.is_late(exchange.taken, now, rate=limits.take_rate, grace=limits.take_grace)
+    pace.rest(now)
     return False
 
 
@@ -55,6 +71,9 @@ def end_if_late(exchange: Exchange, now: float) -> None:
     client, upstream, limits = exchange.client, exchange.upstream, exchange.proxy.limits
     if client.stuck(now) > limits.stall_timeout:
         exchange.give_up()
+    elif exchange.answering and _is_taken_too_slowly(exchange, now):
+        detail = f"the client took less than {limits.take_rate:g} bytes a second of its answer, by more than {limits.take_grace:g} s of them, and others wait"
+        exchange.give_up(Refusal(503, "answer_taken_too_slowly", detail))
     elif exchange.tunnelled:
         if upstream is not None and now - max(client.heard, upstream.heard) > limits.tunnel_timeout:
             exchange.give_up()

@@ -136,7 +136,7 @@ def pattern_of(path: str) -> bytes:
     """A regular expression of the paths that a row's pattern stands for."""
     whole = path.removesuffix("/**")
     found = re.escape(whole).replace(r"\*", "[^/]+").encode()
-    return found if whole == path else found + rb"(?:/[^/]+)+"
+    return found if whole == path else found + rb"(?:/[^/]++)++"
 
 
 _KINDS = {(one.method.encode(), one.path.encode()): one.kind for one in ENDPOINTS if "*" not in one.path}

@@ -21,7 +21,7 @@ from gtm.balancer.wire.endpoints import ENDPOINTS, GROUPS, pattern_of
 from gtm.balancer.wire.refusals import Refusal
 
 _ENTRY = re.compile(r"([A-Z][A-Z0-9-]*(?:,[A-Z][A-Z0-9-]*)*) (/[!-~]*)")
-_SAFE = re.compile(rb"(?:/[!-.0-Z^-~]+)+/?|/")
+_SAFE = re.compile(rb"(?:/[!-.0-Z^-~]++)++/?|/")
 """Segments none of which is empty; no backslash, which some servers take for a slash."""
 _ENCODED = re.compile(rb"%(?![0-9A-Fa-f]{2})|%(?:2[Ff]|5[Cc]|00)")
 _DOTS = (b".", b"..")

@@ -45,7 +45,7 @@ async def _ask(request: Request) -> Response:
     if who is None:
         return _gone(request)
     cookie, secure = _cookie(request, dashboard)
-    kept = request.cookies.get(cookie) or secrets.token_urlsafe(24)
+    kept = security.cookie(request, cookie) or secrets.token_urlsafe(24)
     values = {"who": who, "already": visit_of(request), "csrf": security.csrf_token(kept)}
     answer = plain(request, "sign_in_link.html", 200, values)
     lasts = int(LINK_LASTS)
@@ -62,7 +62,7 @@ async def _follow(request: Request) -> Response:
     except HTTPException as error:
         return form(request, error.detail, error.status_code)
     cookie, secure = _cookie(request, dashboard)
-    kept, shown = request.cookies.get(cookie), fields.get(security.CSRF, "")
+    kept, shown = security.cookie(request, cookie), fields.get(security.CSRF, "")
     if not kept or not hmac.compare_digest(
         shown.encode(errors="replace"), security.csrf_token(kept).encode()
     ):

@@ -97,7 +97,7 @@ async def _back(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
     name, secure = _cookie(request, dashboard)
     try:
-        kept = _read(request.cookies.get(name, ""), await _key(dashboard))
+        kept = _read(security.cookie(request, name) or "", await _key(dashboard))
     except StorageUnavailable:
         return form(request, _AWAY, 503)
     to = "/" if kept is None else inside(kept.to)
