@@ -58,6 +58,10 @@ EDGE_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "By how much the highest reading ever of a clock is beyond what this machine's and control's show now.",
         (),
     ),
+    "gtm_edge_policy_unsaved_seconds": (
+        "For how long the disk has refused the policy that the edge follows: a restart without control would follow an older one; 0: it is there.",
+        (),
+    ),
     "gtm_edge_revision": ("The policy revision that the edge holds; 0: none.", ()),
     "gtm_edge_policy_timestamp_seconds": ("When that policy was written; 0: there is none.", ()),
     "gtm_edge_plan_timestamp_seconds": (

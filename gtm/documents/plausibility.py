@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gtm.core.change.protections import led_out
 from gtm.core.findings.report import findings
 from gtm.core.latency import great_circle_km
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
+from gtm.dns.zone.leads import leads_of
 from gtm.geoip.inhabited import country_tiles
 
 NEAR_KM = 500.0
@@ -22,13 +24,13 @@ LONG_INTERVAL = 300.0
 
 
 def all_findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
-    """The core's findings (`gtm.core.findings.report`), then those of this module: codes `place` and `unit`.
+    """The core's findings (`gtm.core.findings.report`), what leads out of fences (`led_out`), then those of this module: `place` and `unit`.
 
     Args:
         snapshot: the policy.
         now: POSIX seconds.
     """
-    return (*findings(snapshot, now), *plausibility(snapshot.policy))
+    return (*findings(snapshot, now), *led_out(snapshot, now, leads_of), *plausibility(snapshot.policy))
 
 
 def plausibility(policy: Policy) -> Iterator[Problem]:

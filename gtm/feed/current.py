@@ -151,9 +151,13 @@ class CurrentView:
         with self._changing:
             first = self._told_at == -inf
             # Its own first look at the clock was for want of anything better, and would part it from its siblings.
+            saved = self.times.unsaved
             self.times = times if first else self.times.following(times)
             self._told_at = self.boot()
-            self._keep_up()
+            if self.times.unsaved == saved:
+                self._keep_up()
+            else:
+                self.rebuild()
 
     def hear(self, message: Message) -> None:
         """Note that control was heard, and what its clock shows if it says so. For the process that keeps the time."""
@@ -162,6 +166,16 @@ class CurrentView:
             self._look()
             self.times = self.times.heard_at(self.boot(), control)
             self._keep_up()
+
+    def saving(self, *, refused: bool) -> bool:
+        """Note whether the disk has refused the policy that is followed; whether that is news. For the process that keeps the time."""
+        with self._changing:
+            if refused == (self.times.unsaved is not None):
+                return False
+            self._look()
+            self.times = self.times.saving(self.boot(), refused=refused)
+            self.rebuild()
+            return True
 
     def resume(self, kept: Kept, boot_id: str) -> None:
         """Go on from the times that were kept on disk. For the process that keeps the time."""

@@ -40,7 +40,7 @@ class EdgeReport:
     tab between.
 
     What edges of before do not tell is None: `dns` counts over the last `seconds` what DNS did (`gtm.telemetry.dns_part`), `dns_limits`
-    is how it limits abuse; `probed` has the outcomes of probes since the last report, `certificates` what endpoints showed to the last
+    is how it limits abuse; `kept` is the revision on the edge's disk, by which it would answer after a restart without control (0: none); `probed` has the outcomes of probes since the last report, `certificates` what endpoints showed to the last
     one, now and then: None is no news there.
     """
 
@@ -62,6 +62,7 @@ class EdgeReport:
     dns_limits: DnsLimits | None = None
     probed: tuple[Probed, ...] | None = None
     certificates: tuple[ShownCertificate, ...] | None = None
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,16 @@ class EdgeApp:
             text = f"no worker listens for {', '.join(silent)}"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         view = routes.router.view
-        document = {"status": "ready", "revision": view.snapshot.revision, "epoch": view.state.epoch}
+        document: dict[str, object] = {
+            "status": "ready",
+            "revision": view.snapshot.revision,
+            "epoch": view.state.epoch,
+        }
+        if self._current_view.times.unsaved is not None:
+            document["unsaved"] = (
+                f"the disk refuses revision {view.snapshot.revision}: after a restart without control this edge would "
+                "answer by an older one; its log says why"
+            )
         return json_response(200, document | self._alone())
 
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:

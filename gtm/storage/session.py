@@ -22,6 +22,7 @@ from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
+from gtm.storage.gone import GoneRepository
 from gtm.storage.history.audit import AuditRepository
 from gtm.storage.history.demand import DemandRepository
 from gtm.storage.history.health import HealthRepository
@@ -114,6 +115,11 @@ class Transaction:
     def approvals(self) -> ApprovalRepository:
         """Approvals of changes that open a fence."""
         return ApprovalRepository(self.connection)
+
+    @property
+    def gone(self) -> GoneRepository:
+        """What the policy had and has no more."""
+        return GoneRepository(self.connection)
 
     @property
     def sessions(self) -> SessionRepository:

@@ -134,6 +134,20 @@ tokens = Table(
 )
 """Tokens, those that have ended included. One that is replaced has the moment of its end in `revoked_at` beforehand."""
 
+gone = Table(
+    "gone",
+    metadata,
+    Column("kind", Text(collation="C"), primary_key=True),
+    Column("name", Text(collation="C"), primary_key=True),
+    # Of an address or a name of an endpoint, which region's; empty of others.
+    Column("region", Text(collation="C"), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+    Column("country", Text, nullable=True),
+    Column("operator_country", Text, nullable=True),
+    CheckConstraint("kind IN ('name', 'service', 'target')", name="kind"),
+)
+"""What the policy had and has no more; `revision` was the last that had it."""
+
 fence_approvals = Table(
     "fence_approvals",
     metadata,

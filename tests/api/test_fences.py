@@ -93,6 +93,77 @@ def test_what_a_host_name_states_is_fenced(world: Api) -> None:
     assert rules(named("chat.demo.test", "*.demo.test", said("bank", "bank.demo.test"))) == ["fence"]
 
 
+def with_record(*records: dict[str, Any]) -> dict[str, Any]:
+    """The zone with records."""
+    return {**ZONE, "records": list(records)}
+
+
+def a_record(*addresses: str, name: str = "chat") -> dict[str, Any]:
+    """Addresses at a name."""
+    return {"name": name, "type": "A", "data": list(addresses)}
+
+
+ELSEWHERE = {**CHAT, "hostnames": ["elsewhere.demo.test"]}
+FREE = {**CHAT, "members": [{"region": "us-east"}], "hostnames": ["chat.demo.test"]}
+"""A service that no rule names."""
+
+
+def test_records_open_no_fence(world: Api) -> None:
+    """A name that was a host name may lead to a region inside its fence by a record, and to no other place; nor later."""
+    zone = "/v1/zones/demo.test"
+    assert world.operator.put("/v1/services/chat", json=ELSEWHERE).status_code == 200
+    assert rules(world.operator.put(zone, json=with_record(a_record("127.0.1.3")))) == ["fence"]
+    text = problem(world.operator.put(zone, json=with_record(a_record("203.0.113.9"))), 409)
+    assert "asked for by host name `chat.demo.test`" in text
+    assert "from whatever stands outside of the policy (records or refusal addresses lead there" in text
+    assert rules(world.operator.put(zone, json=with_record(a_record("127.0.1.3", name="a.chat")))) == [
+        "fence"
+    ]
+    assert world.operator.put(zone, json=with_record(a_record("127.0.1.1"))).status_code == 200
+    assert rules(world.operator.put(zone, json=with_record(a_record("127.0.1.3")))) == ["fence"]
+    assert world.operator.put(zone, json=ZONE).status_code == 200
+    assert rules(world.operator.put("/v1/services/free", json=FREE)) == ["fence"]
+    body = {"policy": {"services": [{"name": "free", **FREE}]}, "partial": True}
+    for path, more in (("apply", {"dry_run": True}), ("plan", {})):
+        planned = world.operator.post(f"/v1/policy:{path}", json={**body, **more}).json()
+        assert [breach["rule"] for breach in planned["safety"]["breaches"]] == ["fence"]
+
+
+def test_what_was_deleted_with_its_rules_keeps_them(world: Api) -> None:
+    """Service and rule go in one change; the name and the service come back in a later one, and are fenced as they were."""
+    gone = {**policy(world), "services": [], "residency_rules": []}
+    assert apply(world.fence_admin, gone, **REASON).status_code == 200
+    assert rules(world.operator.put("/v1/services/free", json=FREE)) == ["fence"]
+    assert rules(world.operator.put("/v1/services/chat", json={**FREE, "hostnames": []})) == ["fence"]
+    assert world.fence_admin.put("/v1/services/free", json=FREE, params=REASON).status_code == 201
+    assert world.operator.delete("/v1/services/free").status_code == 200
+    assert world.operator.put("/v1/services/free", json=FREE).status_code == 201, (
+        "somebody who may has released it"
+    )
+
+
+def test_an_address_stays_that_of_the_region_that_had_it(world: Api) -> None:
+    """It is given up in one change and taken over in a later one; a region inside the fence may have it, and none from outside."""
+    regions = {one["name"]: one for one in policy(world)["regions"]}
+
+    def put(name: str, address: str) -> httpx.Response:
+        body = {
+            key: value
+            for key, value in regions[name].items()
+            if key not in ("name", "admin_state", "draining_since")
+        }
+        body["endpoints"] = [{"url": f"http://{address}:9000", "ipv4": [address]}]
+        return world.operator.put(f"/v1/regions/{name}", json=body)
+
+    had = regions["us-east"]["endpoints"][0]["ipv4"][0]
+    assert rules(put("eu-west", had)) == ["fence"]
+    assert put("us-east", "127.0.9.1").status_code == 200
+    text = problem(put("eu-west", had), 409)
+    assert "endpoints of `eu-west` are, or lead to, those of `us-east`" in text
+    assert put("eu-west", "127.0.9.2").status_code == 200
+    assert put("eu-central", regions["eu-west"]["endpoints"][0]["ipv4"][0]).status_code == 200
+
+
 def test_only_those_who_may_open_a_fence(world: Api) -> None:
     """An operator's force is not enough, and the refusal says whose is; the reason is kept."""
     refused = world.operator.delete(RULE, params=REASON)

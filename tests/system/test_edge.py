@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -51,6 +52,12 @@ def region(port: int) -> str | None:
     return found
 
 
+def unsaved(running: System) -> list[str]:
+    """The edges that cannot keep the revision in force."""
+    found: list[str] = running.api("GET", "/v1/status").json()["sync"]["unsaved"]
+    return found
+
+
 def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_demo: System) -> None:
     """An edge that once followed control answers again after a restart with control gone, by its own probes.
 
@@ -69,9 +76,24 @@ def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_dem
             "control knows the edge",
         )
         eventually(lambda: "cannot save the last-good file" in edge.output, "it says that it cannot save")
+        ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5)
+        assert ready.status_code == 200
+        assert "would answer by an older one" in ready.json()["unsaved"]
+        eventually(lambda: unsaved(running) == ["second"], "control knows what it cannot keep")
+        status = running.api("GET", "/v1/status").json()
+        assert status["sync"]["state"] == "STALE"
+        (warning,) = (text for text in status["warnings"] if "cannot keep it on its disk" in text)
+        assert "edge `second` has revision" in warning
+        assert "it would answer by no policy at all" in warning
+        since = re.compile(r"^gtm_edge_policy_unsaved_seconds [1-9]", re.MULTILINE)
+        eventually(
+            lambda: since.search(httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text), "and metrics"
+        )
         (last_good / "in the way").rmdir()
         last_good.rmdir()
         eventually(last_good.is_file, "it saves once it can")
+        eventually(lambda: unsaved(running) == [], "and control knows")
+        assert "unsaved" not in httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).json()
     assert not last_good.stat().st_mode & 0o077
     # Control is out of reach from here on: nothing listens at that address.
     lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))

@@ -119,6 +119,12 @@ _REPORT = {
                 "properties": {
                     "version": {"type": "string", "maxLength": 100, "pattern": r"^[!-~]*$"},
                     "revision": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
+                    "kept": {
+                        "type": ["integer", "null"],
+                        "minimum": 0,
+                        "maximum": MAX_REVISION,
+                        "description": "The revision on its disk; absent: not told.",
+                    },
                     "epoch": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
                     "health": {
                         "type": "object",
@@ -302,8 +308,8 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
         )
     problems += [
         Problem(field, "out_of_range", f"must be between 0 and {MAX_REVISION}")
-        for field in ("revision", "epoch")
-        if not 0 <= getattr(found, field) <= MAX_REVISION
+        for field in ("revision", "epoch", "kept")
+        if not 0 <= (getattr(found, field) or 0) <= MAX_REVISION
     ]
     problems += _place_problems(found.place)
     if not 0 <= found.seconds <= 3600:

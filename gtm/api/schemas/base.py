@@ -53,13 +53,15 @@ class SyncSchema(Schema):
     revision: int
     state: SyncState
     """PENDING: a live edge lacks the revision, or no edge is live. STALE: every live edge has it, but a silent one had an
-    older. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
+    older, or a live one has an older on its disk. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
     in_sync: list[str]
     pending: list[str]
     unreachable: list[str]
     """Edges not heard of for 10 seconds."""
     silent: list[SilentSchema]
     """The same, with what they had."""
+    unsaved: list[str]
+    """Live edges that have it and cannot keep it on their disk."""
 
 
 class Page(Schema, Generic[T]):

@@ -14,6 +14,8 @@ class EdgeSchema(Schema):
     version: str
     address: str
     revision: int
+    kept: int | None
+    """The revision on its disk, by which it would answer after a restart without control (0: none); null: not known, as of an edge that is not live."""
     epoch: int
     last_seen: datetime
     live: bool

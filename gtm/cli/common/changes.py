@@ -98,6 +98,12 @@ def sync_words(sync: dict[str, Any]) -> Text:
     for silent in sync["silent"]:
         name, since = output.plain(silent["name"]), output.when(silent["since"])
         found.append(f"; {name} is silent since {since} UTC, with revision {silent['revision']}", "yellow")
+    if sync.get("unsaved"):
+        names = ", ".join(output.plain(name) for name in sync["unsaved"])
+        found.append(
+            f"; the disk of {names} refuses it, so that after a restart without control an older one would be followed",
+            "yellow",
+        )
     if any(silent["revision"] < sync["revision"] for silent in sync["silent"]):
         found.append(
             " (it may go on answering by that; `gtm edges forget NAME` if it is gone for good)", "yellow"

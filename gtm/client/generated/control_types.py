@@ -536,6 +536,10 @@ class EdgeDetail(TypedDict):
     version: str
     address: str
     revision: int
+    kept: int | None
+    """The revision on its disk, by which it would answer after a restart without control (0: none);
+    null: not known, as of an edge that is not live.
+    """
     epoch: int
     last_seen: str
     live: bool
@@ -572,6 +576,10 @@ class EdgeSchema(TypedDict):
     version: str
     address: str
     revision: int
+    kept: int | None
+    """The revision on its disk, by which it would answer after a restart without control (0: none);
+    null: not known, as of an edge that is not live.
+    """
     epoch: int
     last_seen: str
     live: bool
@@ -2642,8 +2650,8 @@ class SyncSchema(TypedDict):
     revision: int
     state: SyncState
     """PENDING: a live edge lacks the revision, or no edge is live. STALE: every live edge has it, but a
-    silent one had an older. IN_SYNC: every live edge has it, and so had the silent ones when they
-    were last heard of.
+    silent one had an older, or a live one has an older on its disk. IN_SYNC: every live edge has it,
+    and so had the silent ones when they were last heard of.
     """
     in_sync: list[str]
     pending: list[str]
@@ -2651,6 +2659,8 @@ class SyncSchema(TypedDict):
     """Edges not heard of for 10 seconds."""
     silent: list[SilentSchema]
     """The same, with what they had."""
+    unsaved: list[str]
+    """Live edges that have it and cannot keep it on their disk."""
 
 
 SyncState: TypeAlias = Literal["PENDING", "STALE", "IN_SYNC"]

@@ -30,7 +30,8 @@ class SyncState(StrEnum):
     PENDING = "PENDING"
     """A live edge lacks it, or no edge is live."""
     STALE = "STALE"
-    """Every live edge has it; an edge that has fallen silent had an older one, and may still answer from that."""
+    """Every live edge has it; an edge that has fallen silent had an older one, and may still answer from that, or one that is live has
+    an older one on its disk, and would answer from that after a restart without control."""
     IN_SYNC = "IN_SYNC"
     """Every live edge has it, and so had every silent one when it was last heard of."""
 
@@ -41,7 +42,7 @@ class EdgeView:
 
     `instances` counts the edges that run under the name; what is said is then of the one that is furthest behind. `token`
     is whose reports they are, None of an edge that is not live. `overruled` names the regions for which it goes by its own
-    probes against the common verdict. `country` and `operator_country` are where it stands and who runs it, None: unknown.
+    probes against the common verdict. `kept` is the revision on its disk, None where that is not known. `country` and `operator_country` are where it stands and who runs it, None: unknown.
     `decisions` are those per second by tier, None where they are not known.
     """
 
@@ -58,6 +59,7 @@ class EdgeView:
     country: str | None = None
     operator_country: str | None = None
     decisions: Mapping[str, float] | None = None
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Silent:
 class Sync:
     """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of.
 
-    `silent` says more of the latter.
+    `silent` says more of the latter. `unsaved` are live edges that have it and do not have it on their disk.
     """
 
     revision: int
@@ -82,6 +84,7 @@ class Sync:
     pending: tuple[str, ...]
     unreachable: tuple[str, ...]
     silent: tuple[Silent, ...] = ()
+    unsaved: tuple[str, ...] = ()
 
 
 async def list_all(
@@ -136,6 +139,7 @@ async def list_all(
             report.place.country,
             report.place.operator_country,
             decisions.get(one.source) if live else None,
+            report.kept if live else None,
         )
         other = heard.get(one.name)
         heard[one.name] = view if other is None else _together(other, view)
@@ -165,6 +169,7 @@ def _together(one: EdgeView, other: EdgeView) -> EdgeView:
         first.country,
         first.operator_country,
         _added(one.decisions, other.decisions),
+        min((kept for kept in (one.kept, other.kept) if kept is not None), default=None),
     )
 
 
@@ -207,12 +212,15 @@ def sync_of(edges: Iterable[EdgeView], revision: int) -> Sync:
     having = tuple(edge.name for edge in live if edge.revision >= revision)
     lacking = tuple(edge.name for edge in live if edge.revision < revision)
     silent = tuple(Silent(edge.name, edge.revision, edge.last_seen) for edge in edges if not edge.live)
+    unsaved = tuple(
+        edge.name for edge in live if edge.kept is not None and edge.kept < revision <= edge.revision
+    )
     state = SyncState.IN_SYNC
     if lacking or not having:
         state = SyncState.PENDING
-    elif any(edge.revision < revision for edge in silent):
+    elif unsaved or any(edge.revision < revision for edge in silent):
         state = SyncState.STALE
-    return Sync(revision, state, having, lacking, tuple(edge.name for edge in silent), silent)
+    return Sync(revision, state, having, lacking, tuple(edge.name for edge in silent), silent, unsaved)
 
 
 def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:
@@ -229,6 +237,12 @@ def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:
             found.append(
                 f"edge `{edge.name}` has been silent since {since}: if it runs, it answers by {behind}, and accepts "
                 f"tokens revoked since; reconnect or stop it, and if it is gone for good: gtm edges forget {edge.name}"
+            )
+        if edge.live and edge.kept is not None and edge.kept < min(edge.revision, revision):
+            kept = f"revision {edge.kept}" if edge.kept else "no policy at all"
+            found.append(
+                f"edge `{edge.name}` has revision {edge.revision} and cannot keep it on its disk: after a restart without "
+                f"control it would answer by {kept}; its log says what the disk refuses"
             )
         if edge.instances > 1:
             found.append(

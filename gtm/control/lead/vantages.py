@@ -151,6 +151,7 @@ class Vantages:
             dns=None if report.dns is None else {},
             dns_limits=report.dns_limits,
             certificates=_newest(report, place),
+            kept=report.kept,
         )
         seen_at = datetime.fromtimestamp(self._clock(), UTC)
         edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source, token_id)

@@ -15,8 +15,9 @@ from typing import Any
 
 from gtm.control.errors import PreconditionFailed
 from gtm.control.live.compiled import compiled
+from gtm.control.policy.gone import in_policy, remember, remembered
 from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
-from gtm.control.policy.safety import SafetyCheck
+from gtm.control.policy.safety import Passed, SafetyCheck
 from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
@@ -93,9 +94,21 @@ async def edit(
         overruled = require(writer, settled)
         made = None
         if changes:
-            forced = ""
+            gone = await transaction.gone.list()
+            passed = Passed()
             if check is not None:
-                forced = await check.require(transaction, current.policy, snapshot, current.revision)
+                back = await remembered(transaction, gone, in_policy(snapshot))
+                passed = await check.require(transaction, current.policy, snapshot, current.revision, back)
+            forced = passed.said
+            if current.revision:
+                await remember(
+                    transaction,
+                    current.policy,
+                    snapshot,
+                    gone,
+                    revision=current.revision,
+                    released=passed.released,
+                )
             comment = "; ".join(filter(None, (comment, overruled, forced)))
             made = await transaction.revisions.add(
                 after, author=by.name, comment=comment, summary=summary(changes)
@@ -177,6 +190,7 @@ async def apply(
         _expect(expected, revision)
         wanted = narrowed(draft, managed, writer, only_own=only_own).within(policy, now)
         return await _tried(
+            database,
             policy,
             wanted,
             revision,
@@ -244,7 +258,13 @@ async def try_rollback(
         managed = await transaction.policy.managed()
     after = _with_states_of(policy, before)
     return await _tried(
-        before, after, revision, now, check=check, settled=lambda found: settle(writer, managed, found)
+        database,
+        before,
+        after,
+        revision,
+        now,
+        check=check,
+        settled=lambda found: settle(writer, managed, found),
     )
 
 
@@ -260,6 +280,7 @@ def _with_states_of(policy: Policy, today: Policy) -> Policy:
 
 
 async def _tried(
+    database: Database,
     before: Policy,
     after: Policy,
     revision: int,
@@ -271,7 +292,10 @@ async def _tried(
     """What a change to a revision would do, without doing it."""
     judged = None
     if check is not None and before != after:
-        judged = partial(check.rules.verdict, await check.situation(), before, revision=revision)
+        snapshot = await _compiled(after)
+        async with database.transaction() as transaction:
+            gone = await remembered(transaction, await transaction.gone.list(), in_policy(snapshot))
+        judged = partial(check.rules.verdict, await check.situation(), before, revision=revision, gone=gone)
     return await asyncio.to_thread(tried, before, after, revision, now, judged=judged, settled=settled)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
 from gtm.control.policy.approvals import Approved, Author, standing
+from gtm.control.policy.gone import Remembered
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.trial import Rules
 from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict
@@ -18,6 +19,17 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.storage.approvals import Approval
 from gtm.storage.session import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A change may be made: `said` is against which rules it was forced, why, and who approved of it. Empty if it breaks none.
+
+    `released`: somebody who may has let out what it opens.
+    """
+
+    said: str = ""
+    released: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +61,27 @@ class SafetyCheck:
         """The same, without who waits for the answer."""
         return Rules(self.max_moved, self.role, self.keys, self.approvals)
 
-    async def judge(self, before: Policy, after: Snapshot, revision: int) -> Verdict:
-        """What the rules say of a change to a revision, worked out beside the event loop."""
-        return await asyncio.to_thread(self.rules.verdict, await self.situation(), before, after, revision)
-
-    async def require(self, transaction: Transaction, before: Policy, after: Snapshot, revision: int) -> str:
-        """Let a change to a revision pass, or not.
+    async def require(
+        self,
+        transaction: Transaction,
+        before: Policy,
+        after: Snapshot,
+        revision: int,
+        gone: Remembered = Remembered(),  # noqa: B008 - it is immutable
+    ) -> Passed:
+        """Let a change to a revision pass, or not, worked out beside the event loop.
 
         Returns:
-            What is to be kept with the new one: which rules it was forced against, why, and who approved of it. Empty if
-            it breaks none.
+            What is to be kept with the new one.
 
         Raises:
             UnsafeChange: it breaks rules, and no reason is given, or nobody has approved of it who has to.
             Forbidden: a reason is given by somebody who may not overrule one of the rules.
         """
-        verdict = await self.judge(before, after, revision)
+        situation = await self.situation()
+        verdict = await asyncio.to_thread(self.rules.verdict, situation, before, after, revision, gone)
         if verdict.safe:
-            return ""
+            return Passed()
         needed = self._needed(verdict)
         if self.reason is None:
             raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
@@ -79,14 +94,16 @@ class SafetyCheck:
             raise Forbidden(f"{needed}; nothing was changed", problems)
         rules = ", ".join(dict.fromkeys(breach.rule.value for breach in verdict.breaches))
         said = f"forced against the safety rules {rules}: {self.reason}"
+        released = any(breach.rule is SafetyRule.FENCE for breach in verdict.breaches)
         if verdict.fingerprint is None:
-            return said
+            return Passed(said, released)
         found = await standing(transaction, verdict.fingerprint, Author(self.author, self.hands))
         given = [one.approval for one in found if one.objection is None]
         if len(given) < self.approvals:
             needed = "; ".join((needed, *_objections(found)))
             raise UnsafeChange(verdict.breaches, needed, verdict.fingerprint, may_force=verdict.may_force)
-        return "; ".join((said, *(f"approved by {one.approver}{_whose(one)}: {one.reason}" for one in given)))
+        approved = (f"approved by {one.approver}{_whose(one)}: {one.reason}" for one in given)
+        return Passed("; ".join((said, *approved)), released)
 
     def _needed(self, verdict: Verdict) -> str:
         """What forcing a change takes beside a reason."""

@@ -10,6 +10,7 @@ from typing import Any
 from gtm.control.errors import BadRequest, ManagedResource
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.approvals import fingerprint
+from gtm.control.policy.gone import Remembered
 from gtm.control.policy.managers import Settled, Writer, settle
 from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
@@ -21,6 +22,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.plan.problem import PlanError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
+from gtm.dns.zone.leads import leads_of
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings
@@ -62,9 +64,11 @@ class Rules:
     keys: Keys = NO_KEYS
     approvals: int = 0
 
-    def verdict(self, situation: Situation, before: Policy, after: Snapshot, revision: int) -> Verdict:
-        """What the rules say of a change to a revision."""
-        verdict = _judge(situation, before, after, self.max_moved)
+    def verdict(
+        self, situation: Situation, before: Policy, after: Snapshot, revision: int, gone: Remembered
+    ) -> Verdict:
+        """What the rules say of a change to a revision. `gone`: what the policy had and has no more."""
+        verdict = _judge(situation, before, after, gone, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
         named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
         return replace(verdict, breaches=found, fingerprint=named, may_force=self._may(found))
@@ -77,9 +81,12 @@ class Rules:
         return self.approvals > 0 and any(breach.rule is SafetyRule.FENCE for breach in breaches)
 
 
-def _judge(situation: Situation, before: Policy, after: Snapshot, max_moved: float) -> Verdict:
+def _judge(
+    situation: Situation, before: Policy, after: Snapshot, gone: Remembered, max_moved: float
+) -> Verdict:
     running = compiled(before)
-    lasting = (*opened(running, after, situation.now), *deletions(before, after.policy))
+    opening = opened(running, after, situation.now, leads_of, gone.former())
+    lasting = (*opening, *deletions(before, after.policy))
     old, new = situation.world(running), situation.world(after)
     try:
         found = judge(old, new, situation.demand, max_moved=max_moved)
@@ -136,11 +143,12 @@ def narrowed(
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a dry run has to know besides the draft: who asks, for which tool, and who manages what."""
+    """What a dry run has to know besides the draft: who asks, for which tool, who manages what, and what is gone."""
 
     rules: Rules
     writer: Writer
     managed: Mapping[Key, Managed]
+    gone: Remembered
 
 
 def planned(
@@ -165,7 +173,7 @@ def planned(
         wanted,
         revision,
         now,
-        judged=lambda after: trial.rules.verdict(situation, running, after, revision),
+        judged=lambda after: trial.rules.verdict(situation, running, after, revision, trial.gone),
         settled=lambda changes: settle(trial.writer, trial.managed, changes, written(draft)),
     )
     return {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+from gtm.core.change.leads import OUTSIDE
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.references import some
 from gtm.core.model.regions import Region
@@ -22,14 +24,18 @@ class Way(NamedTuple):
     """How requests come, to the old policy and to the new one: to which `service`, and what their host name states.
 
     A request that states another tenant or data class than its host name does is refused, whatever rules say.
+
+    `led`: the places (regions by name, or `OUTSIDE`) that the new policy leads them to without a decision, whatever its rules
+    say; None: it decides.
     """
 
     service: tuple[str, str]
     tenant: tuple[str | None, str | None] = (None, None)
     data_class: tuple[str | None, str | None] = (None, None)
+    led: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ground:
     """What walls of two policies have in common: names by the number of their bit, first that of who states nothing.
 
@@ -37,7 +43,10 @@ class Ground:
     each country for regions that stand there, then each (first: unknown) for regions that are run from there; likewise for
     edges, where unknown comes first both times; then the regions of either policy by name (`edge_regions`), for edges that
     run in them wherever they say they stand, and the new policy's, for edges that say nothing else and stand where the region
-    does; then the `ages` of policies (at most so many seconds, the last infinite).
+    does; then the `ages` of policies (at most so many seconds, the last infinite); then the `others`, regions that the new
+    policy has not, and what is outside of both: requests get there only by a way that leads there.
+
+    `shared` are regions of the new policy → other places that their endpoints lead to and did not before.
     """
 
     ways: tuple[Way, ...]
@@ -47,6 +56,8 @@ class Ground:
     edge_regions: tuple[str, ...]
     ages: tuple[float, ...]
     now: float
+    others: tuple[Region, ...] = ()
+    shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def standing(self) -> int:
@@ -81,7 +92,49 @@ class Ground:
     @property
     def places(self) -> int:
         """The mask of all places."""
-        return (1 << self.aged + len(self.ages)) - 1
+        return (2 << self.outside) - 1
+
+    @property
+    def other(self) -> int:
+        """The number of the first bit for the others."""
+        return self.aged + len(self.ages)
+
+    @property
+    def outside(self) -> int:
+        """The number of the bit for what is outside of both policies."""
+        return self.other + len(self.others)
+
+    @property
+    def decided(self) -> int:
+        """The mask of places that decisions may lead to."""
+        return (1 << self.other) - 1
+
+    @cached_property
+    def deciding(self) -> int:
+        """The mask of ways on which the new policy decides."""
+        return sum(1 << number for number, way in enumerate(self.ways) if way.led is None)
+
+    @cached_property
+    def leading(self) -> Mapping[int, int]:
+        """For masks of places the mask of ways that lead there, whatever rules say."""
+        found: dict[int, int] = {}
+        for number, way in enumerate(self.ways):
+            if way.led is not None:
+                places = self.led_to(way.led)
+                found[places] = found.get(places, 0) | 1 << number
+        return found
+
+    def led_to(self, names: Iterable[str]) -> int:
+        """The mask of some regions, by name, and of `OUTSIDE`."""
+        found = 0
+        for name in names:
+            found |= 1 << self.outside if name == OUTSIDE else self._numbers[name]
+        return found
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        found = {region.name: 1 << number for number, region in enumerate(self.regions)}
+        return found | {region.name: 1 << self.other + number for number, region in enumerate(self.others)}
 
     def closed_edges(self, period: CompiledRule, regions: Sequence[Region]) -> int:
         """The mask of edges that a period of a rule closes. `regions`: the ground's, as the rule's policy sees them."""
@@ -130,6 +183,7 @@ class Ground:
     def named(self, mask: int) -> tuple[list[str], list[str], list[str]]:
         """The regions in a mask of places, the countries to stand in, and those to be run from (`unknown` last)."""
         regions = [item.name for number, item in enumerate(self.regions) if mask >> number & 1]
+        regions += [item.name for number, item in enumerate(self.others) if mask >> self.other + number & 1]
         standing = [code for number, code in enumerate(CODES) if mask >> self.standing + number & 1]
         run = [
             code or "an unknown country"

@@ -8,10 +8,14 @@ region where the rules allow one opens nothing, and neither does a new service.
 Beside its regions and services, a policy is judged for those to come: regions by where they may stand and by who may run
 them, services that no rule names. Else a rule could be taken off first, and what it forbade be added after.
 
-A host name keeps its rules: if it moves to another service, or states another tenant or data class, requests by it are
+A name keeps its rules: if it moves to another service, or states another tenant or data class, requests by it are
 judged by the rules of the service before, with what the name stated then. A name that nothing answered before, not even a
 wildcard, has no such requests. A new service is judged by the rules that named a deleted one with a member in common: it is
 taken to be that one's new name.
+
+What clients are led to without a decision (`gtm.core.change.leads`) is judged likewise: records at such a name or below a
+host name, refusal addresses, and endpoints that are those of other places. What is gone keeps its rules until it is
+answered again: then the change is judged by the policy that was the last to have it, too.
 
 Law: what cannot be told apart counts as opened.
 """
@@ -25,7 +29,18 @@ from math import inf
 from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, around, covers, overlap, uncovered, within
 from gtm.core.change.facts import Facts, TooManyFacts
 from gtm.core.change.ground import Ground, Way
+from gtm.core.change.leads import (
+    NOTHING_FORMER,
+    Asked,
+    Former,
+    Leads,
+    LeadsOf,
+    Owners,
+    refusals_of,
+    taken_over,
+)
 from gtm.core.change.walls import Bounded
+from gtm.core.model.names import WILDCARD, ancestors
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.regions import AdminState
 from gtm.core.policy.snapshot import Snapshot, bits
@@ -80,7 +95,8 @@ class Opening:
     """What the rule `rule` kept from some requests, and nothing keeps from them any more.
 
     `services` (`""`: services to come), to whom requests come by `hosts` (empty: however they come), `regions`, and for regions to come the countries where they may `stand` and from
-    which they may be `run`; `edges` says in words what edges may handle it beside. `countries` are the clients' (None: unknown; none: only of subnets too wide); `certain`: not only of those who are located
+    which they may be `run`; `edges` says in words what edges may handle it beside. `outside`: places outside of the policy, too. `led`:
+    records or refusal addresses lead there, whatever rules say; `shared` are regions whose endpoints lead to other places, and these. `countries` are the clients' (None: unknown; none: only of subnets too wide); `certain`: not only of those who are located
     badly, in doubt or behind anonymising networks. `tenants` and `classes` have None for requests that state none. From the POSIX
     time `starts` (`later`: not yet now) until `ends`, at the widest. `fate`: what became of the rule, `deleted`, `changed`
     or `kept`.
@@ -94,6 +110,9 @@ class Opening:
     stand: tuple[str, ...]
     run: tuple[str, ...]
     edges: tuple[str, ...]
+    outside: bool
+    led: bool
+    shared: tuple[tuple[str, tuple[str, ...]], ...]
     countries: tuple[str | None, ...]
     certain: bool
     tenants: tuple[str | None, ...]
@@ -121,56 +140,104 @@ class Openings:
         return bool(self.found or self.unknown)
 
 
-def openings(before: Snapshot, after: Snapshot, now: float, *, steps: int = MOST_STEPS) -> Openings:
+def openings(
+    before: Snapshot,
+    after: Snapshot,
+    now: float,
+    *,
+    leads: LeadsOf,
+    former: Former = NOTHING_FORMER,
+    steps: int = MOST_STEPS,
+) -> Openings:
     """Compare what two policies forbid.
 
     Args:
         before: the policy in force.
         after: the same with the change.
         now: POSIX seconds; what was only before that does not matter.
+        leads: tells what a policy's names lead to.
+        former: what is gone, and keeps its rules.
         steps: how many comparisons may be made.
     """
-    rules = {rule.name: rule for rule in after.policy.residency_rules}
-    doubtful = dict(_not_understood(before.policy, rules))
-    binding = [rule for rule in before.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-    if not binding or law(before) == law(after):
+    if law(before) == law(after) or not (former.revisions or _binding(before)):
         return Openings()
-    try:
-        ways = _ways(before, after)
-        ground = _ground(before, after, tuple(ways), now)
-        old = _bounded(ground, before, after, after, 0)
-        new = _bounded(ground, after, before, after, 1)
-        facts = Facts.of((*old.rules, *new.rules))
-    except TooManyFacts:
-        why = "the rules tell more services or locations apart than can be compared"
-        return Openings((), {rule.name: why for rule in binding})
-    search = _Search([*new.walls(facts), *new.refused(facts)], Budget(steps))
-    opened: dict[str, Wall] = {}
-    for name, wall in old.walls(facts):
-        try:
-            # What is within all that is told of the rule already would tell nothing new.
-            if name not in opened or not within(wall, opened[name]):
-                for part in search.missing(wall):
-                    opened[name] = around(opened.get(name, part), part)
-        except OutOfBudget:
-            doubtful[name] = "too many rules differ to compare them all"
-    told = _Teller(ground, facts, before, rules, tuple(ways.values()))
-    order = [rule.name for rule in before.policy.residency_rules]
-    found = tuple(told.opening(name, opened[name]) for name in order if name in opened)
-    return Openings(found, {name: doubtful[name] for name in order if name in doubtful})
+    changed = _Changed(before, after, leads(before), leads(after))
+    owners = Owners(before, after, former)
+    budget = Budget(steps)
+    found, unknown = _compared(changed, owners, changed.all_ways(owners), now, budget)
+    for snapshot, names, services in former.revisions:
+        past = _Changed(snapshot, after, leads(snapshot), changed.new)
+        back = past.ways_back(changed, names, services, owners)
+        more, untold = _compared(past, owners, back, now, budget)
+        found += more
+        unknown = untold | unknown
+    return Openings(tuple(found), unknown)
 
 
 def law(snapshot: Snapshot) -> object:
     """All that walls are made from: two policies of the same law have the same, and a change between them opens nothing.
 
-    Of regions it is all but whether they are drained or disabled, of services the names that they are asked for by.
+    Of regions it is all but whether they are drained or disabled, of services their names, whom they refuse to and where they are.
     """
     regions = [
         replace(region, admin_state=AdminState.ACTIVE, draining_since=None) for region in snapshot.regions
     ]
     policy = snapshot.policy
-    names = list(snapshot.services), snapshot.hostnames, snapshot.stated, snapshot.existing
-    return regions, policy.residency_rules, policy.tenants, policy.data_classes, snapshot.jurisdictions, names
+    names = snapshot.hostnames, snapshot.stated, snapshot.existing
+    services = {
+        name: (item.service.refusal, frozenset(member.region for member in item.service.members))
+        for name, item in snapshot.services.items()
+    }
+    rules = policy.residency_rules, policy.tenants, policy.data_classes, snapshot.jurisdictions
+    return regions, rules, services, names, policy.zones
+
+
+def _binding(snapshot: Snapshot) -> list[ResidencyRule]:
+    return [rule for rule in snapshot.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+
+
+def _compared(
+    changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]] | None, now: float, budget: Budget
+) -> tuple[list[Opening], dict[str, str]]:
+    """What a change opens on some ways (None: too many), and the rules of which nobody can tell, with why."""
+    before, after = changed.before, changed.after
+    binding = _binding(before)
+    rules = {rule.name: rule for rule in after.policy.residency_rules}
+    doubtful = dict(_not_understood(before.policy, rules))
+    why = "the rules tell more services or locations apart than can be compared"
+    if ways is None:
+        return [], {rule.name: why for rule in binding}
+    if not (binding and ways):
+        return [], {}
+    try:
+        ground = _ground(changed, owners, ways, now)
+        old = _bounded(ground, before, after, after, 0)
+        new = _bounded(ground, after, before, after, 1)
+        facts = Facts.of((*old.rules, *new.rules))
+    except TooManyFacts:
+        return [], {rule.name: why for rule in binding}
+    search = _Search([*new.walls(facts), *new.refused(facts)], budget)
+    opened: dict[str, Wall] = {}
+
+    def opens(name: str, part: Wall) -> None:
+        opened[name] = around(opened.get(name, part), part)
+
+    for name, (box, closed) in old.walls(facts):
+        for places, leading in ground.leading.items():
+            if closed & places and box.services & leading:
+                opens(name, (box._replace(services=box.services & leading), closed & places))
+        wall = box._replace(services=box.services & ground.deciding), closed & ground.decided
+        try:
+            # What is within all that is told of the rule already would tell nothing new.
+            if wall[0].services and (name not in opened or not within(wall, opened[name])):
+                for part in search.missing(wall):
+                    opens(name, part)
+        except OutOfBudget:
+            doubtful[name] = "too many rules differ to compare them all"
+    told = _Teller(ground, facts, before, rules, tuple(ways.values()))
+    order = [rule.name for rule in before.policy.residency_rules]
+    found = [told.opening(name, opened[name]) for name in order if name in opened]
+    return found, {name: doubtful[name] for name in order if name in doubtful}
 
 
 def _not_understood(before: Policy, rules: Mapping[str, ResidencyRule]) -> Iterator[tuple[str, str]]:
@@ -202,7 +269,8 @@ def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, si
     return Bounded(ground, policy, seen, one.jurisdictions, side)
 
 
-def _ground(before: Snapshot, after: Snapshot, ways: tuple[Way, ...], now: float) -> Ground:
+def _ground(changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]], now: float) -> Ground:
+    before, after = changed.before, changed.after
     old, new = before.policy, after.policy
     tenants = {tenant.name for policy in (old, new) for tenant in policy.tenants}
     classes = {item.name for policy in (old, new) for item in policy.data_classes}
@@ -210,56 +278,148 @@ def _ground(before: Snapshot, after: Snapshot, ways: tuple[Way, ...], now: float
     ages = (*sorted(age for age in stated if age is not None), inf)
     regions = sorted(before.region_numbers.keys() | after.region_numbers.keys())
     return Ground(
-        ways=ways,
+        ways=tuple(ways),
         tenants=(None, *sorted(tenants)),
         classes=(None, *sorted(classes)),
         regions=after.regions,
         edge_regions=tuple(regions),
         ages=ages,
         now=now,
+        others=tuple(owners.others.values()),
+        shared=taken_over(before, after, owners, changed.old, changed.new),
     )
 
 
-def _ways(before: Snapshot, after: Snapshot) -> dict[Way, list[str]]:
-    """How requests may come, with the host names by which alone they do; none: by others, too.
+class _Changed:
+    """A change, and how requests come in it.
 
-    Raises:
-        TooManyFacts: there are too many.
+    Args:
+        before: the old policy.
+        after: the new one.
+        old: what names lead to by the old one.
+        new: by the new one.
     """
-    found: dict[Way, list[str]] = {}
-    for pair in _same_services(before, after):
-        found[Way(pair)] = []
-        if len(found) > MOST_WAYS:
-            raise TooManyFacts
-    for name in sorted(before.hostnames.keys() | after.hostnames.keys()):
-        way = _by_host(before, after, name)
-        # What came to the same service by a name that stated the same comes by its name, too.
-        if way is None or (len(set(way.service)) == len(set(way.tenant)) == len(set(way.data_class)) == 1):
-            continue
-        hosts = found.get(way)
-        if hosts is None:
-            found[way] = [name]
-            if len(found) > MOST_WAYS:
+
+    def __init__(self, before: Snapshot, after: Snapshot, old: Leads, new: Leads) -> None:
+        self.before = before
+        self.after = after
+        self.old = old
+        self.new = new
+
+    def all_ways(self, owners: Owners) -> dict[Way, list[str]] | None:
+        """How requests may come, with the names by which alone they do; none: by others, too. None: there are too many."""
+        ways = _Ways()
+        try:
+            for pair in _same_services(self.before, self.after):
+                ways.add(Way(pair))
+            for name in sorted({*self._hosts_changed(), *self.old.names, *self.new.names}):
+                self._named(ways, owners, name)
+        except TooManyFacts:
+            return None
+        return ways.found
+
+    def _hosts_changed(self) -> Iterator[str]:
+        """The host names that are not what they were. With records of their own they are among the names that lead somewhere."""
+        old, new = self.before, self.after
+        stay = {name for name in old.services.keys() & new.services.keys() if not self._refused(name, name)}
+        for name in old.hostnames.keys() | new.hostnames.keys():
+            service = old.hostnames.get(name)
+            moved = service not in stay or service != new.hostnames.get(name)
+            if moved or old.stated.get(name) != new.stated.get(name):
+                yield name
+
+    def ways_back(
+        self, changed: _Changed, names: frozenset[str], services: frozenset[str], owners: Owners
+    ) -> dict[Way, list[str]] | None:
+        """Likewise of what this change's old policy was the last to have, and another change (`changed`) brings back."""
+        ways = _Ways()
+        try:
+            for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
+                ways.add(Way((name, name)))
+            for name in sorted({*names, *self.after.hostnames, *self.new.names}):
+                is_back = name in names or any(above in names for above in _above(name))
+                if is_back and changed.old.at(name) != self.new.at(name):
+                    self._named(ways, owners, name)
+        except TooManyFacts:
+            return None
+        return ways.found
+
+    def _named(self, ways: _Ways, owners: Owners, name: str) -> None:
+        """How requests by a name of DNS come, if it was answered, and is."""
+        old, new = self.old.at(name), self.new.at(name)
+        if not (new.services or new.targets):
+            return
+        for was in old.services:
+            for asked in new.services:
+                way = Way(
+                    (was.service, asked.service),
+                    (was.tenant, asked.tenant),
+                    (was.data_class, asked.data_class),
+                )
+                # What came to the same service by a name that stated the same comes by its name, too.
+                if was != asked:
+                    ways.add(way, name)
+                refused = self._refused(was.service, asked.service)
+                if refused:
+                    ways.add(_led(was, owners.places(refused)), name)
+        targets = new.targets - old.targets
+        if targets:
+            for was in old.services or self._around(name):
+                ways.add(_led(was, owners.places(targets)), name)
+
+    def _around(self, name: str) -> tuple[Asked, ...]:
+        """What decided at the closest name above one, wildcards right below that included."""
+        hosts = self.before.hostnames
+        for above in _above(name):
+            if above in hosts:
+                said = self.before.stated.get(above)
+                stated = (None, None) if said is None else (said.tenant, said.data_class)
+                return (Asked(hosts[above], *stated),)
+        return ()
+
+    def _refused(self, was: str, service: str) -> frozenset[str]:
+        """Where a service sends those whom it refuses, and another one did not before."""
+        old, new = self.before.services[was].service, self.after.services[service].service
+        return refusals_of(new.refusal) - refusals_of(old.refusal)
+
+
+class _Ways:
+    """How requests come, each with the names by which alone they do; none: by others, too."""
+
+    def __init__(self) -> None:
+        self.found: dict[Way, list[str]] = {}
+
+    def add(self, way: Way, name: str | None = None) -> None:
+        """Take one.
+
+        Raises:
+            TooManyFacts: there are too many.
+        """
+        names = self.found.get(way)
+        if names is None:
+            self.found[way] = [] if name is None else [name]
+            if len(self.found) > MOST_WAYS:
                 raise TooManyFacts
-        elif hosts:
-            hosts.append(name)
-    return found
+        elif name is None:
+            names.clear()
+        elif names and name not in names:
+            names.append(name)
 
 
-def _by_host(before: Snapshot, after: Snapshot, name: str) -> Way | None:
-    """How requests by a host name come, if it was answered and is; by itself or by a wildcard.
+def _led(was: Asked, places: frozenset[str]) -> Way:
+    """Requests that came to a service, and are led to places."""
+    return Way((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
 
-    A name of its own that was under a wildcard, or is from now on, is among the names of either policy; so is the
-    wildcard that others are under instead.
-    """
-    old, new = before.host_of(name), after.host_of(name)
-    if old is None or new is None:
-        return None
-    return Way(
-        (before.hostnames[old.name], after.hostnames[new.name]),
-        (old.tenant, new.tenant),
-        (old.data_class, new.data_class),
-    )
+
+def _above(name: str) -> Iterator[str]:
+    """The names above one, each with the wildcard right below it first, closest first."""
+    own = name.removeprefix(WILDCARD)
+    if own != name:
+        yield own
+    for above in ancestors(own):
+        if above != own:
+            yield f"{WILDCARD}{above}"
+            yield above
 
 
 def _same_services(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
@@ -370,6 +530,13 @@ class _Teller:
             stand=tuple(stand),
             run=tuple(run),
             edges=tuple(self._ground.edges(places)),
+            outside=bool(places >> self._ground.outside & 1),
+            led=any(self._ground.ways[number].led is not None for number in ways),
+            shared=tuple(
+                (region, tuple(sorted(self._ground.shared[region])))
+                for region in regions
+                if region in self._ground.shared
+            ),
             countries=countries,
             certain=certain,
             tenants=_named(self._ground.tenants, box.tenants),

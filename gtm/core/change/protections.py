@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
+from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, LeadsOf, spelled, targets_of
 from gtm.core.change.openings import UNNAMED, Opening, openings
 from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
+from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
+from gtm.core.model.services import RefusalAddress
 from gtm.core.policy.snapshot import Snapshot
 
 MOST_DELETED = 10
@@ -20,15 +24,19 @@ _TOLD = 5
 """How many rules are told apart; of the others there is a count."""
 
 
-def opened(before: Snapshot, after: Snapshot, now: float) -> tuple[Breach, ...]:
+def opened(
+    before: Snapshot, after: Snapshot, now: float, leads: LeadsOf, former: Former = NOTHING_FORMER
+) -> tuple[Breach, ...]:
     """Rule 5: a breach for each of the first few rules that no longer keep all that they kept, and one for the others.
 
     Args:
         before: the policy in force.
         after: the same with the change.
         now: POSIX seconds.
+        leads: tells what a policy's names lead to.
+        former: what is gone, and keeps its rules.
     """
-    made = openings(before, after, now)
+    made = openings(before, after, now, leads=leads, former=former)
     found = [_breach(len(one.services), _sentence(one)) for one in made.found[:_TOLD]]
     if len(made.found) > _TOLD:
         rest = made.found[_TOLD:]
@@ -45,7 +53,47 @@ def opened(before: Snapshot, after: Snapshot, now: float) -> tuple[Breach, ...]:
         found.append(
             _breach(len(unknown), f"what the change opens cannot be told of rule {names}: {why}", "rules")
         )
+    found += [
+        _breach(1, f"what was gone and comes back cannot be compared: {why}", "revisions")
+        for why in former.untold
+    ]
     return tuple(found)
+
+
+def led_out(snapshot: Snapshot, now: float, leads: LeadsOf) -> Iterator[Problem]:
+    """A finding for each rule from whose fence something of the policy leads out: `led_out`.
+
+    It is what would be refused as an opening if it were new: records, endpoints, and refusal addresses that are a region's. Refusal addresses
+    of nobody's are what they are for.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+        leads: tells what a policy's names lead to.
+    """
+    for one in openings(_leading_nowhere(snapshot), snapshot, now, leads=leads).found:
+        text = f"rule `{one.rule}` does not keep {_kept(one)}"
+        yield Problem(f"residency_rules.{one.rule}", "led_out", text)
+
+
+def _leading_nowhere(snapshot: Snapshot) -> Snapshot:
+    """The same policy without what leads somewhere whatever its rules say."""
+    owned = {target for region in snapshot.regions for target in targets_of(region)}
+    services = {
+        name: replace(item, service=replace(item.service, refusal=_unowned(item.service.refusal, owned)))
+        for name, item in snapshot.services.items()
+    }
+    zones = tuple(replace(zone, records=()) for zone in snapshot.policy.zones)
+    regions = tuple(replace(region, endpoints=()) for region in snapshot.regions)
+    return replace(snapshot, policy=replace(snapshot.policy, zones=zones), regions=regions, services=services)
+
+
+def _unowned(refusal: RefusalAddress, owned: Container[str]) -> RefusalAddress:
+    ipv4, ipv6 = (
+        tuple(one for one in family if not any(spelling in owned for spelling in spelled(one)))
+        for family in (refusal.ipv4, refusal.ipv6)
+    )
+    return RefusalAddress(ipv4, ipv6)
 
 
 def deletions(before: Policy, after: Policy) -> tuple[Breach, ...]:
@@ -94,10 +142,22 @@ def _sentence(one: Opening) -> str:
         "changed": " (changed)",
         "kept": " (the same, but what it is about has changed)",
     }
-    return (
-        f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_services(one)}, for {_clients(one)}{_stating(one)}, "
-        f"from {_places(one)}{_when(one)}"
-    )
+    return f"rule `{one.rule}`{fate[one.fate]} would no longer keep {_kept(one)}"
+
+
+def _kept(one: Opening) -> str:
+    return f"{_services(one)}, for {_clients(one)}{_stating(one)}, from {_places(one)}{_when(one)}{_why(one)}"
+
+
+def _why(one: Opening) -> str:
+    """How requests would get there, where no rule lets them."""
+    parts = ["records or refusal addresses lead there, whatever the rules say"] if one.led else []
+    for region, places in one.shared:
+        known = [f"`{name}`" for name in places if name != OUTSIDE]
+        shown = [some(known, "regions")] if known else []
+        shown += ["something outside of the policy"] if OUTSIDE in places else []
+        parts.append(f"endpoints of `{region}` are, or lead to, those of {_and(shown)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _services(one: Opening) -> str:
@@ -145,6 +205,7 @@ def _places(one: Opening) -> str:
     if one.run:
         parts.append(f"regions to come that are run from {_countries(one.run)}")
     parts += one.edges
+    parts += ["whatever stands outside of the policy"] if one.outside else []
     return _and(parts)
 
 

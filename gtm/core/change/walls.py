@@ -42,22 +42,32 @@ class Bounded:
         policy: whose rules; with its own tenants, and those of the other policy that it has not.
         regions: the ground's, as this policy sees them (where they stand, who runs them).
         membership: what its jurisdictions cover.
-        side: 0 for the old policy, 1 for the new one.
+        side: 0 for the old policy, 1 for the new one. No rule of the new one is asked about those whom a way leads somewhere.
     """
 
     def __init__(
         self, ground: Ground, policy: Policy, regions: Sequence[Region], membership: Membership, side: int
     ) -> None:
         self.ground = ground
-        every = (*regions, *(_standing(code) for code in CODES), *(_run(code) for code in OPERATORS))
+        every = (*regions, *map(_standing, CODES), *map(_run, OPERATORS), *ground.others)
         checks = Checks()  # what is wrong with it has been said where the policy was compiled
         compiler = RuleCompiler(replace(policy, regions=every), membership, checks)
         self._services = _numbered(way.service[side] for way in ground.ways)
         self._tenants = _Stated(ground.tenants, [way.tenant for way in ground.ways], side)
         self._classes = _Stated(ground.classes, [way.data_class for way in ground.ways], side)
+        shared = {}
+        if side == 0:
+            shared = {ground.led_to((name,)): ground.led_to(led) for name, led in ground.shared.items()}
         self._compiled = [
-            part for rule in policy.residency_rules for part in _parts(ground, compiler, rule, regions)
+            (
+                period,
+                closed
+                | sum(region for region, led in shared.items() if closed & led and not closed & region),
+            )
+            for rule in policy.residency_rules
+            for period, closed in _parts(ground, compiler, rule, regions)
         ]
+        self._ways = ground.deciding if side else (1 << len(ground.ways)) - 1
 
     @property
     def rules(self) -> Iterator[CompiledRule]:
@@ -69,11 +79,9 @@ class Bounded:
         known: dict[object, tuple[tuple[bool, bool, bool], ...]] = {}
         for period, closed in self._compiled:
             names = period.rule.match.services
-            services = (
-                sum(self._services.get(name, 0) for name in dict.fromkeys(names))
-                if names
-                else self._everybody
-            )
+            services = self._ways
+            if names:
+                services &= sum(self._services.get(name, 0) for name in dict.fromkeys(names))
             where = facts.mask(period, known)
             span = max(period.starts, self.ground.now), period.ends
             if not (closed and where):
@@ -86,17 +94,12 @@ class Bounded:
 
     def refused(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
         """Walls around requests that contradict their host name, before or after: nothing is opened to those."""
-        every = Box(
-            self._everybody, facts.every, self._tenants.every, self._classes.every, self.ground.now, inf
-        )
+        ground = self.ground
+        every = Box(ground.deciding, facts.every, self._tenants.every, self._classes.every, ground.now, inf)
         for ways, tenants in self._tenants.contradicting():
             yield "", (every._replace(services=ways, tenants=tenants), self.ground.places)
         for ways, classes in self._classes.contradicting():
             yield "", (every._replace(services=ways, classes=classes), self.ground.places)
-
-    @property
-    def _everybody(self) -> int:
-        return (1 << len(self.ground.ways)) - 1
 
 
 class _Stated:
@@ -168,8 +171,18 @@ def _parts(
     for version, looked_at in versions:
         for period in compiler.compile(version):
             if period.enforced and period.ends > ground.now:
-                edges = ground.closed_edges(period, seen) if version is rule else 0
-                yield period, looked_at & ~period.allowed | edges
+                closed = looked_at & ~period.allowed
+                if version is rule:
+                    closed |= ground.closed_edges(period, seen) | _closed_others(ground, period)
+                yield period, closed
+
+
+def _closed_others(ground: Ground, period: CompiledRule) -> int:
+    """The mask of other regions that a period closes, and of what is outside: nobody knows that it is none of the places closed."""
+    first = ground.run + len(OPERATORS)
+    others = ~period.allowed >> first & (1 << len(ground.others)) - 1
+    anything = ~period.allowed & (1 << first) - 1
+    return others << ground.other | bool(anything) << ground.outside
 
 
 def _standing(code: str) -> Region:

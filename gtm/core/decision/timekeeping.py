@@ -51,7 +51,8 @@ class Times:
     `latest`, `local` and `control` are offsets, POSIX seconds less seconds of the boot clock: of the highest reading of
     any clock ever, of the machine's own clock at its last reading, and of control's as its last heartbeat told (None: it
     never did). `heard` is when control was last heard, in POSIX seconds by `latest`; None: never. `floor` is a moment
-    until which restrictions count as begun, because what was on disk may be behind.
+    until which restrictions count as begun, because what was on disk may be behind. `unsaved`: since when, likewise, the disk has
+    refused the policy that is followed; None: it is there.
     """
 
     latest: float
@@ -59,6 +60,7 @@ class Times:
     control: float | None = None
     heard: float | None = None
     floor: float | None = None
+    unsaved: float | None = None
 
     @classmethod
     def of(cls, boot: float, clock: float) -> Times:
@@ -77,6 +79,12 @@ class Times:
             found = replace(found.no_earlier(boot, control), control=control - boot)
         return replace(found, heard=boot + found.latest)
 
+    def saving(self, boot: float, *, refused: bool) -> Times:
+        """The same once the disk has refused the policy that is followed, or taken it."""
+        if not refused:
+            return replace(self, unsaved=None)
+        return self if self.unsaved is not None else replace(self, unsaved=boot + self.latest)
+
     def no_earlier(self, boot: float, moment: float) -> Times:
         """The same once it is known that a moment has passed."""
         if not 0 <= moment <= END_OF_TIME or moment - boot <= self.latest:
@@ -92,11 +100,13 @@ class Times:
         """The window at a reading of the boot clock."""
         latest = boot + self.latest
         local = boot + self.local
+        silence = inf if self.heard is None else latest + LEAD - self.heard
         return Window(
             now=local if self.control is None else min(local, boot + self.control),
             latest=latest + LEAD if self.floor is None else max(latest + LEAD, self.floor),
-            age=inf if self.heard is None else latest + LEAD - self.heard,
+            age=silence if self.unsaved is None else max(silence, latest + LEAD - self.unsaved),
             reading=local,
+            silence=silence,
         )
 
     @property
@@ -114,9 +124,10 @@ class Times:
         return any(abs(by) >= STEP for by in moved)
 
     def kept(self, boot: float, boot_id: str) -> Kept:
-        """What to keep of it on disk."""
+        """What to keep of it on disk. The policy that lies there was heard of until another one was refused."""
         control = None if self.control is None else boot + self.control
-        return Kept(boot_id, boot, boot + self.latest, self.heard, control)
+        heard = self.heard if self.heard is None or self.unsaved is None else min(self.heard, self.unsaved)
+        return Kept(boot_id, boot, boot + self.latest, heard, control)
 
     def resumed(self, kept: Kept, boot: float, boot_id: str) -> Times:
         """The same with what was kept on disk.

@@ -33,14 +33,16 @@ class Window:
     They differ while clocks do (`gtm.core.decision.timekeeping`). A rule binds if it is in force anywhere in between, so that a
     wrong clock can add restrictions but not lift one that was in force.
 
-    `age` is how long control was not heard, at the most; `reading` what the machine's own clock shows, by which ramps go
-    (None: `now`).
+    `age` is how long the policy may have been another one, at the most: since control was heard last or, if that is longer, since
+    this machine can no longer keep it, so that an older one is followed after a restart. `reading` is what the machine's own clock
+    shows, by which ramps go (None: `now`), `silence` how long control was not heard.
     """
 
     now: float
     latest: float
     age: float = 0.0
     reading: float | None = None
+    silence: float = 0.0
 
     @property
     def clock(self) -> float:
@@ -52,7 +54,7 @@ class Window:
         return rule.starts <= self.latest and rule.ends > self.now
 
     def outdates(self, rule: CompiledRule) -> bool:
-        """Whether control was not heard for longer than the rule accepts."""
+        """Whether the policy may be older than the rule accepts."""
         most = rule.rule.max_policy_age
         return most is not None and self.age >= most
 

@@ -86,7 +86,7 @@ class Callers:
     def _judged(self, incoming: Incoming, needed: Role) -> tuple[Grant, TokenGrant | None]:
         authorization = incoming.headers.get(b"authorization")
         current, most = self._current_view, self._token_max_age
-        outdated = authorization is not None and most < inf and current.window.age >= most
+        outdated = authorization is not None and most < inf and current.window.silence >= most
         return judged(authorization, current.access, self._clock(), needed, outdated=outdated)
 
     def _near(self, incoming: Incoming) -> bool:

@@ -103,8 +103,10 @@ class Following:
         return True
 
     async def save(self) -> None:
-        """Write what stays true without control."""
+        """Write what stays true without control. Where the disk refuses it, rules go by that, here and in all that answer."""
         await self.kept.save(self.lasting)
+        if self.current.saving(refused=self.kept.unsaved):
+            await self._stepped()
 
     async def retry(self) -> None:
         """Write it if the disk refused it before. To be called each second."""

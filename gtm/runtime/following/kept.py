@@ -50,6 +50,10 @@ def lasting(current: CurrentView, snapshot: SnapshotMessage | None) -> list[Last
     return messages
 
 
+def _revision(messages: Iterable[Message]) -> int:
+    return next((one.revision for one in messages if isinstance(one, SnapshotMessage)), 0)
+
+
 class Kept:
     """The way to a disk, which may be slow, full or gone: answers go on, and writing is tried again.
 
@@ -63,6 +67,8 @@ class Kept:
         self.last_good = data_dir / LAST_GOOD
         self.unsaved = False
         """The last-good file is older than what is known, for the disk refused it."""
+        self.revision = 0
+        """Of the policy in that file; 0: there is none."""
         self._clock = clock
         self._replaced = replaced
         self._saving = asyncio.Lock()
@@ -83,7 +89,9 @@ class Kept:
             OSError: it cannot be read.
             FeedError: it is damaged.
         """
-        return await self.on_disk(lastgood.load, self.last_good)
+        found = await self.on_disk(lastgood.load, self.last_good)
+        self.revision = _revision(found)
+        return found
 
     async def save(self, messages: Callable[[], Iterable[Message]]) -> None:
         """Write the last-good file, of the messages there are when its turn comes."""
@@ -95,12 +103,17 @@ class Kept:
                 await self.on_disk(lastgood.save, self.last_good, lasting)
             except OSError as error:
                 if not self.unsaved:
-                    logger.error("cannot save the last-good file, still trying: %s", error)
+                    logger.error(
+                        "cannot save the last-good file, still trying; a restart without control would answer by revision %d: %s",
+                        self.revision,
+                        error,
+                    )
                 self.unsaved = True
             else:
                 if self.unsaved:
                     logger.info("saved the last-good file after all")
                 self.unsaved = False
+                self.revision = _revision(lasting)
 
     async def load_times(self) -> None:
         """Take in the times that were kept."""

@@ -72,7 +72,7 @@ def test_refusal(beside: Gtm) -> None:
         assert beside.ok("route", "web", "--client", "91.198.174.192"), "others carry on"
     finally:
         for region in ("eu-central", "eu-west"):
-            beside.ok("regions", "activate", region)
+            beside.ok("regions", "activate", region, "--force", "--reason", "enough seen")
 
 
 @pytest.mark.parametrize(

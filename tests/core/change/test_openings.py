@@ -38,6 +38,7 @@ from gtm.core.model.services import HostName, Member
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
+from gtm.dns.zone.leads import leads_of
 from tests import worlds
 from tests.core.policy import test_compile as plain
 from tests.core.policy.test_compile import CHAT, GOOD, RULE
@@ -541,7 +542,7 @@ def compare(before: Policy, after: Policy) -> None:
     except PolicyError as error:
         event(f"does not compile: {error.problems[0].code}")
         return
-    found = openings(*compiled, NOW)
+    found = openings(*compiled, NOW, leads=leads_of)
     event("opens" if found.any else "opens nothing")
     event(f"by host names alone: {any(one.hosts for one in found.found)}")
     assert not found.unknown
@@ -583,7 +584,7 @@ BEFORE = replace(
 
 def found(after: Policy, before: Policy = BEFORE) -> Openings:
     """What a change opens."""
-    return openings(compile_policy(before, SHIPPED), compile_policy(after, SHIPPED), NOW)
+    return openings(compile_policy(before, SHIPPED), compile_policy(after, SHIPPED), NOW, leads=leads_of)
 
 
 def with_rule(number: int, **changes: Any) -> Policy:
@@ -832,6 +833,9 @@ def test_what_is_opened_is_told() -> None:
         stand=one.stand,
         run=(),
         edges=(),
+        outside=False,
+        led=False,
+        shared=(),
         countries=one.countries,
         certain=True,
         tenants=(None, "bank", "clinic"),
@@ -876,7 +880,7 @@ def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch
     assert "`match.tenants`" in (found(with_rule(1, tenants=())).unknown or {})["clinic"]
     monkeypatch.undo()
     compiled = [compile_policy(one, SHIPPED) for one in (BEFORE, OPEN["fewer clients"][0])]
-    assert set(openings(*compiled, NOW, steps=1).unknown or {}) >= {"gdpr"}
+    assert set(openings(*compiled, NOW, leads=leads_of, steps=1).unknown or {}) >= {"gdpr"}
     monkeypatch.setattr("gtm.core.change.facts.MOST_FACTS", 1)
     changed = OPEN["fewer clients"][0]
     assert set(found(changed).unknown or {}) == {"gdpr", "clinic", "established", "all"}

@@ -22,6 +22,7 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.world import Ranked, World
+from gtm.dns.zone.leads import leads_of
 from tests import worlds as usual
 from tests.core.strategies import SHIPPED, policies, quick, requests, rules, states
 
@@ -153,9 +154,9 @@ def test_the_same_law_opens_nothing(pair: tuple[Policy, Policy]) -> None:
         before, after = (compile_policy(one, SHIPPED) for one in pair)
     except PolicyError:
         return
-    found = opening.openings(before, after, NOW)
+    found = opening.openings(before, after, NOW, leads=leads_of)
     with patch.object(opening, "law", lambda _: object()):
-        searched = opening.openings(before, after, NOW)
+        searched = opening.openings(before, after, NOW, leads=leads_of)
     event(f"the same law: {opening.law(before) == opening.law(after)}")
     assert (found.found, found.unknown or {}) == (searched.found, searched.unknown or {})
 

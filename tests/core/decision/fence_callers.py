@@ -11,6 +11,7 @@ import sys
 from gtm.core.decision import fence
 from gtm.core.model.policy import ResidencyRule
 from gtm.core.model.requests import LocationFacts
+from gtm.dns.zone.leads import leads_of
 
 CALLERS = ("ranking", "reach", "openings", "coverage", "pinned", "shadows")
 BY_PLACE = frozenset(CALLERS)
@@ -52,7 +53,7 @@ def verdicts() -> dict[str, str]:
     told = {
         "ranking": [world.allowed(request) for request in world.UNSURE],
         "reach": judge(world.STATES[0], world.STATES[1], {}, max_moved=1.0).breaches,
-        "openings": openings(world.RULED, world.FREE, 0.0).found,
+        "openings": openings(world.RULED, world.FREE, 0.0, leads=leads_of).found,
         "coverage": list(coverage(world.CONTRADICTORY, 0.0)),
         "pinned": list(pinned(world.RULED, 0.0)),
         "shadows": find_shadows(world.ALIKE, 0.0).found,

@@ -378,6 +378,48 @@ def test_a_restart_makes_no_policy_younger() -> None:
         assert 42.0 <= one.workers[0].window.age <= 43.0 + UNKEPT, "what was not written any more counts, too"
 
 
+def test_a_policy_that_the_disk_refuses_ages_although_control_is_heard() -> None:
+    """What lies on disk is another one, and a restart would follow it: rules count from then on, before a restart and after it."""
+    strict = worlds.rule("strict", "EU", max_policy_age=30)
+    with quick_disk() as disk:
+        one = edge(strict, disk=disk)
+
+        def refusing() -> bool:
+            (bound,) = one.workers[0].router.view.rules["chat"] if one.workers[0].router else ()
+            return bound.outdated
+
+        one.hear(one.clock())
+        one.tick()
+        assert not refusing()
+        assert one.agent.saving(refused=True)
+        assert not one.agent.saving(refused=True), "that is no news"
+        for _ in range(28):
+            one.wait(1.0, punctual=True)
+            one.hear(one.clock())
+        assert not refusing()
+        one.wait(2.0, punctual=True)
+        one.hear(one.clock())
+        assert refusing()
+        window = one.workers[0].window
+        assert (window.age, window.silence) == (pytest.approx(31.0), pytest.approx(3.0, abs=1.0)), (
+            "tokens go by the latter"
+        )
+        one.wait(11.0, punctual=True)
+        one.start()
+        assert one.workers[0].window.age == pytest.approx(42.0), (
+            "the older policy was heard of until it was another one"
+        )
+        one.hear(one.clock())
+        one.tick()
+        assert not refusing()
+        assert one.agent.saving(refused=True)
+        one.wait(31.0, punctual=True)
+        one.hear(one.clock())
+        assert one.agent.saving(refused=False)
+        one.tell()
+        assert not refusing(), "at once"
+
+
 def test_a_reboot_under_a_wrong_clock_makes_no_policy_younger() -> None:
     """What was not written down before the machine went off counts as passed; a clock that is right needs no such margin."""
     before = Times.of(1_000.0, 50_000.0).heard_at(1_000.0)

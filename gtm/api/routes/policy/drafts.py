@@ -20,6 +20,7 @@ from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
 from gtm.control.lead import edges
 from gtm.control.policy.changes import current_policy
 from gtm.control.policy.drafts import Job, PlanRequest, SimulateRequest, done, explained, parsed
+from gtm.control.policy.gone import in_text, remembered
 from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import recorded, since_now
@@ -115,9 +116,10 @@ async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) ->
     situation = await ctx.situation()
     async with ctx.database.transaction() as transaction:
         managed = await transaction.policy.managed()
+        gone = await remembered(transaction, await transaction.gone.list(), in_text(body))
     running, revision = await current_policy(ctx.database)
     rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
-    job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed))
+    job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
             found = await asyncio.to_thread(done, job)

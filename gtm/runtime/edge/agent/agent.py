@@ -114,6 +114,7 @@ class Agent:
             connected=lambda: self.connected,
             own_keys=own_keys,
             dns=settings.dns,
+            kept=lambda: self._kept.revision,
         )
         """What control is told of the edge."""
         self._tasks = Tasks(self.stop)
@@ -368,6 +369,7 @@ class Agent:
             connected=self.connected,
             heard=self.current.times.heard or 0.0,
             clock_spread=self.current.times.spread,
+            unsaved=self.current.window.age if self.current.times.unsaved is not None else 0.0,
             snapshot=self.snapshot,
             plan_made=self.current.state.plan.made,
             health=self._prober.health(),

@@ -17,12 +17,13 @@ class EdgeFacts:
     """What an edge knows of itself. Times in POSIX seconds; `heard` is when control was last heard, 0: never.
 
     `clock_spread` is as `gtm.core.decision.timekeeping.Times` has it, in seconds.
-    `answering` maps its workers that listen to the revision they answer from.
+    `unsaved` is for how many seconds the disk has refused the policy; 0: it is there. `answering` maps its workers that listen to the revision they answer from.
     """
 
     connected: bool
     heard: float
     clock_spread: float
+    unsaved: float
     snapshot: SnapshotMessage | None
     plan_made: float
     health: HealthTable
@@ -42,6 +43,7 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
         ("gtm_edge_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
         ("gtm_edge_plan_timestamp_seconds", facts.plan_made),
         ("gtm_edge_geoip_timestamp_seconds", facts.geoip_built),
+        ("gtm_edge_policy_unsaved_seconds", facts.unsaved),
         ("gtm_edge_alone_seconds", 0),
     ):
         yield name, (), float(value)

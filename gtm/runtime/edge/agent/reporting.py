@@ -43,6 +43,7 @@ class Reporter:
         connected: whether control is heard.
         own_keys: what it signs handoffs with.
         dns: how its DNS limits abuse.
+        kept: the revision on its disk.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Reporter:
         connected: Callable[[], bool],
         own_keys: OwnKeys,
         dns: DnsSettings,
+        kept: Callable[[], int],
     ) -> None:
         self.due = asyncio.Event()
         """Set where control should hear soon."""
@@ -70,6 +72,7 @@ class Reporter:
         self._leases = leases
         self._connected = connected
         self._own_keys = own_keys
+        self._kept = kept
         self._limits = DnsLimits(
             dns.rate_limit, dns.rate_limit_excess, dns.rate_limit_slip, len(dns.rate_limit_exempt)
         )
@@ -109,6 +112,7 @@ class Reporter:
             version=__version__,
             place=self._current.place,
             revision=revision,
+            kept=self._kept(),
             epoch=self._current.state.epoch,
             health=self._prober.health(),
             demand=self._metrics.take_demand(),

@@ -1,0 +1,84 @@
+"""What a change takes away and brings back, of that which keeps its rules (docs/simulate.md, "What is gone")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gtm.core.change.leads import Leads, targets_of
+from gtm.core.change.openings import law
+from gtm.core.model.names import WILDCARD, ancestors
+from gtm.core.model.policy import RuleMode
+from gtm.core.model.regions import Region
+from gtm.core.policy.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What goes and comes.
+
+    Attributes:
+        names: host names, and aliases that lead to some, that a service decided and none decides any more.
+        services: that are deleted.
+        targets: addresses and names of endpoints that no region has any more, each with a region that had it.
+        names_back: names that a service decides again or, where that is released, that lead anywhere.
+        services_back: services that are there again.
+        targets_back: targets that some region has again.
+    """
+
+    names: frozenset[str] = frozenset()
+    services: frozenset[str] = frozenset()
+    targets: tuple[tuple[str, Region], ...] = ()
+    names_back: frozenset[str] = frozenset()
+    services_back: frozenset[str] = frozenset()
+    targets_back: frozenset[str] = frozenset()
+
+
+def moves(
+    before: Snapshot, after: Snapshot, old: Leads, new: Leads, remembered: frozenset[str], *, released: bool
+) -> Moves:
+    """What a change takes away and brings back.
+
+    Args:
+        before: the old policy.
+        after: the new one.
+        old: what names lead to by the old one.
+        new: by the new one.
+        remembered: names that are gone before the change already.
+        released: somebody who may has let out what the change opens.
+    """
+    if law(before) == law(after):
+        return Moves()
+    bound = any(rule.mode is RuleMode.ENFORCE for rule in before.policy.residency_rules)
+    names, services = set[str](), set[str]()
+    if bound:
+        for name in {*before.hostnames, *old.names}:
+            led = new.at(name)
+            if old.at(name).services and not led.services and not (released and led.targets):
+                names.add(name)
+        services = set(before.services.keys() - after.services.keys())
+    back = set()
+    for name in remembered:
+        led = new.at(name)
+        if led.services or (released and led.targets):
+            back.add(name)
+    kept = {target for region in after.regions for target in targets_of(region)}
+    return Moves(
+        names=frozenset(names),
+        services=frozenset(services),
+        targets=tuple(
+            (target, region)
+            for region in before.regions
+            for target in sorted(targets_of(region))
+            if target not in kept
+        ),
+        names_back=frozenset(back),
+        services_back=frozenset(after.services),
+        targets_back=frozenset(kept),
+    )
+
+
+def may_be_back(name: str, snapshot: Snapshot) -> bool:
+    """Whether a policy has anything at a name that is gone, or below it, or a wildcard above it."""
+    own = name.removeprefix(WILDCARD)
+    existing = snapshot.existing
+    return own in existing or any(f"{WILDCARD}{above}" in existing for above in ancestors(own))

@@ -1,0 +1,199 @@
+"""What clients are led to without a decision: by records, refusal addresses, and endpoints that are those of other regions.
+
+A name of DNS *leads* to the services that decide its answer, and to targets: addresses, and names outside of the policy's
+zones. A target is the place that has it: the regions that have, had before a change, or had last, an endpoint of that address
+or name. A target that no region has is outside of the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from gtm.core.model.addresses import led_to
+from gtm.core.model.names import closest
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import RefusalAddress
+from gtm.core.policy.snapshot import Snapshot
+
+NOWHERE = frozenset({"0.0.0.0", "::"})
+"""Addresses that no connection is made to (RFC 1122 §3.2.1.3, RFC 4291 §2.5.2)."""
+
+OUTSIDE = "*"
+"""The place of what no region has; no region's name."""
+
+
+class Asked(NamedTuple):
+    """A service that decides the answer at a name, and what the host name states of all who ask by it."""
+
+    service: str
+    tenant: str | None = None
+    data_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What a name leads to: `services` that decide, and `targets` that are the same for everyone."""
+
+    services: frozenset[Asked] = frozenset()
+    targets: frozenset[str] = frozenset()
+
+
+class Leads(Protocol):
+    """What the names of a policy lead to, as its name servers answer."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names that have records that lead somewhere, or are delegated: lower case, wildcards as they are written."""
+
+    def at(self, name: str) -> Led:
+        """What a name leads to, itself or by a wildcard."""
+
+
+LeadsOf = Callable[[Snapshot], Leads]
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What is gone, and keeps its rules (docs/simulate.md, "What is gone").
+
+    Attributes:
+        revisions: a policy that was in force → the names and the services that it was the last to have.
+        targets: addresses and names of endpoints that no region has any more → the regions that had them last.
+        untold: why it cannot be told what some of it keeps, in sentences.
+    """
+
+    revisions: tuple[tuple[Snapshot, frozenset[str], frozenset[str]], ...] = ()
+    targets: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+
+
+NOTHING_FORMER = Former()
+
+
+def targets_of(region: Region) -> frozenset[str]:
+    """The addresses and names of a region's endpoints, and the IPv4 addresses that its IPv6 addresses stand for."""
+    return frozenset(target for endpoint in region.endpoints for target in _of_endpoint(endpoint))
+
+
+def _of_endpoint(endpoint: Endpoint) -> Iterator[str]:
+    host = urlsplit(endpoint.url).hostname
+    for text in (*endpoint.ipv4, *endpoint.ipv6, endpoint.cname, host):
+        if text:
+            yield from spelled(text)
+
+
+def spelled(text: str) -> tuple[str, ...]:
+    """An address or a name as it is compared, then the IPv4 addresses that it stands for."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return (text.lower().removesuffix("."),)
+    return (str(address), *map(str, led_to(address)))
+
+
+def refusals_of(refusal: RefusalAddress) -> frozenset[str]:
+    """The targets of those who are refused."""
+    given = {str(ip_address(text)) for text in (*refusal.ipv4, *refusal.ipv6)}
+    return frozenset(given - NOWHERE)
+
+
+class Owners:
+    """Who has a target: by name, regions of the old policy, of the new one, or of neither any more.
+
+    Args:
+        before: the old policy.
+        after: the new one.
+        former: what is gone.
+    """
+
+    def __init__(self, before: Snapshot, after: Snapshot, former: Former) -> None:
+        self._regions: dict[str, set[str]] = {}
+        known = {region.name: region for region in (*after.regions, *before.regions)}
+        for region in before.regions:
+            self._own(region.name, targets_of(region))
+        gone = former.targets.keys() - self._regions.keys()
+        for region in after.regions:
+            self._own(region.name, targets_of(region))
+        for target, regions in former.targets.items():
+            if target in gone:
+                for region in regions:
+                    now = known.setdefault(region.name, region)
+                    # One of that name that stands elsewhere is another one.
+                    self._own(region.name if _place(now) == _place(region) else OUTSIDE, (target,))
+        present = after.region_numbers.keys()
+        self.others: dict[str, Region] = {
+            name: region for name, region in known.items() if name not in present
+        }
+        """Regions that the new policy has not, by name."""
+
+    def _own(self, name: str, targets: Iterable[str]) -> None:
+        for target in targets:
+            self._regions.setdefault(target, set()).add(name)
+
+    def places(self, targets: Iterable[str]) -> frozenset[str]:
+        """The regions that have some targets, and `OUTSIDE` if none has one of them."""
+        found: set[str] = set()
+        for target in targets:
+            having = [
+                name for spelling in spelled(target) for name in self._regions.get(spelling, frozenset())
+            ]
+            found.update(having or (OUTSIDE,))
+        return frozenset(found)
+
+
+def _place(region: Region) -> tuple[str, str | None]:
+    return region.country, region.operator_country
+
+
+class Endpoints:
+    """What the endpoints of one policy's regions lead to.
+
+    Args:
+        snapshot: the policy.
+        leads: what its names lead to.
+    """
+
+    def __init__(self, snapshot: Snapshot, leads: Leads) -> None:
+        self._snapshot = snapshot
+        self._leads = leads
+
+    def of(self, region: Region) -> tuple[frozenset[str], frozenset[str]]:
+        """The targets, and the regions by way of services, that a region's endpoints lead to."""
+        targets: set[str] = set()
+        regions: set[str] = set()
+        for target in targets_of(region):
+            if closest(self._snapshot.zones, target) is None:
+                targets.add(target)
+                continue
+            led = self._leads.at(target)
+            targets |= led.targets
+            for asked in led.services:
+                members = self._snapshot.services[asked.service].service.members
+                regions |= {member.region for member in members}
+        return frozenset(targets), frozenset(regions)
+
+
+def taken_over(
+    before: Snapshot, after: Snapshot, owners: Owners, old: Leads, new: Leads
+) -> dict[str, frozenset[str]]:
+    """Regions of a new policy → other places that their endpoints lead to, and did not before."""
+    found: dict[str, frozenset[str]] = {}
+    endpoints = Endpoints(before, old), Endpoints(after, new)
+    known = {region.name: region for region in before.regions}
+    for region in after.regions:
+        earlier = known.get(region.name)
+        unchanged = earlier is not None and earlier.endpoints == region.endpoints
+        if unchanged and not any(closest(after.zones, target) for target in targets_of(region)):
+            continue
+        nothing: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        targets, regions = endpoints[1].of(region)
+        led, passed = endpoints[0].of(earlier) if earlier is not None else nothing
+        # What is its own, and nobody else's, is its own word; what a name of the policy leads to is not.
+        reached = (owners.places(targets - led) | (regions - passed)) - {region.name}
+        if reached:
+            found[region.name] = reached
+    return found

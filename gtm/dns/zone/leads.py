@@ -1,0 +1,132 @@
+"""What the names of a policy lead to, found by the function that answers for them (`gtm.dns.zone.static`)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from socket import AF_INET, AF_INET6, inet_ntop
+
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+import dns.rdtypes.svcbbase as svcb
+
+from gtm.core.change.leads import NOWHERE, Asked, Led
+from gtm.core.policy.snapshot import Snapshot
+from gtm.dns.protocol import wire
+from gtm.dns.zone.static import Alias, static_content
+from gtm.dns.zone.zones import Host, Rdatas, build_names, wire_name
+
+_SVCB = int(dns.rdatatype.SVCB)
+_ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB)
+"""The types that clients ask for to connect (RFC 9460 §3)."""
+_LEADING = frozenset((*_ASKED, wire.CNAME))
+
+_kept: deque[tuple[Snapshot, ZoneLeads]] = deque(maxlen=3)
+"""Policies, by which of them they are, and what their names lead to."""
+
+
+def leads_of(snapshot: Snapshot) -> ZoneLeads:
+    """What a policy's names lead to. Of the last few policies it is kept: one after the other is asked about the same two."""
+    for kept, found in tuple(_kept):
+        if kept is snapshot:
+            return found
+    made = ZoneLeads(snapshot)
+    _kept.append((snapshot, made))
+    return made
+
+
+class ZoneLeads:
+    """What the names of one policy lead to; see `gtm.core.change.leads.Leads`.
+
+    Args:
+        snapshot: the policy.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._names = build_names(snapshot)
+        self._known: dict[str, Led] = {}
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names that have records that lead somewhere, or are delegated."""
+        led = (name for name, sets in self._names.records.items() if not sets.keys().isdisjoint(_LEADING))
+        return [_text(name) for name in {*led, *self._names.cuts}]
+
+    def at(self, name: str) -> Led:
+        """What a name leads to, itself or by a wildcard."""
+        if name not in self._known:
+            try:
+                start = wire_name(name)
+            except ValueError:  # no name that could be asked for
+                return Led()
+            services: set[Asked] = set()
+            targets: set[str] = set()
+            ahead, seen = [start], {start}
+            while ahead:
+                for found in self._from(ahead.pop()):
+                    if isinstance(found, Host):
+                        services.add(Asked(found.service, found.tenant, found.data_class))
+                    elif isinstance(found, str):
+                        targets.add(found)
+                    elif found not in seen:
+                        seen.add(found)
+                        ahead.append(found)
+            self._known[name] = Led(frozenset(services), frozenset(targets - NOWHERE))
+        return self._known[name]
+
+    def _from(self, name: bytes) -> Iterator[Host | str | bytes]:
+        """What one question after the other finds: who decides, a target, or another name of the policy to ask for."""
+        for rdtype in _ASKED:
+            content = static_content(self._names, name, rdtype)
+            if isinstance(content, (Host, Alias)):
+                yield content if isinstance(content, Host) else content.host
+                continue
+            if content.delegation is not None:
+                yield from map(_text, content.delegation.servers.data)
+                for _, _, glue in content.delegation.glue:
+                    yield from _addresses(glue)
+            owner = name
+            for record in content.records:
+                owner = name if record.owner is None else record.owner
+                if record.rdtype in (wire.A, wire.AAAA):
+                    yield _address(record.rdata)
+                elif record.rdtype in (wire.HTTPS, _SVCB):
+                    yield from self._bound(record.rdtype, record.rdata, owner)
+            last = content.records[-1] if content.records else None
+            if last is not None and last.rdtype == wire.CNAME:
+                yield from self._named(last.rdata.lower())
+
+    def _named(self, name: bytes) -> Iterator[str | bytes]:
+        """A name that is led to: to be asked for, if it is the policy's."""
+        yield name if self._names.zone_of(name) is not None else _text(name)
+
+    def _bound(self, rdtype: int, data: bytes, owner: bytes) -> Iterator[str | bytes]:
+        """The target and the hints of a service binding (RFC 9460 §2.2, §7.3)."""
+        kind = dns.rdatatype.RdataType.make(rdtype)
+        record = dns.rdata.from_wire(dns.rdataclass.IN, kind, data, 0, len(data))
+        if not isinstance(record, svcb.SVCBBase):
+            return
+        target = (record.target.to_wire() or b"\0").lower()
+        if target not in (b"\0", owner):
+            yield from self._named(target)
+        for value in record.params.values():
+            if isinstance(value, (svcb.IPv4HintParam, svcb.IPv6HintParam)):
+                yield from map(str, value.addresses)
+
+
+def _addresses(rdatas: Rdatas) -> Iterator[str]:
+    return map(_address, rdatas.data)
+
+
+def _address(data: bytes) -> str:
+    return inet_ntop(AF_INET if len(data) == 4 else AF_INET6, data)
+
+
+def _text(name: bytes) -> str:
+    """A name in lower-case wire form as policies write it."""
+    labels, at = [], 0
+    while name[at]:
+        labels.append(name[at + 1 : at + 1 + name[at]].decode("latin-1"))
+        at += 1 + name[at]
+    return ".".join(labels).lower()
