@@ -19,8 +19,9 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
-from gtm.core.decision.router import Router
-from gtm.core.decision.view import View, Window, view_of
+from gtm.core.decision.router import Ranker, Router
+from gtm.core.decision.view import View, Window, build_basis, build_view
+from gtm.core.latency import EMPTY_TABLE, Estimator
 from gtm.core.model.policy import Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
@@ -54,6 +55,8 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
+NOBODY = "nobody-s"
+"""A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
 NOWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what an answer holds, nothing is bound
 
 
@@ -77,8 +80,9 @@ Reached = Mapping[str, frozenset[Way]]
 
 
 def address(text: str) -> str:
-    """An address in its one form."""
-    return str(ip_address(text))
+    """An address in its one form: one of IPv6 that stands for one of IPv4 (RFC 4291 §2.5.5.2) leads there."""
+    found = ip_address(text)
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def targets_of(endpoint: Endpoint) -> Iterator[str]:
@@ -116,7 +120,7 @@ def text_of(name: bytes) -> str:
 def read(rdtype: int, rdata: bytes) -> tuple[tuple[str, ...], str | None]:
     """The targets that data of a record has of its own, and the name that it leads to (empty: its own)."""
     if rdtype in (wire.A, wire.AAAA):
-        return (str(ip_address(rdata)),), None
+        return (address(str(ip_address(rdata))),), None
     if rdtype == wire.CNAME:
         return (), text_of(rdata)
     if rdtype in (wire.HTTPS, SVCB):
@@ -141,6 +145,7 @@ class Answers:
         self.reached = cache(self._reached)
         self.served = cache(self._served)
         self.fixed = cache(self._fixed)
+        self.led = cache(self._led)
         self.owners = owners(policy)
 
     @cached_property
@@ -152,7 +157,9 @@ class Answers:
             name: State(1, health=worlds.health(self.policy.regions, set(names) - {name}))
             for name in (*names, None)
         }
-        return {name: Router(view_of(self.snapshot, state, window)) for name, state in states.items()}
+        basis = build_basis(self.snapshot, Estimator(self.snapshot.regions, EMPTY_TABLE), window)
+        ranker = Ranker(basis)
+        return {name: Router(build_view(basis, state, window), ranker) for name, state in states.items()}
 
     @cached_property
     def answerer(self) -> Answerer:
@@ -248,6 +255,14 @@ class Answers:
         found: dict[str, set[Way]] = {}
         self._follow(name, client, (), (), found)
         return {target: frozenset(ways) for target, ways in found.items() if target not in NOWHERE}
+
+    def _led(self, region: str, client: Location) -> frozenset[str]:
+        """All that a region's endpoints lead to."""
+        found: dict[str, set[Way]] = {target: set() for target in self._has.get(region, ())}
+        for target in list(found):
+            if not target[0].isdigit() and ":" not in target:
+                self._follow(target, client, (), (region,), found)
+        return frozenset(found)
 
     def _follow(  # noqa: PLR0917 - a walk, and where it is
         self,
@@ -395,7 +410,8 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
     if name in memory.names:
         found.append(memory.names[name])
     for higher in above(name):
-        asked = answers.decided(higher)
+        # What a wildcard stands for, where there is one: it is closer than the name above it.
+        asked = answers.decided(f"{NOBODY}.{higher}") or answers.decided(higher)
         if asked is not None:
             return [*found, Law(before, asked, name, below=True)]
         if higher in memory.names:
@@ -418,8 +434,10 @@ def opened(
                 new = after.answers(at)
                 for client in CLIENTS:
                     known = [side.reached(name, client) for side in old]
+                    if law.below:  # so did each name beside it that is not there
+                        known += [side.reached(f"{NOBODY}.{name.partition('.')[2]}", client) for side in old]
                     for target, ways in new.reached(name, client).items():
-                        if any(target in one for one in known):
+                        if any(target in one for one in known):  # what it led to before opens nothing new
                             continue
                         if rules := forbidden(law, client, at, target, ways, before, after, memory):
                             yield Complaint(name, client, target, rules)
@@ -447,9 +465,18 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
     for way in ways:
         if law.below and way.chosen:
             continue
-        places: set[Region | None] = {described(region) for region in way.chosen if region is not None}
-        had = way.own is not None and way.own in before.regions and way.own in before.owners.get(target, ())
-        if not had:
+        had = next(
+            (
+                number
+                for number, region in enumerate(way.chosen, 1)
+                if region is not None and target in before.answers(at).led(region, client)
+            ),
+            None,
+        )
+        # What a region's endpoints led to before is that region.
+        chosen = way.chosen[:had]
+        places: set[Region | None] = {described(region) for region in chosen if region is not None}
+        if had is None:
             others = {*before.owners.get(target, ()), *after.owners.get(target, ())} - {way.own}
             places |= {described(region) for region in others}
             gone = memory.targets.get(target, ())

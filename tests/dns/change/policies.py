@@ -150,7 +150,7 @@ OWNERS = (
 DATA: dict[str, tuple[str, ...]] = {
     "A": ("192.0.2.1", "192.0.2.2", "203.0.113.9", "0.0.0.0", "\\# 4 c0000202"),  # noqa: S104
     "AAAA": ("2001:db8::2", "2001:DB8:0::1", "::ffff:192.0.2.2", "::", "\\# 16 20010db8000000000000000000000002"),
-    "CNAME": ("a", "b", "d", "lb", "c.a", "US.Cloud.test.", "evil.example.", "f.free.test.", "\\# 4 01620161"),
+    "CNAME": ("a", "b", "d", "lb", "c.a", "US.Cloud.test.", "evil.example.", "f.free.test.", "\\# 13 01620464656d6f047465737400"),
     "HTTPS": (
         "1 . alpn=h2",
         "1 . ipv4hint=192.0.2.2",
