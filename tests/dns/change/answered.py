@@ -414,8 +414,8 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
         asked = answers.decided(f"{NOBODY}.{higher}") or answers.decided(higher)
         if asked is not None:
             return [*found, Law(before, asked, name, below=True)]
-        if higher in memory.names:
-            return [*found, replace(memory.names[higher], name=name, below=True)]
+        if higher in memory.names and not found:
+            return [replace(memory.names[higher], name=name, below=True)]
     return found
 
 

@@ -220,7 +220,7 @@ def test_what_opens_nothing_is_no_opening(case: tuple[Policy, list[tuple[str, Po
         if (after := compiled(policy)) is not None:
             event(kind)
             found = openings(snapshot, after, NOW, leads=leads_of)
-            assert (kind, found.found, found.unknown) == (kind, (), {})
+            assert (kind, found.found, found.any) == (kind, (), False)
 
 
 # --- the model asks what the answerer answers ---
