@@ -1,0 +1,1 @@
+"""What a change of policy lets be answered, and what it may."""
