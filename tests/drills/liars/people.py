@@ -312,7 +312,6 @@ class PersonArena(Arena[Setting, Lie, Outcome]):
         here: the control process that it asks.
     """
 
-    promised = False
     kinds: ClassVar[Mapping[str, str]] = {"c": "changes of policy"}
 
     def __init__(self, *, admin: bool, here: Callable[[], Control] = control) -> None:
