@@ -217,7 +217,9 @@ def cost(reader: Reader, tries: int, seed: int) -> Cost:
     def slopes(counts: list[int]) -> tuple[float, ...]:
         lengths = [len(text) for text in texts]
         return tuple(
-            (more - less) / (longer - shorter) if longer > 1.5 * shorter else 0.0  # a pattern is there once at least
+            (more - less) / (longer - shorter)
+            if longer > 1.5 * shorter
+            else 0.0  # a pattern is there once at least
             for (less, more), (shorter, longer) in zip(pairwise(counts), pairwise(lengths), strict=True)
         )
 

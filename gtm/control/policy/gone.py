@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from gtm.control.live.compiled import compiled
-from gtm.core.change.former import may_be_back, moves
+from gtm.core.change.former import led_to, may_be_back, moves
 from gtm.core.change.leads import Former
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
@@ -23,21 +24,21 @@ MOST_POLICIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What of it matters to a change: of each revision the policy, and the names and services that it was the last to have.
+    """What of it matters to a change: of each revision the policy, and the names, services and targets that it was the last to have.
 
     `targets` are endpoints' addresses and names with the regions that had them last; `untold` says in sentences what cannot be looked at.
     """
 
-    revisions: tuple[tuple[int, Policy, frozenset[str], frozenset[str]], ...] = ()
+    revisions: tuple[tuple[int, Policy, frozenset[str], frozenset[str], frozenset[str]], ...] = ()
     targets: tuple[tuple[str, Region], ...] = ()
     untold: tuple[str, ...] = ()
 
     def former(self) -> Former:
         """The same, compiled."""
         revisions, untold = [], list(self.untold)
-        for number, policy, names, services in self.revisions:
+        for number, policy, names, services, back in self.revisions:
             try:
-                revisions.append((compiled(policy), names, services))
+                revisions.append((compiled(policy), names, services, back))
             except PolicyError as error:
                 untold.append(
                     f"revision {number} was the last to have them and does not compile any more ({error})"
@@ -61,21 +62,19 @@ async def remembered(
     found: dict[int, dict[GoneKind, set[str]]] = {}
     for one in gone:
         kind = GoneKind(one.kind)
-        if kind is not GoneKind.TARGET and may_return(kind, one.name):
+        if may_return(kind, one.name):
             found.setdefault(one.revision, {}).setdefault(kind, set()).add(one.name)
-    revisions: list[tuple[int, Policy, frozenset[str], frozenset[str]]] = []
+    revisions: list[tuple[int, Policy, frozenset[str], frozenset[str], frozenset[str]]] = []
     untold: list[str] = []
     for number in sorted(found, reverse=True):
-        names, services = (
-            frozenset(found[number].get(kind, ())) for kind in (GoneKind.NAME, GoneKind.SERVICE)
-        )
+        names, services, back = (frozenset(found[number].get(kind, ())) for kind in GoneKind)
         policy = await transaction.revisions.policy(number) if len(revisions) < MOST_POLICIES else None
         if policy is None:
             untold.append(
-                f"revision {number} was the last to have {_shown(names | services)}, and no more than {MOST_POLICIES} are compared with"
+                f"revision {number} was the last to have {_shown(names | services | back)}, and no more than {MOST_POLICIES} are compared with"
             )
         else:
-            revisions.append((number, policy, names, services))
+            revisions.append((number, policy, names, services, back))
     targets = tuple(
         (one.name, Region(one.region, 0.0, 0.0, one.country or "", (), operator_country=one.operator_country))
         for one in gone
@@ -85,18 +84,28 @@ async def remembered(
 
 
 def in_policy(snapshot: Snapshot) -> Callable[[GoneKind, str], bool]:
-    """Whether a policy may answer at what is gone."""
-    return lambda kind, name: (
-        name in snapshot.services if kind is GoneKind.SERVICE else may_be_back(name, snapshot)
-    )
+    """Whether a policy may answer at what is gone, or lead to it."""
+    led = cache(lambda: led_to(snapshot, leads_of(snapshot)))
+
+    def may_return(kind: GoneKind, name: str) -> bool:
+        if kind is GoneKind.TARGET:
+            return name in led()
+        return name in snapshot.services if kind is GoneKind.SERVICE else may_be_back(name, snapshot)
+
+    return may_return
 
 
 def in_text(body: bytes) -> Callable[[GoneKind, str], bool]:
-    """Whether a policy that is not read yet may: by the first label of a name, or a wildcard, somewhere in its text."""
+    """Whether a policy that is not read yet may: by the first label of a name, a wildcard, or an address somewhere in its text."""
     text = body.lower()
-    return lambda _, name: (
-        b"*" in text or b"@" in text or name.removeprefix("*.").partition(".")[0].encode() in text
-    )
+
+    def may_return(kind: GoneKind, name: str) -> bool:
+        if kind is GoneKind.TARGET:
+            return name.encode() in text
+        label = name.removeprefix("*.").partition(".")[0]
+        return b"*" in text or b"@" in text or label.encode() in text
+
+    return may_return
 
 
 async def remember(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.core.change.leads import LeadsOf, leading, targets_of
+from gtm.core.change.leads import Leads, LeadsOf, leading, refusals_of, targets_of
 from gtm.core.model.names import WILDCARD, ancestors
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.regions import Region
@@ -74,6 +74,16 @@ def moves(
         services_back=frozenset(after.services),
         targets_back=frozenset(kept),
     )
+
+
+def led_to(snapshot: Snapshot, leads: Leads) -> frozenset[str]:
+    """All targets that a policy's regions, names and refusals lead to."""
+    found = {target for region in snapshot.regions for target in targets_of(region)}
+    for name in leads.names:
+        found |= leads.at(name).targets
+    for item in snapshot.services.values():
+        found |= refusals_of(item.service.refusal)
+    return frozenset(found)
 
 
 def may_be_back(name: str, snapshot: Snapshot) -> bool:

@@ -61,12 +61,12 @@ class Former:
     """What is gone, and keeps its rules (docs/simulate.md, "What is gone").
 
     Attributes:
-        revisions: a policy that was in force → the names and the services that it was the last to have.
+        revisions: policies that were in force, each with the names, the services and the targets that it was the last to have.
         targets: addresses and names of endpoints that no region has any more → the regions that had them last.
         untold: why it cannot be told what some of it keeps, in sentences.
     """
 
-    revisions: tuple[tuple[Snapshot, frozenset[str], frozenset[str]], ...] = ()
+    revisions: tuple[tuple[Snapshot, frozenset[str], frozenset[str], frozenset[str]], ...] = ()
     targets: Mapping[str, tuple[Region, ...]] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
 
@@ -185,6 +185,20 @@ class Endpoints:
                 members = self._snapshot.services[asked.service].service.members
                 regions |= {member.region for member in members}
         return frozenset(targets), frozenset(regions)
+
+
+def given_back(
+    before: Snapshot, after: Snapshot, owners: Owners, targets: frozenset[str]
+) -> dict[str, frozenset[str]]:
+    """Regions of a new policy that have some targets which are gone, and had none of them before → other places that had these."""
+    earlier = {region.name: targets_of(region) for region in before.regions}
+    found = {}
+    for region in after.regions:
+        back = targets & targets_of(region) - earlier.get(region.name, frozenset())
+        places = owners.places(back) - {region.name}
+        if places:
+            found[region.name] = places
+    return found
 
 
 def taken_over(

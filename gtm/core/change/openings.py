@@ -37,6 +37,7 @@ from gtm.core.change.leads import (
     Leads,
     LeadsOf,
     Owners,
+    given_back,
     leading,
     refusals_of,
     taken_over,
@@ -54,6 +55,8 @@ MOST_WAYS = 50_000
 _FEW = 20
 """A wall about more services is looked at whatever the service."""
 
+_PORT = "_8443._https"
+"""Stands for where browsers ask of any port."""
 UNNAMED = ""
 """Stands for a service that no rule names."""
 
@@ -166,13 +169,20 @@ def openings(
     changed = _Changed(before, after, leads)
     owners = Owners(before, after, former)
     budget = Budget(steps)
-    found, unknown = _compared(changed, owners, changed.all_ways(owners), now, budget)
-    for snapshot, names, services in former.revisions if changed.leads else ():
+    shared = taken_over(before, after, owners, changed.old, changed.new) if changed.leads else {}
+    found, unknown = _compared(changed, owners, changed.all_ways(owners), shared, now=now, budget=budget)
+    for snapshot, names, services, targets in former.revisions if changed.leads else ():
         past = _Changed(snapshot, after, leads)
         back = past.ways_back(changed, names, services, owners)
-        more, untold = _compared(past, owners, back, now, budget)
-        found += more
-        unknown = untold | unknown
+        theirs = Owners(snapshot, after, NOTHING_FORMER)
+        again = given_back(before, after, theirs, targets)
+        for had, ways, others, alone in (
+            (owners, back, {}, False),
+            (theirs, past.ways_to(changed, targets, theirs, decided=bool(again)), again, True),
+        ):
+            more, untold = _compared(past, had, ways, others, now=now, budget=budget, only_shared=alone)
+            found += more
+            unknown = untold | unknown
     return Openings(tuple(found), unknown)
 
 
@@ -194,9 +204,19 @@ def _binding(snapshot: Snapshot) -> list[ResidencyRule]:
 
 
 def _compared(
-    changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]] | None, now: float, budget: Budget
+    changed: _Changed,
+    owners: Owners,
+    ways: Mapping[Way, list[str]] | None,
+    shared: Mapping[str, frozenset[str]],
+    *,
+    now: float,
+    budget: Budget,
+    only_shared: bool = False,
 ) -> tuple[list[Opening], dict[str, str]]:
-    """What a change opens on some ways (None: too many), and the rules of which nobody can tell, with why."""
+    """What a change opens on some ways (None: too many), and the rules of which nobody can tell, with why.
+
+    `shared` are regions whose endpoints lead to other places as well; with `only_shared` decisions for no others are compared.
+    """
     before, after = changed.before, changed.after
     binding = _binding(before)
     rules = {rule.name: rule for rule in after.policy.residency_rules}
@@ -207,13 +227,14 @@ def _compared(
     if not (binding and ways):
         return [], {}
     try:
-        ground = _ground(changed, owners, ways, now)
+        ground = _ground(changed, owners, ways, shared, now)
         old = _bounded(ground, before, after, after, 0)
         new = _bounded(ground, after, before, after, 1)
         facts = Facts.of((*old.rules, *new.rules))
     except TooManyFacts:
         return [], {rule.name: why for rule in binding}
     search = _Search([*new.walls(facts), *new.refused(facts)], budget)
+    compared = ground.led_to(shared) if only_shared else ground.decided
     opened: dict[str, Wall] = {}
 
     def opens(name: str, part: Wall) -> None:
@@ -223,10 +244,10 @@ def _compared(
         for places, ways_there in ground.leading.items():
             if closed & places and box.services & ways_there:
                 opens(name, (box._replace(services=box.services & ways_there), closed & places))
-        wall = box._replace(services=box.services & ground.deciding), closed & ground.decided
+        wall = box._replace(services=box.services & ground.deciding), closed & compared
         try:
             # What is within all that is told of the rule already would tell nothing new.
-            if wall[0].services and (name not in opened or not within(wall, opened[name])):
+            if wall[0].services and wall[1] and (name not in opened or not within(wall, opened[name])):
                 for part in search.missing(wall):
                     opens(name, part)
         except OutOfBudget:
@@ -266,7 +287,13 @@ def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, si
     return Bounded(ground, policy, seen, one.jurisdictions, side)
 
 
-def _ground(changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]], now: float) -> Ground:
+def _ground(
+    changed: _Changed,
+    owners: Owners,
+    ways: Mapping[Way, list[str]],
+    shared: Mapping[str, frozenset[str]],
+    now: float,
+) -> Ground:
     before, after = changed.before, changed.after
     old, new = before.policy, after.policy
     tenants = {tenant.name for policy in (old, new) for tenant in policy.tenants}
@@ -283,7 +310,7 @@ def _ground(changed: _Changed, owners: Owners, ways: Mapping[Way, list[str]], no
         ages=ages,
         now=now,
         others=tuple(owners.others.values()),
-        shared=taken_over(before, after, owners, changed.old, changed.new) if changed.leads else {},
+        shared=shared,
     )
 
 
@@ -319,12 +346,51 @@ class _Changed:
         try:
             for pair in _same_services(self.before, self.after):
                 ways.add(Way(pair))
-            names = {*self._hosts_changed(), *self.old.names, *self.new.names} if self.leads else set()
+            names = (
+                {*self._hosts_changed(), *self.old.names, *self.new.names, *self._bound()}
+                if self.leads
+                else set()
+            )
             for name in sorted(names):
                 self._named(ways, owners, name)
         except TooManyFacts:
             return None
         return ways.found
+
+    def ways_to(
+        self, changed: _Changed, targets: frozenset[str], owners: Owners, *, decided: bool
+    ) -> dict[Way, list[str]] | None:
+        """How requests come to targets that this change's old policy was the last to have, and another change has lead somewhere again."""
+        ways = _Ways()
+        try:
+            if decided:
+                for name in sorted(self.after.services.keys() & self.before.services.keys()):
+                    ways.add(Way((name, name)))
+            for name in sorted({*self.after.hostnames, *self.new.names} if targets else ()):
+                given = changed.given(name) & targets
+                for was in (self.old.at(name).services or self._around(name)) if given else ():
+                    ways.add(_led(was, owners.places(given)), name)
+        except TooManyFacts:
+            return None
+        return ways.found
+
+    def given(self, name: str) -> frozenset[str]:
+        """The targets that a name leads to, and did not before: by records, and where its services refuse."""
+        old, new = self.old.at(name), self.new.at(name)
+        found = set(new.targets - old.targets)
+        for asked in new.services:
+            found |= refusals_of(self.after.services[asked.service].service.refusal)
+        for was in old.services:
+            found -= refusals_of(self.before.services[was.service].service.refusal)
+        return frozenset(found)
+
+    def _bound(self) -> Iterator[str]:
+        """Where browsers ask of a port of a host name (RFC 9460 §2.3), if a wildcard may answer there that is not as it was."""
+        changed = [name.removeprefix(WILDCARD) for name in self._hosts_changed() if name.startswith(WILDCARD)]
+        for name in self.before.hostnames if changed else ():
+            below = any(name == above or name.endswith(f".{above}") for above in changed)
+            if below and not name.startswith(WILDCARD):
+                yield f"{_PORT}.{name}"
 
     def _hosts_changed(self) -> Iterator[str]:
         """The host names that are not what they were. With records of their own they are among the names that lead somewhere."""
@@ -357,7 +423,8 @@ class _Changed:
         old, new = self.old.at(name), self.new.at(name)
         if not (new.services or new.targets):
             return
-        for was in old.services:
+        # Below the name that browsers were led to there is nobody's name: it is where they ask for that one.
+        for was in old.services or (self._around(name) if name.startswith("_") else ()):
             for asked in new.services:
                 way = Way(
                     (was.service, asked.service),

@@ -181,7 +181,7 @@ def _closed_others(ground: Ground, period: CompiledRule) -> int:
     """The mask of other regions that a period closes, and of what is outside: nobody knows that it is none of the places closed."""
     first = ground.run + len(OPERATORS)
     others = ~period.allowed >> first & (1 << len(ground.others)) - 1
-    anything = ~period.allowed & (1 << first) - 1
+    anything = ~period.allowed & (1 << first + len(ground.others)) - 1
     return others << ground.other | bool(anything) << ground.outside
 
 

@@ -373,9 +373,11 @@ def _region(draw: Any, policy: Policy) -> Policy:
     if any(region.name == "more" for region in policy.regions):
         return policy
     services = tuple(replace(item, members=(*item.members, Member("more"))) for item in policy.services)
-    return replace(
-        policy, regions=(*policy.regions, replace(first, name="more", country=country)), services=services
+    # An endpoint of its own: with that of another it would be taken for that one, too.
+    more = replace(
+        first, name="more", country=country, endpoints=(Endpoint("https://more.test", ("192.0.2.3",)),)
     )
+    return replace(policy, regions=(*policy.regions, more), services=services)
 
 
 def _jurisdiction(draw: Any, policy: Policy) -> Policy:

@@ -57,7 +57,7 @@ CLIENTS = (
 """A client of each class that rules tell apart."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
-NOWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what an answer holds, nothing is bound
+NOWHERE = frozenset({"0.0.0.0", "::"})
 
 
 class Asked(NamedTuple):
@@ -209,12 +209,16 @@ class Answers:
         if end != name and content.records[-1].rdtype == wire.CNAME:
             further.append(end)
 
-    def _served(self, service: str, region: str | None, apex: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _served(
+        self, service: str, region: str | None, apex: bool
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What a host name says of a region (None: what it says to those it refuses): targets, and names to ask on at."""
         router = self.routers[region]
         view: View = router.view
         host = next(
-            each for each in self.answerer.names.hosts.values() if each.service == service and each.apex == apex
+            each
+            for each in self.answerer.names.hosts.values()
+            if each.service == service and each.apex == apex
         )
         targets: list[str] = []
         further: list[str] = []
@@ -264,7 +268,7 @@ class Answers:
                 self._follow(target, client, (), (region,), found)
         return frozenset(found)
 
-    def _follow(  # noqa: PLR0917 - a walk, and where it is
+    def _follow(
         self,
         name: str,
         client: Location,
@@ -324,7 +328,9 @@ class Fence:
         more = () if place is None or place in self.policy.regions else (place,)
         reference = self.references.get(more)
         if reference is None:
-            others = tuple(region for region in self.policy.regions if place is None or region.name != place.name)
+            others = tuple(
+                region for region in self.policy.regions if place is None or region.name != place.name
+            )
             law = replace(self.policy, regions=(*others, *more) if more else self.policy.regions)
             reference = self.references[more] = Reference(law, worlds.SHIPPED, State(0), Window(at, at))
         request, moment = Request(asked.service, client, *asked[1:]), datetime.fromtimestamp(at, UTC)
@@ -430,7 +436,11 @@ def opened(
             if not law.side.fence.rules:
                 continue
             for at in moments:
-                old = [before.answers(at), law.side.answers(at)] if law.side is not before else [before.answers(at)]
+                old = (
+                    [before.answers(at), law.side.answers(at)]
+                    if law.side is not before
+                    else [before.answers(at)]
+                )
                 new = after.answers(at)
                 for client in CLIENTS:
                     known = [side.reached(name, client) for side in old]

@@ -26,7 +26,16 @@ from gtm.core.model.policy import (
     Tenant,
 )
 from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import HostName, HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service, Zone
+from gtm.core.model.services import (
+    HostName,
+    HttpsRecord,
+    Member,
+    NameServer,
+    RecordSet,
+    RefusalAddress,
+    Service,
+    Zone,
+)
 
 T = TypeVar("T")
 Pick = Callable[[Sequence[Any]], Any]
@@ -82,7 +91,9 @@ def endpoints(name: str) -> tuple[tuple[Endpoint, ...], ...]:
                 replace(mine, ipv4=(), ipv6=(), cname=f"{other}.cloud.test"),
                 replace(theirs, url=mine.url),
             ]
-    return tuple((one,) for one in found) + tuple((mine, replace(one, url=f"https://{name}-2.test")) for one in (found[4], found[7]))
+    return tuple((one,) for one in found) + tuple(
+        (mine, replace(one, url=f"https://{name}-2.test")) for one in (found[4], found[7])
+    )
 
 
 def region(name: str, pick: Pick) -> Region:
@@ -148,9 +159,25 @@ OWNERS = (
     "z.x",
 )
 DATA: dict[str, tuple[str, ...]] = {
-    "A": ("192.0.2.1", "192.0.2.2", "203.0.113.9", "0.0.0.0", "\\# 4 c0000202"),  # noqa: S104
-    "AAAA": ("2001:db8::2", "2001:DB8:0::1", "::ffff:192.0.2.2", "::", "\\# 16 20010db8000000000000000000000002"),
-    "CNAME": ("a", "b", "d", "lb", "c.a", "US.Cloud.test.", "evil.example.", "f.free.test.", "\\# 13 01620464656d6f047465737400"),
+    "A": ("192.0.2.1", "192.0.2.2", "203.0.113.9", "0.0.0.0", "\\# 4 c0000202"),
+    "AAAA": (
+        "2001:db8::2",
+        "2001:DB8:0::1",
+        "::ffff:192.0.2.2",
+        "::",
+        "\\# 16 20010db8000000000000000000000002",
+    ),
+    "CNAME": (
+        "a",
+        "b",
+        "d",
+        "lb",
+        "c.a",
+        "US.Cloud.test.",
+        "evil.example.",
+        "f.free.test.",
+        "\\# 13 01620464656d6f047465737400",
+    ),
     "HTTPS": (
         "1 . alpn=h2",
         "1 . ipv4hint=192.0.2.2",
@@ -166,7 +193,9 @@ DATA: dict[str, tuple[str, ...]] = {
     "TXT": ("x",),
     "MX": ("10 evil.example.", "10 b"),
 }
-LEADING = tuple(RecordSet(name, rdtype, (data,)) for name in OWNERS for rdtype, every in DATA.items() for data in every)
+LEADING = tuple(
+    RecordSet(name, rdtype, (data,)) for name in OWNERS for rdtype, every in DATA.items() for data in every
+)
 PLAIN = tuple(
     RecordSet(name, rdtype, (data,))
     for name in ("m", "a", "@", "m.x", "t")
@@ -185,7 +214,7 @@ REFUSALS = (
     RefusalAddress(("192.0.2.250",), ("2001:db8::2",)),
     RefusalAddress(("192.0.2.1",), ("2001:db8::1",)),
     RefusalAddress(("203.0.113.1",), ("2001:db8::250",)),
-    RefusalAddress(("0.0.0.0",), ("::",)),  # noqa: S104
+    RefusalAddress(("0.0.0.0",), ("::",)),
 )
 
 
@@ -236,7 +265,9 @@ def host(name: str, pick: Pick) -> HostName:
 
 def zone_of(name: str, zones: Sequence[Zone]) -> str:
     """The closest zone."""
-    return max((each.name for each in zones if f".{name}".endswith(f".{each.name}")), key=len, default="demo.test")
+    return max(
+        (each.name for each in zones if f".{name}".endswith(f".{each.name}")), key=len, default="demo.test"
+    )
 
 
 def settled(policy: Policy) -> Policy:
@@ -285,7 +316,9 @@ def settled(policy: Policy) -> Policy:
             )
         )
     hosted = {each.name: service for service in services for each in service.names}
-    listed = tuple(replace(each, records=tuple(_standing(each, zones, hosted, policy))) for each in policy.zones)
+    listed = tuple(
+        replace(each, records=tuple(_standing(each, zones, hosted, policy))) for each in policy.zones
+    )
     return replace(policy, services=tuple(services), residency_rules=tuple(rules), zones=listed)
 
 
@@ -315,7 +348,7 @@ def _standing(at: Zone, zones: set[str], hosted: dict[str, Service], policy: Pol
         here = sets.get(name, set())
         if here and ("CNAME" in here or record.type == "CNAME"):
             continue
-        if name == at.name and record.type in ("CNAME", "NS") or (record.type == "NS" and "*" in name):
+        if (name == at.name and record.type in ("CNAME", "NS")) or (record.type == "NS" and "*" in name):
             continue
         cut = next((each for each in cuts if name == each or name.endswith(f".{each}")), None)
         if cut is not None and not (record.type == "NS" and name == cut):
@@ -323,7 +356,11 @@ def _standing(at: Zone, zones: set[str], hosted: dict[str, Service], policy: Pol
         service = hosted.get(name)
         if service is not None:
             alias = name != service.zone and any(member.region in aliased for member in service.members)
-            if alias or record.type in ("A", "AAAA", "CNAME", "NS") or (record.type == "HTTPS" and service.https_record):
+            if (
+                alias
+                or record.type in ("A", "AAAA", "CNAME", "NS")
+                or (record.type == "HTTPS" and service.https_record)
+            ):
                 continue
         if record.type == "NS" and any(each.endswith(f".{name}") for each in hosted):
             continue
@@ -338,7 +375,10 @@ def policy(pick: Pick) -> Policy:
     hosts = list(HOSTS)
     services = []
     for name in ("chat", "web", "third")[: pick((2, 1, 3))]:
-        mine = [hosts.pop(hosts.index(pick(hosts[: 1 + 2 * len(services)] + hosts))) for _ in range(pick((1, 2, 3)))]
+        mine = [
+            hosts.pop(hosts.index(pick(hosts[: 1 + 2 * len(services)] + hosts)))
+            for _ in range(pick((1, 2, 3)))
+        ]
         services.append(
             Service(
                 name,
@@ -375,7 +415,9 @@ def _put(some: tuple[T, ...], at: int, *new: T) -> tuple[T, ...]:
     return (*some[:at], *new, *some[at + 1 :])
 
 
-def _zone_records(before: Policy, pick: Pick, change: Callable[[tuple[RecordSet, ...]], tuple[RecordSet, ...]]) -> Policy:
+def _zone_records(
+    before: Policy, pick: Pick, change: Callable[[tuple[RecordSet, ...]], tuple[RecordSet, ...]]
+) -> Policy:
     at = pick(range(len(before.zones)))
     each = before.zones[at]
     return replace(before, zones=_put(before.zones, at, replace(each, records=change(each.records))))
@@ -420,7 +462,8 @@ def _host_came(before: Policy, pick: Pick) -> Policy:
     without = replace(
         before,
         services=tuple(
-            replace(each, hostnames=tuple(one for one in each.names if one.name != name)) for each in before.services
+            replace(each, hostnames=tuple(one for one in each.names if one.name != name))
+            for each in before.services
         ),
     )
     return _service(without, pick, lambda each: replace(each, hostnames=(*each.names, host(name, pick))))
@@ -441,7 +484,8 @@ def _host_to_record(before: Policy, pick: Pick) -> Policy:
     return replace(
         after,
         zones=tuple(
-            replace(each, records=(new, *each.records)) if each.name == where else each for each in after.zones
+            replace(each, records=(new, *each.records)) if each.name == where else each
+            for each in after.zones
         ),
     )
 
@@ -453,7 +497,9 @@ def _refusal(before: Policy, pick: Pick) -> Policy:
 def _members(before: Policy, pick: Pick) -> Policy:
     names = [each.name for each in before.regions]
     return _service(
-        before, pick, lambda each: replace(each, members=tuple(map(Member, pick((*MEMBERS, names, names[::-1])))))
+        before,
+        pick,
+        lambda each: replace(each, members=tuple(map(Member, pick((*MEMBERS, names, names[::-1]))))),
     )
 
 
@@ -518,7 +564,8 @@ def _region_renamed(before: Policy, pick: Pick) -> Policy:
             for one in before.services
         ),
         residency_rules=tuple(
-            replace(rule, allow=renamed(rule.allow), deny=renamed(rule.deny)) for rule in before.residency_rules
+            replace(rule, allow=renamed(rule.allow), deny=renamed(rule.deny))
+            for rule in before.residency_rules
         ),
     )
 
@@ -526,7 +573,8 @@ def _region_renamed(before: Policy, pick: Pick) -> Policy:
 def _region_moved(before: Policy, pick: Pick) -> Policy:
     at = pick(range(len(before.regions)))
     return replace(
-        before, regions=_put(before.regions, at, replace(before.regions[at], country=pick(("DE", "US", "GB"))))
+        before,
+        regions=_put(before.regions, at, replace(before.regions[at], country=pick(("DE", "US", "GB")))),
     )
 
 
@@ -541,7 +589,8 @@ def _service_renamed(before: Policy, pick: Pick) -> Policy:
         replace(
             rule,
             match=replace(
-                rule.match, services=tuple(name if follow and one == old else one for one in rule.match.services)
+                rule.match,
+                services=tuple(name if follow and one == old else one for one in rule.match.services),
             ),
         )
         for rule in before.residency_rules
@@ -558,7 +607,9 @@ def _service_gone(before: Policy, pick: Pick) -> Policy:
 
 
 def _service_came(before: Policy, pick: Pick) -> Policy:
-    missing = [name for name in ("chat", "web", "third") if name not in {each.name for each in before.services}]
+    missing = [
+        name for name in ("chat", "web", "third") if name not in {each.name for each in before.services}
+    ]
     if not missing:
         return before
     taken = {one.name for each in before.services for one in each.names}
@@ -615,7 +666,11 @@ def _zone_came(before: Policy, pick: Pick) -> Policy:
 def _servers(before: Policy, pick: Pick) -> Policy:
     first, *rest = before.zones
     servers = pick(
-        ((NameServer("ns.outer.test"),), (NameServer("ns1.demo.test", ("192.0.2.2",)),), (NameServer("x.demo.test", ("203.0.113.9",)),))
+        (
+            (NameServer("ns.outer.test"),),
+            (NameServer("ns1.demo.test", ("192.0.2.2",)),),
+            (NameServer("x.demo.test", ("203.0.113.9",)),),
+        )
     )
     return replace(before, zones=(replace(first, name_servers=servers, primary_ns=servers[0].name), *rest))
 

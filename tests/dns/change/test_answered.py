@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from ipaddress import ip_address
 
 import dns.message
-import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
@@ -16,7 +14,6 @@ from gtm.core.change.openings import openings
 from gtm.core.model.policy import Places, Policy
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState, Endpoint, Region
-from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.model.services import Member, Service, Steering
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -27,7 +24,7 @@ from gtm.telemetry import Counts
 from tests import worlds
 from tests.core.strategies import quick
 from tests.dns.change import policies
-from tests.dns.change.answered import CLIENTS, NOW, Memory, Side, opened, targets_of, told
+from tests.dns.change.answered import CLIENTS, NOW, Memory, Side, opened, told
 from tests.dns.change.gone import Control
 from tests.dns.change.policies import FREE, PLAIN, RULES, UNIVERSE, Pick, picked_by, settled, zone
 from tests.dns.world import query
@@ -248,4 +245,4 @@ def test_the_model_hears_what_clients_are_told(case: tuple[Policy, list[Policy]]
                             mapped = {
                                 str(getattr(ip_address(each), "ipv4_mapped", None) or each) for each in told_
                             }
-                            assert mapped - {"0.0.0.0", "::"} <= known.keys()  # noqa: S104
+                            assert mapped - {"0.0.0.0", "::"} <= known.keys()

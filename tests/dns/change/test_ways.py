@@ -83,7 +83,10 @@ def with_region(name: str, **endpoint: object) -> Step:
     def step(policy: Policy) -> Policy:
         (region,) = (each for each in policy.regions if each.name == name)
         return worlds.changed(
-            policy, "regions", name, endpoints=(replace(region.endpoints[0], **endpoint),)  # type: ignore[arg-type]
+            policy,
+            "regions",
+            name,
+            endpoints=(replace(region.endpoints[0], **endpoint),),  # type: ignore[arg-type]
         )
 
     return step
@@ -95,9 +98,7 @@ def also(*parts: Service | Region) -> Step:
     def step(policy: Policy) -> Policy:
         services = tuple(each for each in parts if isinstance(each, Service))
         regions = tuple(each for each in parts if isinstance(each, Region))
-        return replace(
-            policy, services=(*policy.services, *services), regions=(*policy.regions, *regions)
-        )
+        return replace(policy, services=(*policy.services, *services), regions=(*policy.regions, *regions))
 
     return step
 
@@ -223,20 +224,25 @@ def both(*steps: Step) -> Step:
 WAYS = {
     # Records at a name that was fenced.
     "A": Way(off("A", "192.0.2.2"), off("A", "192.0.2.1")),
-    "A outside": Way(off("A", "203.0.113.1"), off("A", "0.0.0.0")),  # noqa: S104
+    "A outside": Way(off("A", "203.0.113.1"), off("A", "0.0.0.0")),
     "AAAA": Way(off("AAAA", "2001:db8::2"), off("AAAA", "2001:db8::1")),
     "AAAA that is IPv4": Way(off("AAAA", "::ffff:192.0.2.2"), off("AAAA", "::ffff:192.0.2.1")),
     "A by RFC 3597": Way(off("A", "\\# 4 c0000202"), off("A", "\\# 4 c0000201")),
     "CNAME": Way(off("CNAME", "b"), off("CNAME", "x.w")),
     "CNAME outside": Way(off("CNAME", "evil.example."), off("CNAME", "DE.test.")),
     "CNAME of another region": Way(off("CNAME", "us.test."), off("CNAME", "fr.test.")),
-    "CNAME by RFC 3597": Way(off("CNAME", "\\# 9 0275730474657374 00"), off("CNAME", "\\# 9 0264650474657374 00")),
+    "CNAME by RFC 3597": Way(
+        off("CNAME", "\\# 9 0275730474657374 00"), off("CNAME", "\\# 9 0264650474657374 00")
+    ),
     "HTTPS to a target": Way(off("HTTPS", "1 us.test. alpn=h2"), off("HTTPS", "1 de.test. alpn=h2")),
     "HTTPS alias": Way(off("HTTPS", "0 b"), off("HTTPS", "0 docs.demo.test.")),
     "HTTPS hint": Way(off("HTTPS", "1 . ipv4hint=192.0.2.2"), off("HTTPS", "1 . ipv4hint=192.0.2.1")),
-    "HTTPS hint of IPv6": Way(off("HTTPS", "1 . ipv6hint=2001:db8::2"), off("HTTPS", "1 . ipv6hint=2001:db8::1")),
+    "HTTPS hint of IPv6": Way(
+        off("HTTPS", "1 . ipv6hint=2001:db8::2"), off("HTTPS", "1 . ipv6hint=2001:db8::1")
+    ),
     "HTTPS hint beside the host name": Way(
-        (with_records(("a", "HTTPS", "1 . ipv4hint=192.0.2.2")),), (with_records(("a", "HTTPS", "1 . alpn=h2")),)
+        (with_records(("a", "HTTPS", "1 . ipv4hint=192.0.2.2")),),
+        (with_records(("a", "HTTPS", "1 . alpn=h2")),),
     ),
     "HTTPS by RFC 3597": Way(
         off("HTTPS", "\\# 11 0001 00 0004 0004 c0000202"), off("HTTPS", "\\# 11 0001 00 0004 0004 c0000201")
@@ -251,16 +257,26 @@ WAYS = {
     ),
     "A below": Way((with_records(("x.a", "A", "192.0.2.2")),), (with_records(("x.b", "A", "192.0.2.2")),)),
     "NS at the name": Way(off("NS", "ns.evil.example."), off("MX", "10 evil.example.")),
-    "NS below": Way((with_records(("x.a", "NS", "ns.evil.example.")),), (with_records(("x.b", "NS", "ns.evil.example.")),)),
+    "NS below": Way(
+        (with_records(("x.a", "NS", "ns.evil.example.")),), (with_records(("x.b", "NS", "ns.evil.example.")),)
+    ),
     "NS above": Way(
-        (both(unhosted("*.w.demo.test"), with_records(("w", "NS", "ns.evil.example."), ("t.w", "NS", "ns.evil.example."))),)[:0]
-        + (both(unhosted("*.w.demo.test"), without_record("t.w"), with_records(("w", "NS", "ns.evil.example."))),),
+        (
+            both(
+                unhosted("*.w.demo.test"),
+                without_record("t.w"),
+                with_records(("w", "NS", "ns.evil.example.")),
+            ),
+        ),
         (with_records(("v", "NS", "ns.evil.example.")),),
     ),
     "zone of its own": Way(
-        (both(OFF, child(RecordSet("@", "A", ("203.0.113.1",)))),), (both(OFF, child(RecordSet("@", "TXT", ("x",)))),)
+        (both(OFF, child(RecordSet("@", "A", ("203.0.113.1",)))),),
+        (both(OFF, child(RecordSet("@", "TXT", ("x",)))),),
     ),
-    "name server": Way((both(OFF, servers("a.demo.test", "203.0.113.1")),), (servers("ns1.demo.test", "203.0.113.1"),)),
+    "name server": Way(
+        (both(OFF, servers("a.demo.test", "203.0.113.1")),), (servers("ns1.demo.test", "203.0.113.1"),)
+    ),
     "wildcard that covers it": Way(off("*", "A", "192.0.2.2"), off("*.v", "A", "192.0.2.2")),
     "wildcard in a wildcard's place": Way(
         (both(unhosted("*.w.demo.test"), with_records(("*.w", "A", "192.0.2.2"))),),
@@ -274,7 +290,9 @@ WAYS = {
         (both(OFF, without_record("t.w")),),
         given=(with_records(("*", "A", "192.0.2.2"), ("a", "TXT", "x")),),
     ),
-    "alias re-pointed": Way((with_records(("docs", "CNAME", "b")),), (with_records(("docs", "CNAME", "x.w")),)),
+    "alias re-pointed": Way(
+        (with_records(("docs", "CNAME", "b")),), (with_records(("docs", "CNAME", "x.w")),)
+    ),
     "alias of an alias": Way(
         (both(OFF, with_records(("a", "CNAME", "to"), ("to", "CNAME", "too"), ("too", "CNAME", "b"))),),
         (both(OFF, with_records(("a", "CNAME", "to"), ("to", "CNAME", "too"), ("too", "CNAME", "x.w"))),),
@@ -311,17 +329,29 @@ WAYS = {
         ),
     ),
     # Endpoints.
-    "another's IPv4": Way((with_region("de", ipv4=("192.0.2.2",)),), (with_region("de", ipv4=("198.51.100.1",)),)),
-    "another's IPv6": Way((with_region("de", ipv6=("2001:DB8:0::2",)),), (with_region("de", ipv6=("2001:db8::77",)),)),
-    "another's IPv4 as IPv6": Way((with_region("de", ipv6=("::ffff:192.0.2.2",)),), (with_region("de", ipv6=("::ffff:192.0.2.1",)),)),
-    "another's host": Way((with_region("de", url="https://US.test:8443"),), (with_region("de", url="https://de.test:8443"),)),
-    "another's address as host": Way((with_region("de", url="https://192.0.2.2"),), (with_region("de", url="https://192.0.2.1"),)),
+    "another's IPv4": Way(
+        (with_region("de", ipv4=("192.0.2.2",)),), (with_region("de", ipv4=("198.51.100.1",)),)
+    ),
+    "another's IPv6": Way(
+        (with_region("de", ipv6=("2001:DB8:0::2",)),), (with_region("de", ipv6=("2001:db8::77",)),)
+    ),
+    "another's IPv4 as IPv6": Way(
+        (with_region("de", ipv6=("::ffff:192.0.2.2",)),), (with_region("de", ipv6=("::ffff:192.0.2.1",)),)
+    ),
+    "another's host": Way(
+        (with_region("de", url="https://US.test:8443"),), (with_region("de", url="https://de.test:8443"),)
+    ),
+    "another's address as host": Way(
+        (with_region("de", url="https://192.0.2.2"),), (with_region("de", url="https://192.0.2.1"),)
+    ),
     "another's cname": Way(
         (with_region("de", cname="us.cloud.test"),),
         (with_region("de", cname="de.cloud.test"),),
         given=(with_region("us", cname="us.cloud.test"),),
     ),
-    "another's host as cname": Way((with_region("de", cname="us.test"),), (with_region("de", cname="de.test"),)),
+    "another's host as cname": Way(
+        (with_region("de", cname="us.test"),), (with_region("de", cname="de.test"),)
+    ),
     "another's, which goes": Way(
         (both(without_region("us"), with_region("de", ipv4=("192.0.2.2",))),), (without_region("us"),)
     ),
@@ -342,10 +372,12 @@ WAYS = {
         (without_region("us"), nothing, with_region("de", ipv4=("198.51.100.8",))),
     ),
     "another's, as record, two changes after it went": Way(
-        (without_region("us"), nothing, *off("A", "192.0.2.2")), (without_region("us"), nothing, *off("A", "192.0.2.1"))
+        (without_region("us"), nothing, *off("A", "192.0.2.2")),
+        (without_region("us"), nothing, *off("A", "192.0.2.1")),
     ),
     "outside, after the region that was denied went": Way(
-        (both(without_region("us"), *off("A", "203.0.113.1")),), (both(without_region("us"), *off("A", "192.0.2.1")),)
+        (both(without_region("us"), *off("A", "203.0.113.1")),),
+        (both(without_region("us"), *off("A", "192.0.2.1")),),
     ),
     "cname in the policy's zone": Way(
         (with_region("de", ipv4=(), ipv6=(), cname="b.demo.test"),),
@@ -365,7 +397,12 @@ WAYS = {
     "what a region's cname leads to": Way(
         (with_records(("lb", "A", "192.0.2.2")),),
         (with_records(("other", "A", "192.0.2.2")),),
-        given=(both(with_records(("lb", "A", "192.0.2.1")), with_region("de", ipv4=(), ipv6=(), cname="lb.demo.test")),),
+        given=(
+            both(
+                with_records(("lb", "A", "192.0.2.1")),
+                with_region("de", ipv4=(), ipv6=(), cname="lb.demo.test"),
+            ),
+        ),
     ),
     "what a region's host leads to": Way(
         (with_records(("lb", "A", "192.0.2.2")),),
@@ -390,16 +427,26 @@ WAYS = {
         (without_service("web"), nothing, also(WEB)),
     ),
     "service made again without names": Way(
-        (without_service("chat"), nothing, also(replace(CHAT, members=(Member("us"),), hostnames=(), zone=None))),
+        (
+            without_service("chat"),
+            nothing,
+            also(replace(CHAT, members=(Member("us"),), hostnames=(), zone=None)),
+        ),
         (without_service("chat"), nothing, also(replace(CHAT, name="more", hostnames=(), zone=None))),
     ),
-    "name made again by another service": Way((OFF, nothing, served_by("web", "a.demo.test")), (OFF, nothing, served_by("chat", "a.demo.test"))),
-    "name made again by a record": Way(
-        (OFF, nothing, with_records(("a", "A", "192.0.2.2"))), (OFF, nothing, with_records(("a", "A", "192.0.2.1")))
+    "name made again by another service": Way(
+        (OFF, nothing, served_by("web", "a.demo.test")), (OFF, nothing, served_by("chat", "a.demo.test"))
     ),
-    "name made again by a wildcard": Way((OFF, nothing, served_by("web", "*.demo.test")), (OFF, nothing, served_by("web", "*.v.demo.test"))),
+    "name made again by a record": Way(
+        (OFF, nothing, with_records(("a", "A", "192.0.2.2"))),
+        (OFF, nothing, with_records(("a", "A", "192.0.2.1"))),
+    ),
+    "name made again by a wildcard": Way(
+        (OFF, nothing, served_by("web", "*.demo.test")), (OFF, nothing, served_by("web", "*.v.demo.test"))
+    ),
     "name made again by a wildcard of records": Way(
-        (OFF, nothing, with_records(("*", "CNAME", "evil.example."))), (OFF, nothing, with_records(("*.v", "CNAME", "evil.example.")))
+        (OFF, nothing, with_records(("*", "CNAME", "evil.example."))),
+        (OFF, nothing, with_records(("*.v", "CNAME", "evil.example."))),
     ),
     "record below a name that is gone": Way(
         (OFF, nothing, with_records(("_8443._https.a", "HTTPS", "1 us.test."))),
@@ -422,7 +469,8 @@ WAYS = {
         (with_records(("docs", "TXT", "x")), nothing, with_records(("docs", "TXT", "y"))),
     ),
     "name deleted with the service, and an alias of it": Way(
-        (without_service("chat"), nothing, with_records(("a", "CNAME", "b"))), (without_service("chat"), nothing, with_records(("n", "CNAME", "b")))
+        (without_service("chat"), nothing, with_records(("a", "CNAME", "b"))),
+        (without_service("chat"), nothing, with_records(("n", "CNAME", "b"))),
     ),
     "region gone with the rule of it, and its address": Way(
         (without_region("us"), nothing, with_region("de", ipv4=("192.0.2.2",))),
