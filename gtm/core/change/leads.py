@@ -165,11 +165,13 @@ class Endpoints:
     Args:
         snapshot: the policy.
         leads: what its names lead to.
+        owners: who has a target.
     """
 
-    def __init__(self, snapshot: Snapshot, leads: Leads) -> None:
+    def __init__(self, snapshot: Snapshot, leads: Leads, owners: Owners) -> None:
         self._snapshot = snapshot
         self._leads = leads
+        self._owners = owners
 
     def of(self, region: Region) -> tuple[frozenset[str], frozenset[str]]:
         """The targets, and the regions by way of services, that a region's endpoints lead to."""
@@ -182,8 +184,10 @@ class Endpoints:
             led = self._leads.at(target)
             targets |= led.targets
             for asked in led.services:
-                members = self._snapshot.services[asked.service].service.members
-                regions |= {member.region for member in members}
+                service = self._snapshot.services[asked.service].service
+                regions |= {member.region for member in service.members}
+                refused = self._owners.places(refusals_of(service.refusal))
+                regions |= refused - {OUTSIDE}  # where refusals usually stand
         return frozenset(targets), frozenset(regions)
 
 
@@ -206,7 +210,7 @@ def taken_over(
 ) -> dict[str, frozenset[str]]:
     """Regions of a new policy → other places that their endpoints lead to, and did not before."""
     found: dict[str, frozenset[str]] = {}
-    endpoints = Endpoints(before, old), Endpoints(after, new)
+    endpoints = Endpoints(before, old, owners), Endpoints(after, new, owners)
     known = {region.name: region for region in before.regions}
     for region in after.regions:
         earlier = known.get(region.name)

@@ -22,7 +22,7 @@ import dns.rdatatype
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view
 from gtm.core.latency import EMPTY_TABLE, Estimator
-from gtm.core.model.policy import Policy, RuleMode
+from gtm.core.model.policy import Places, Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import State
@@ -55,6 +55,9 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
+REFUSED_BEHIND_REGIONS = True
+RULES_OF_GONE_REGIONS = True
+"""What openings do not tell yet is left out here: each goes when it is mended (`test_ways` has the ways)."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
 NOWHERE = frozenset({"0.0.0.0", "::"})
@@ -314,6 +317,13 @@ class Fence:
         self.kept: dict[tuple, tuple[str, ...]] = {}
         self.known = {region.name: region for region in policy.regions}
 
+    def of_gone(self, name: str, regions: Mapping[str, Region]) -> bool:
+        """Whether a rule is about regions alone that are not there any more."""
+        (rule,) = (each for each in self.rules if each.name == name)
+        return rule.allow == Places() and rule.deny == Places(
+            regions=tuple(each for each in rule.deny.regions if each not in regions)
+        )
+
     def keeping(self, asked: Asked, client: Location, place: Region | None, at: float) -> tuple[str, ...]:
         """The rules that keep a client of a service from a place; None: one that nobody knows."""
         if not self.rules:
@@ -416,8 +426,9 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
     if name in memory.names:
         found.append(memory.names[name])
     for higher in above(name):
-        # What a wildcard stands for, where there is one: it is closer than the name above it.
-        asked = answers.decided(f"{NOBODY}.{higher}") or answers.decided(higher)
+        # A wildcard that is a host name is closer than the name above it.
+        wildcard = f"*.{higher}" in before.snapshot.hostnames
+        asked = answers.decided(f"{NOBODY}.{higher}") if wildcard else answers.decided(higher)
         if asked is not None:
             return [*found, Law(before, asked, name, below=True)]
         if higher in memory.names and not found:
@@ -426,14 +437,22 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
 
 
 def opened(
-    before: Side, after: Side, universe: Iterable[str], memory: Memory | None = None
+    before: Side,
+    after: Side,
+    universe: Iterable[str],
+    memory: Memory | None = None,
+    between: Sequence[Side] = (),
 ) -> Iterator[Complaint]:
-    """What the law of before forbids and is answered now, for each name and class of clients."""
+    """What the law of before forbids and is answered now, for each name and class of clients.
+
+    With policies `between`, names that lie below others are left out: they are free to be a service's in between, and so are
+    that one's then.
+    """
     memory = Memory() if memory is None else memory
     moments = MOMENTS if before.dated or after.dated or memory.names else (NOW,)
     for name in universe:
         for law in laws(name, before, memory):
-            if not law.side.fence.rules:
+            if not law.side.fence.rules or (between and law.below):
                 continue
             for at in moments:
                 old = (
@@ -444,12 +463,20 @@ def opened(
                 new = after.answers(at)
                 for client in CLIENTS:
                     known = [side.reached(name, client) for side in old]
-                    if law.below:  # so did each name beside it that is not there
-                        known += [side.reached(f"{NOBODY}.{name.partition('.')[2]}", client) for side in old]
+                    if law.side is before:  # what blocked a wildcard is gone: each name beside led there
+                        known += (
+                            [
+                                side.reached(f"{NOBODY}.{higher}", client)
+                                for side in old
+                                for higher in above(name)
+                            ]
+                            if law.below
+                            else []
+                        )
                     for target, ways in new.reached(name, client).items():
                         if any(target in one for one in known):  # what it led to before opens nothing new
                             continue
-                        if rules := forbidden(law, client, at, target, ways, before, after, memory):
+                        if rules := forbidden(law, client, at, target, ways, before, after, memory, between):
                             yield Complaint(name, client, target, rules)
 
 
@@ -462,15 +489,20 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
     before: Side,
     after: Side,
     memory: Memory,
+    between: Sequence[Side],
 ) -> tuple[str, ...]:
     """The rules that forbid a target to a client by some way there."""
 
     def described(region: str) -> Region:
+        if any(region not in side.regions for side in between):
+            # It was gone in between: it is another one, that no rule of before names.
+            return replace(after.regions.get(region) or before.regions[region], name=f"{region} again")
         for side in (law.side, before, after):
             if region in side.regions:
                 return side.regions[region]
         raise AssertionError(region)
 
+    keeping = law.side.fence.keeping
     found: tuple[str, ...] = ()
     for way in ways:
         if law.below and way.chosen:
@@ -487,14 +519,25 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
         chosen = way.chosen[:had]
         places: set[Region | None] = {described(region) for region in chosen if region is not None}
         if had is None:
-            others = {*before.owners.get(target, ()), *after.owners.get(target, ())} - {way.own}
-            places |= {described(region) for region in others}
-            gone = memory.targets.get(target, ())
-            places |= set(gone)
-            if way.own is None and not others and not gone:
+            # Whose it was first: that another region says it has it, too, moves no machine.
+            had_by = before.owners.get(target)
+            others = {described(region) for region in had_by or ()} or set(memory.targets.get(target, ()))
+            others = others or {described(region) for region in after.owners.get(target, ())}
+            if between and len(others) > 1:
+                # Shared from the first: the one that the law permits may be what has it now, by another name.
+                others = {min(others, key=lambda region: len(keeping(law.asked, client, region, at)))}
+            places |= {region for region in others if region.name.removesuffix(" again") != way.own}
+            if way.own is None and not others:
                 places.add(None)
+        if REFUSED_BEHIND_REGIONS and None in way.chosen[1:]:
+            continue
         for place in places:
-            found += law.side.fence.keeping(law.asked, client, place, at)
+            kept = keeping(law.asked, client, place, at)
+            found += tuple(
+                name
+                for name in kept
+                if not (RULES_OF_GONE_REGIONS and law.side.fence.of_gone(name, after.regions))
+            )
     return tuple(dict.fromkeys(found))
 
 

@@ -22,6 +22,7 @@ class Control:
     services: dict[str, Snapshot] = field(default_factory=dict)
     targets: dict[str, tuple[Region, ...]] = field(default_factory=dict)
     had: dict[str, Snapshot] = field(default_factory=dict)
+    """The policies that were the last to have targets."""
 
     def judged(self, after: Snapshot) -> Openings:
         """What a change opens, by the policy in force and by what is gone."""

@@ -24,7 +24,7 @@ from gtm.telemetry import Counts
 from tests import worlds
 from tests.core.strategies import quick
 from tests.dns.change import policies
-from tests.dns.change.answered import CLIENTS, NOW, Memory, Side, opened, told
+from tests.dns.change.answered import CLIENTS, NOW, Memory, Side, opened, owners, told
 from tests.dns.change.gone import Control
 from tests.dns.change.policies import FREE, PLAIN, RULES, UNIVERSE, Pick, picked_by, settled, zone
 from tests.dns.world import query
@@ -91,9 +91,16 @@ def test_no_row_of_changes_leads_out_of_a_fence_that_none_of_them_opens(history:
         control.takes(after)
         new = Side(policy, after)
         memory = memory.after(sides[-1], new, UNIVERSE)
-        for number, old in enumerate(sides):
-            gone = memory if number == len(sides) - 1 else Memory(targets=memory.targets)
-            assert [told(each) for each in opened(old, new, UNIVERSE, gone)] == [], len(sides) - number
+        holders: dict[str, tuple[Region, ...]] = dict(memory.targets)
+        for number, old in reversed([*enumerate(sides)]):
+            gone = Memory(memory.names if old is sides[-1] else {}, holders)
+            assert [told(each) for each in opened(old, new, UNIVERSE, gone, sides[number + 1 :])] == [], (
+                len(sides) - number
+            )
+            # Whoever had an address first goes on counting as having it.
+            holders = holders | {
+                target: tuple(old.regions[region] for region in had) for target, had in old.owners.items()
+            }
         sides.append(new)
     event(f"changes made: {len(sides) - 1}")
 
@@ -107,7 +114,13 @@ def _region(before: Policy, pick: Pick) -> Policy:
     """One more region, that may serve all services as far as their rules let it."""
     new = Region("zed", 0.0, 0.0, pick(("DE", "US", "AQ")), (_NEW,))
     services = tuple(replace(each, members=(*each.members, Member("zed"))) for each in before.services)
-    return replace(before, regions=(*before.regions, new), services=pick((before.services, services)))
+    # A region whose endpoints are host names of a service leads to all members of it, and so to this one.
+    led = any(f".{target}".endswith(".demo.test") for target in owners(before))
+    return replace(
+        before,
+        regions=(*before.regions, new),
+        services=before.services if led else pick((before.services, services)),
+    )
 
 
 def _new_service(before: Policy, pick: Pick) -> Policy:
@@ -213,6 +226,11 @@ def test_what_opens_nothing_is_no_opening(case: tuple[Policy, list[tuple[str, Po
     snapshot = compiled(case[0])
     assume(snapshot is not None)
     assert snapshot is not None
+    first, *rest = case[0].regions
+    turned = compiled(replace(case[0], regions=(replace(first, lat=1.0), *rest)))
+    assert turned is not None
+    # Names that are led to another service by HTTPS or SVCB records are told of at every change (`test_ways.CRIED`).
+    assume(not openings(snapshot, turned, NOW, leads=leads_of).any)
     for kind, policy in case[1]:
         if (after := compiled(policy)) is not None:
             event(kind)
