@@ -46,7 +46,13 @@ def test_as_many_trailers_go_on_as_a_head_has_lines(more: int) -> None:
 
     async def main() -> None:
         lines = b"".join(b"X-%d: 1\r\n" % number for number in range(MAX_HEADERS + more))
-        said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + _chunk(b"x") + b"0\r\n" + lines + b"\r\n"
+        said = (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + _chunk(b"x")
+            + b"0\r\n"
+            + lines
+            + b"\r\n"
+        )
         async with world(await Backend(answering(said)).start()) as w:
             answer = await w.ask(_GET)
             assert answer.whole is not bool(more)

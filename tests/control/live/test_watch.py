@@ -25,7 +25,7 @@ async def test_a_look_at_the_database_waits_for_nobodys_turn(database_url: str) 
             while database.callers._is_free_for("crowd"):  # noqa: SLF001 - whether it has all that it may have
                 await stack.enter_async_context(database.callers.turn("crowd"))
             other = asyncio.create_task(_in_turn(database))
-            while not database.callers.waiting:
+            while not database.callers.waiting:  # noqa: ASYNC110 - there is no event of it
                 await asyncio.sleep(0)
             await watch.refresh()
             assert database.callers.waiting == 1, "the caller's own still waits"

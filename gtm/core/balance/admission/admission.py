@@ -254,7 +254,7 @@ class Admission:
     def _drained(self) -> float | None:
         return self._pace.turn(self._waiting, self._slots.limit)
 
-    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, now: float) -> bool:  # noqa: PLR0917 - likewise
+    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, now: float) -> bool:
         """See to it that a request has a place in the queue, if need be by others giving way. False: it cannot have one."""
         length, held = self._waiting, sum(queue.body_bytes for queue in self._queues)
         beyond = length + 1 - self._settings.queue_length

@@ -110,7 +110,7 @@ class Reporter:
             place=self._current.place,
             revision=revision,
             epoch=self._current.state.epoch,
-            health=self._prober.health(),
+            health=self._prober.votes(),
             demand=self._metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),

@@ -98,7 +98,9 @@ def test_tenants_come_first() -> None:
 @settings(max_examples=examples(300))
 @given(
     st.lists(
-        st.tuples(st.sampled_from("oooorw"), st.integers(0, 3), st.sampled_from([0, 0, 10, 400]), st.integers(0, 50)),
+        st.tuples(
+            st.sampled_from("oooorw"), st.integers(0, 3), st.sampled_from([0, 0, 10, 400]), st.integers(0, 50)
+        ),
         max_size=120,
     )
 )
@@ -131,7 +133,9 @@ def test_whatever_comes_networks_are_served_in_turns(steps: list[tuple[str, int,
             waiting.remove(running)
             now = {ticket.client for ticket in waiting}
             for other in now:
-                assert running.client not in since.get(other, set()) or other == running.client, "served twice"  # type: ignore[arg-type]
+                assert running.client not in since.get(other, set()) or other == running.client, (
+                    "served twice"
+                )  # type: ignore[arg-type]
                 since.setdefault(other, set()).add(running.client)  # type: ignore[arg-type]
             since.pop(running.client, None)  # type: ignore[arg-type]
         waiting = [ticket for ticket in waiting if ticket.waiting]
