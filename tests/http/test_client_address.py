@@ -104,7 +104,11 @@ def test_spaces_are_passed_over_at_once() -> None:
 
     pair = reading._PAIR  # noqa: SLF001 - how often it is asked is what counts
     with patch.object(reading, "_PAIR", _Counting()):
-        for header in (b" " * 8000 + b"!", b"for=192.0.2.1;" + b" \t" * 4000 + b"!", b"," + b" " * 8000 + b","):
+        for header in (
+            b" " * 8000 + b"!",
+            b"for=192.0.2.1;" + b" \t" * 4000 + b"!",
+            b"," + b" " * 8000 + b",",
+        ):
             FINDER.find("10.0.0.1", None, header)
     assert asked < 12
 

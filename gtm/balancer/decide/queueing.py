@@ -108,7 +108,7 @@ class QueueAdmission:
 
     @property
     def has_waiting(self) -> bool:
-        """See there."""
+        """Whether a request waits for a slot."""
         return self.admission.waiting > 0
 
     def ended(self, exchange: Exchange, now: float) -> None:

@@ -56,7 +56,7 @@ _LEAST_CHARGE = 1 / 16
 _SPARE = 64
 
 
-class Line:
+class ClientLine:
     """One client's requests that wait in a flow, oldest first."""
 
     __slots__ = ("cost", "deadlines", "queue")
@@ -89,7 +89,7 @@ class Flow:
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        self.lines: OrderedDict[Hashable, Line] = OrderedDict()
+        self.lines: OrderedDict[Hashable, ClientLine] = OrderedDict()
         self.shares: Shares[Hashable] = Shares()
         """What clients have in it, in units."""
         self.count = 0
@@ -101,7 +101,7 @@ class Flow:
         """Let one wait, behind those of its client."""
         line = self.lines.get(ticket.client)
         if line is None:
-            line = self.lines[ticket.client] = Line()
+            line = self.lines[ticket.client] = ClientLine()
         line.queue[ticket.number] = ticket
         line.watch(ticket)
         line.cost += ticket.arrival.cost
