@@ -78,6 +78,10 @@ class EdgeReply:
     notice: str = ""
 
 
+MAX_PUSHES = 1000
+"""Kinds of pushes that control takes in one report."""
+
+
 @dataclass(frozen=True, slots=True)
 class BalancerReport:
     """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.

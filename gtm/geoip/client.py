@@ -25,6 +25,7 @@ _IPV4_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?", re.ASCII)
 # RFC 7239 §4, with RFC 9110 §5.6.2 and §5.6.4 for tokens and quoted strings.
 _WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_SPACES = re.compile(r"[ \t]+")
 _PAIR = re.compile(rf'[ \t]*({_WORD})=({_WORD}|"(?:[^"\\]|\\.)*")[ \t]*')
 
 
@@ -150,8 +151,8 @@ def _forwarded(value: bytes) -> list[Address | None] | None:
                 return None
             element[name] = pair[2]
             position = pair.end()
-        elif text[position : position + 1] in (" ", "\t"):
-            position += 1
+        elif (spaces := _SPACES.match(text, position)) is not None:
+            position = spaces.end()  # all at once: each would be looked at again for each before it
             continue
         end = text[position : position + 1]
         if end == ";" and element:

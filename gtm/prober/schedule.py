@@ -29,7 +29,7 @@ from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import ProbeResult, Track, advance
 from gtm.core.model.certificates import ShownCertificate
 from gtm.core.model.regions import AdminState, Probe
-from gtm.core.model.state import EndpointHealth, HealthStatus
+from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 from gtm.core.policy.snapshot import Snapshot
 from gtm.destinations import Destination
 from gtm.prober.checks import Checker, CheckError, target_of
@@ -57,6 +57,8 @@ SUSPECTED = 1.0
 _SUSPECT_PAUSE = 0.1
 """Seconds between a failed check of a suspect and the next."""
 
+MOST_MISSED = 10
+"""Checks in a row that this process could not make, after which its last verdict is no vote any more."""
 MOST_OUTCOMES = 5_000
 """Outcomes kept until somebody takes them."""
 
@@ -76,6 +78,8 @@ class _Watch:
     regions: tuple[str, ...] = ()
     job: Job | None = None
     suspect_until: float = 0.0
+    missed: int = 0
+    """Checks in a row that could not be made."""
     probed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -212,6 +216,15 @@ class Prober:
             table.setdefault(region, {})[url] = track.health
         return table
 
+    def votes(self) -> dict[str, dict[str, EndpointHealth]]:
+        """The verdicts that others may go by: unknown where `MOST_MISSED` checks in a row could not be made, for what was seen then may be over."""
+        table = self.health()
+        for watch in self._watches.values():
+            if watch.missed >= MOST_MISSED:
+                for region in watch.regions:
+                    table[region][watch.url] = UNKNOWN_HEALTH
+        return table
+
     def take_outcomes(self) -> tuple[Probed, ...]:
         """Hand over the outcomes since the last time, in their order; of too many the newest."""
         taken = tuple(self._outcomes)
@@ -292,19 +305,24 @@ class Prober:
             self._take(watch, result, monotonic() - started)
 
     def _note_no_room(self, watch: _Watch) -> None:
-        """A check could not be made, which says nothing of its endpoint."""
+        """A check could not be made, which says nothing of its endpoint. Many in a row end what was said before."""
+        watch.missed += 1
+        if watch.missed == MOST_MISSED:
+            self._tell()
         for region in watch.regions:
             self.results[region, "not_made"] += 1
         if not self._without_room:
             self._without_room = True
             logger.error(
-                "endpoints cannot be probed: this process has no descriptors or memory left for connections; verdicts stay as they are. "
-                "Let it have more descriptors (LimitNOFILE, ulimit -n)"
+                "endpoints cannot be probed: this process has no descriptors or memory left for connections; verdicts stay as they are, and after %d "
+                "checks that are not made nobody else is told of them. Let it have more descriptors (LimitNOFILE, ulimit -n)",
+                MOST_MISSED,
             )
 
     def _take(self, watch: _Watch, result: ProbeResult, took: float) -> None:
         """Draw the conclusions from one result."""
-        changed = doubted = False
+        changed, doubted = watch.missed >= MOST_MISSED, False
+        watch.missed = 0
         for region in watch.regions:
             before = self._tracks[region, watch.url]
             after = advance(before, result, watch.probe)
@@ -330,10 +348,13 @@ class Prober:
         elif took >= watch.probe.interval * _SHORTEST:
             self._reschedule(watch, _SOON)
         if changed:
-            try:
-                self._report()
-            except Exception:
-                logger.exception("could not report a changed verdict")
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            self._report()
+        except Exception:
+            logger.exception("could not report a changed verdict")
 
     async def _watch_clock(self) -> None:
         """Run every job anew when the system's clock was set: the scheduler plans by it (law 5)."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.plane.holding import REQUEST, KeptBytes
-from gtm.balancer.plane.lateness import Pace
+from gtm.balancer.plane.lateness import LeastPace
 from gtm.core.balance.admission import Settings
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
@@ -231,7 +231,7 @@ def test_what_waits_is_read_no_further() -> None:
 def test_a_body_comes_at_its_rate_or_is_late(steps: list[tuple[int, float]], begun: int) -> None:
     """By any look: one that has come at the rate since it began is not late, and who is not late has missed no more than the time by which it may fall behind."""
     rate, grace = 1000.0, 3.0
-    pace = Pace(begun, 0.0, grace)
+    pace = LeastPace(begun, 0.0, grace)
     now, size, behind = 0.0, begun, 0.0
     for more, seconds in steps:
         now, size = now + seconds, size + more

@@ -8,7 +8,7 @@ import pytest
 
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.core.balance.admission import Settings
-from tests.balancer.world import Backend, answering, run, world
+from tests.balancer.world import Backend, Message, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -33,5 +33,33 @@ def test_nobody_waits_longer_than_some_tier_may(given: bytes, least: float, most
             assert before + least <= deadline <= loop.time() + most
             queue.resize(1)
             assert (await client.response()).status == 200
+
+    run(main)
+
+
+def test_one_network_keeps_no_other_out() -> None:
+    """A crowd fills the queue; who comes from elsewhere finds a place in it, and is served before most of the crowd."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        async with world(await Backend(answering(_OK, seen=seen)).start()) as w:
+            settings = Settings(queue_length=50)
+            queue = w.proxy.admission = QueueAdmission(
+                settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+            )
+            queue.resize(0, usable=True)
+            ask = b"GET /%b HTTP/1.1\r\nHost: a\r\ngtm-timeout: 300\r\n\r\n"
+            address = {b"/crowd": b"\xc0\0\2\1", b"/other": b"\xc6\x33\x64\1"}
+            w.gate.client = lambda exchange: address[exchange.head.path]  # type: ignore[method-assign]
+            crowd = [await w.client() for _ in range(60)]
+            for one in crowd:
+                one.send(ask % b"crowd")
+            await w.until(lambda: w.proxy.stats.refusals["queue_full"] == 10)
+            other = await w.client()
+            other.send(ask % b"other")
+            await w.until(lambda: w.proxy.stats.refusals["preempted"] == 1)
+            queue.resize(1)
+            assert (await other.response()).status == 200
+            assert b"/other" in b" ".join(one.start for one in seen[:2])
 
     run(main)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 
+import pytest
+
+from gtm.balancer.wire.heads import MAX_HEADERS
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, answering, read_head, run, world
 
@@ -33,6 +36,28 @@ def test_trailers() -> None:
                 client.send(_GET)
                 answer = await client.response()
                 assert answer.trailers == [(b"X-Sum", b"1"), (b"X-Other", b"2")]
+
+    run(main)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_as_many_trailers_go_on_as_a_head_has_lines(more: int) -> None:
+    """With more, the answer breaks off: who got some of them would take them for all."""
+
+    async def main() -> None:
+        lines = b"".join(b"X-%d: 1\r\n" % number for number in range(MAX_HEADERS + more))
+        said = (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + _chunk(b"x")
+            + b"0\r\n"
+            + lines
+            + b"\r\n"
+        )
+        async with world(await Backend(answering(said)).start()) as w:
+            answer = await w.ask(_GET)
+            assert answer.whole is not bool(more)
+            assert len(answer.trailers) == (0 if more else MAX_HEADERS)
+            await w.until(lambda: bool(w.picker.failures) is bool(more))
 
     run(main)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gtm.documents import yamls
 from gtm.documents.folders import check_references, load_folder, read_folder
 from gtm.documents.imports import gdnsd, octodns, route53, vscf
-from gtm.documents.imports.parts import ImportProblem, Source
+from gtm.documents.imports.parts import ImportProblem, Pool, Source, joined
 from gtm.documents.imports.policy import Draft, draft, zone_name
 from gtm.documents.imports.render import files
 from tests.dns.world import answerer, query
@@ -572,3 +572,31 @@ def test_name_servers_keep_their_ttl() -> None:
     """The zone's TTL is that of its NS records, which is what it is for in a policy."""
     made = draft(ZONE, octodns.read("'': {type: NS, ttl: 1234, values: [ns1.example.net.]}"))
     assert made.zone["ttl"] == 1_234
+
+
+def test_what_dnspython_reads_in_the_square_of_its_length_is_refused() -> None:
+    """Sets of thousands of records, and names of zero bytes; many sets and many labels are read."""
+    head = "@ SOA ns1 hostmaster ( 1 2 3 4 5 )\n@ NS ns1\n"
+    many = "".join(f"a A 10.0.{number >> 8}.{number & 255}\n" for number in range(1001))
+    with pytest.raises(ImportProblem, match="more than 1000 records of one type"):
+        gdnsd.read(head + many, "demo.test")
+    assert len(gdnsd.read(head + many[: many.rindex("a A")], "demo.test").plains[-1].data) == 1000
+    for name in ("\\000", "\\000\\000.\\000"):
+        with pytest.raises(ImportProblem, match="a label of zero bytes"):
+            gdnsd.read(f"{head}{name} A 192.0.2.1\n", "demo.test")
+    assert gdnsd.read(f'{head}a\\000 TXT "\\000"\n', "demo.test").plains
+
+
+def test_sets_of_one_label_are_joined_once() -> None:
+    """Of Route 53 and octoDNS: answers and hints of all, in their order."""
+    made = joined(
+        [
+            Pool("a", ("192.0.2.1",), hints=("x",)),
+            Pool("b", cnames=("c.",)),
+            Pool("a", ("192.0.2.2",), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}),
+        ]
+    )
+    assert made == (
+        Pool("a", ("192.0.2.1", "192.0.2.2"), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}),
+        Pool("b", cnames=("c.",)),
+    )

@@ -29,7 +29,7 @@ def main(tries: int, named: str = "", seed: int = 1) -> None:
     for reader in READERS:
         if named not in reader.name:
             continue
-        found = cost(reader, tries, seed)
+        found = cost(reader, tries, seed, times=True)
         print(
             f"| {reader.name} | {max(found.steps):.1f} ({reader.steps:g}) | {max(found.peak):.0f} ({reader.peak:g}) | "
             f"{found.exponent:.2f} | {found.read:.0%} | `{found.pattern!r}` |",

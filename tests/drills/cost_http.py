@@ -244,7 +244,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "X-Forwarded-For",
         lambda text: _found(text, None),
-        [b"127.0.0.1,", b"1.2.3.4,", b",", b" ", b"[::1]:1,", b"::1,", b'"', b"unknown,", b"127.0.0.%d,"],
+        [b"127.0.0.1,", b"1.2.3.4,", b",", b" ", b"[::1]:1,", b"::1,", b'"', b"unknown,"],
         steps=40.0,
         peak=150.0,
         begin=b"192.0.2.1,",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.drills.cost import READERS
-from tests.drills.costs import GROWTH, LENGTHS, Reader, cost, peak, steps
-from tests.effort import examples
+from tests.drills.costs import GROWTH, LENGTHS, SQUARE, Reader, cost, peak, steps
+from tests.effort import ALL, examples
 
 pytestmark = pytest.mark.endurance
 
@@ -16,7 +16,8 @@ def test_cost_grows_with_length(reader: Reader) -> None:
     """A byte more costs no more than is published, and of a long text no more than of a short one; the search is among texts that are read."""
     for length in reader.lengths:
         assert reader.reads(reader.given(reader.pieces[0], length)), (reader.pieces[0], length)
-    found = cost(reader, examples(60), seed=1)
+    found = cost(reader, examples(60), seed=1, times=ALL)
+    assert found.exponent < SQUARE, found
     for of_each, most in ((found.steps, reader.steps), (found.peak, reader.peak)):
         assert max(of_each) <= most, found
         assert of_each[1] <= GROWTH * max(of_each[0], most / 4), found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.geoip import client as reading
 from gtm.geoip.client import ClientFinder
 from tests.http.world import Edge
 
@@ -88,6 +90,27 @@ def test_x_forwarded_for_is_walked_from_the_right(header: str, client: str | Non
 def test_forwarded_is_read_as_rfc_7239_says(header: str, client: str | None) -> None:
     """Quoted strings, ports and obfuscated names; a header that does not parse makes the client unknown."""
     assert find(None, header) == client
+
+
+def test_spaces_are_passed_over_at_once() -> None:
+    """8,000 of them took 0.3 s, each being looked at again for each before it."""
+    asked = 0
+
+    class _Counting:
+        def match(self, text: str, at: int) -> object:
+            nonlocal asked
+            asked += 1
+            return pair.match(text, at)
+
+    pair = reading._PAIR  # noqa: SLF001 - how often it is asked is what counts
+    with patch.object(reading, "_PAIR", _Counting()):
+        for header in (
+            b" " * 8000 + b"!",
+            b"for=192.0.2.1;" + b" \t" * 4000 + b"!",
+            b"," + b" " * 8000 + b",",
+        ):
+            FINDER.find("10.0.0.1", None, header)
+    assert asked < 12
 
 
 def test_both_headers_must_agree() -> None:

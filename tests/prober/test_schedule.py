@@ -113,6 +113,21 @@ async def test_want_of_descriptors_takes_nobody_down(caplog: pytest.LogCaptureFi
         await until(lambda: watcher.statuses("one") == [UP, DOWN])
 
 
+async def test_who_checks_no_more_votes_no_more() -> None:
+    """After so many checks that could not be made, others are told nothing of an endpoint; this process goes on by what it saw. The next check that is made counts."""
+    async with serve(switch([True])) as server, probing(region("one", server.url)) as (prober, watcher):
+        await until(lambda: watcher.statuses("one") == [UP])
+        told = len(watcher.seen)
+        with none_left():
+            await until(lambda: prober.results["one", "not_made"] >= schedule.MOST_MISSED)
+            assert prober.votes()["one"][server.url].status is UNKNOWN
+            assert prober.health()["one"][server.url].status is UP
+            assert len(watcher.seen) == told + 1, "a vote that ends is told at once"
+            assert prober.results["one", "failed"] == 0
+        await until(lambda: prober.votes()["one"][server.url].status is UP)
+        assert len(watcher.seen) == told + 2
+
+
 async def test_the_first_round_says_who_is_up() -> None:
     """Unknown before, decided after the first check of each; every verdict is reported."""
     dead = f"http://127.0.0.1:{free_port()}"

@@ -33,7 +33,7 @@ from gtm.core.latency.samples import Level
 from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
-from gtm.feed.reports import BalancerReport
+from gtm.feed.reports import MAX_PUSHES, BalancerReport
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
 from gtm.geoip.address import parse_address
 from gtm.nesting import shallow
@@ -118,7 +118,6 @@ def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]
     ]
 
 
-MAX_PUSHES = 1000
 _KEPT = re.compile(r"[^\t]{1,300}\t[^\t]{0,300}\t[a-z_]{1,40}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +15,7 @@ from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
+from gtm.core.shares import client_prefix
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -79,12 +81,12 @@ class QueueAdmission:
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """See `gtm.balancer.plane.contracts.Admission`."""
         admission = self.admission
-        found = admission.offer(self._arrival(exchange, now), now)
+        found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
         if isinstance(found, core.Refusal):
             for _ in range(_FALLBACKS):
                 if found.fallback is None or not exchange.use_model(found.fallback):
                     break
-                found = admission.offer(self._arrival(exchange, now), now)
+                found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
                 if not isinstance(found, core.Refusal):
                     break
         if isinstance(found, core.Refusal):
@@ -106,7 +108,7 @@ class QueueAdmission:
 
     @property
     def has_waiting(self) -> bool:
-        """See there."""
+        """Whether a request waits for a slot."""
         return self.admission.waiting > 0
 
     def ended(self, exchange: Exchange, now: float) -> None:
@@ -238,6 +240,15 @@ class QueueAdmission:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))
+
+
+def _network(exchange: Exchange) -> Hashable:
+    """The network that a request comes from: of one that was pushed, as the balancer says that has pushed it."""
+    verdict = exchange.verdict
+    if isinstance(verdict, Verdict) and verdict.believed is not None and verdict.believed.carried:
+        return verdict.believed.pushed
+    address = exchange.proxy.gate.client(exchange)
+    return client_prefix(address) if address else b""
 
 
 def _refusal(found: core.Refusal) -> Refusal:

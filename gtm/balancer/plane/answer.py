@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gtm.balancer.wire.heads import MAX_HEADERS, RequestHead
-from gtm.balancer.wire.responses import CHUNKED, NONE, Framing, ResponseHead, answer_head
+from gtm.balancer.wire.responses import CHUNKED, NONE, Framing, ResponseError, ResponseHead, answer_head
 from gtm.balancer.wire.trailers import is_trailer
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -52,13 +52,18 @@ class Answer:
             self._out.append(piece)
 
     def trailer(self, name: bytes, value: bytes) -> None:
-        """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it."""
+        """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it.
+
+        Raises:
+            ResponseError: there are more than go on. A client that got some of them would take them for all.
+        """
         if self.framing is not CHUNKED or not is_trailer(name):
             return
         if self._trailers is None:
             self._trailers = []
-        if len(self._trailers) < MAX_HEADERS:
-            self._trailers.append(b"%b: %b\r\n" % (name, value))
+        if len(self._trailers) >= MAX_HEADERS:
+            raise ResponseError(f"more than {MAX_HEADERS} fields stand behind its body")
+        self._trailers.append(b"%b: %b\r\n" % (name, value))
 
     def last_event(self, event: bytes) -> None:
         """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
-    from gtm.balancer.plane.lateness import Pace
+    from gtm.balancer.plane.lateness import LeastPace
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.tracing import Span
 
@@ -148,9 +148,9 @@ class ExchangeState:
         """How its body is read where limits go by it; None: for hints."""
         self._until = 0
         """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
-        self.pace: Pace | None = None
+        self.pace: LeastPace | None = None
         """How its body comes; None: it came at once."""
-        self.taking: Pace | None = None
+        self.taking: LeastPace | None = None
         """How its client takes the answer; None: it has always been as fast as its backend."""
         self._keeps = True
         """All of the body that came is in `_pieces`."""

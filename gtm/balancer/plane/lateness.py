@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
 
 
-class Pace:
+class LeastPace:
     """How bytes come or are taken, as looks at them see: they may fall behind a least rate by some time, and make up for it no faster than they come."""
 
     __slots__ = ("_at", "_credit", "_size")
@@ -37,7 +37,7 @@ def _comes_too_slowly(exchange: Exchange, now: float) -> bool:
     if exchange.complete or exchange.answering or not limits.body_rate:
         return False
     if pace is None:
-        exchange.pace = Pace(exchange.received, now, limits.body_grace)
+        exchange.pace = LeastPace(exchange.received, now, limits.body_grace)
     elif exchange.client.paused:
         pace.rest(now)
     else:
@@ -54,7 +54,7 @@ def _is_taken_too_slowly(exchange: Exchange, now: float) -> bool:
     if pace is None:
         if client.writable or not limits.take_rate:
             return False
-        pace = exchange.taking = Pace(exchange.taken, now, limits.take_grace)
+        pace = exchange.taking = LeastPace(exchange.taken, now, limits.take_grace)
     elif not client.writable and exchange.proxy.admission.has_waiting:
         return pace.is_late(exchange.taken, now, rate=limits.take_rate, grace=limits.take_grace)
     pace.rest(now)

@@ -191,7 +191,15 @@ def up_regions(table: HealthTable) -> frozenset[str]:
     )
 
 
-def followed(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
-    """What an edge goes by: the common verdicts, its own where there is none, and its own where it overrules them."""
-    ours = overruled(agreed, own)
+def followed(
+    agreed: HealthTable, own: HealthTable, recent: HealthTable
+) -> dict[str, dict[str, EndpointHealth]]:
+    """What an edge goes by: the common verdicts, its own where there is none, and its own where it overrules them.
+
+    Args:
+        agreed: the common verdicts.
+        own: what the edge's own probes said last.
+        recent: of that what they have said lately, which alone overrules.
+    """
+    ours = overruled(agreed, recent)
     return fill({region: endpoints for region, endpoints in agreed.items() if region not in ours}, own)

@@ -16,6 +16,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
+    joined,
     quoted,
 )
 from gtm.documents.records import RecordError
@@ -141,21 +142,12 @@ def _data(rdtype: str, value: Any) -> str:
 
 def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]) -> Steered:
     """One service of a name's steered types: pools of one name are one region with addresses of both families."""
-    pools: dict[str, Pool] = {}
+    pools: list[Pool] = []
     hints: dict[str, None] = {}
     for rdtype, record in kinds.items():
         where = f"{name} {rdtype}"
         made = _dynamic if isinstance(record.get("dynamic"), dict) else _geo
-        for pool in made(where, rdtype, record, notes):
-            before = pools.get(pool.label, Pool(pool.label))
-            pools[pool.label] = Pool(
-                pool.label,
-                before.ipv4 + pool.ipv4,
-                before.ipv6 + pool.ipv6,
-                before.cnames + pool.cnames,
-                hints=tuple(dict.fromkeys(before.hints + pool.hints)),
-                probe=before.probe or pool.probe,
-            )
+        pools += made(where, rdtype, record, notes)
         if made is _dynamic:
             hints |= dict.fromkeys(_rules(where, record["dynamic"], notes))
         if isinstance(record.get("geo"), dict) and made is _geo:
@@ -169,7 +161,7 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]
             "says it, write residency_rules"
         )
     ttl = min(_ttl(record) for record in kinds.values())
-    return Steered(name, ttl, steering, tuple(pools.values()), tuple(hints))
+    return Steered(name, ttl, steering, joined(pools), tuple(hints))
 
 
 def _answers(rdtype: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -203,8 +195,10 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str
     pools = {str(key): pool for key, pool in pools.items()} if isinstance(pools, dict) else {}
     rules = [rule for rule in _list(dynamic.get("rules")) if isinstance(rule, dict)]
     order: dict[str, None] = {}
+    by_pool: dict[str, list[Mapping[str, Any]]] = {}
     for rule in rules:
         label = str(rule.get("pool"))
+        by_pool.setdefault(label, []).append(rule)
         while label in pools and label not in order and len(order) < _MAX_CHAIN:
             order[label] = None
             fallback = pools[label].get("fallback") if isinstance(pools[label], dict) else None
@@ -233,7 +227,7 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str
         yield Pool(
             label,
             **_answers(rdtype, texts),
-            hints=tuple(_places(rules, label)),
+            hints=tuple(_places(by_pool.get(label, ()))),
             probe=_probe(where, record, notes),
         )
     values = [str(value) for value in _values(record)]
@@ -241,11 +235,10 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str
         notes.append(f"{where}: the default ({', '.join(values[:4])}) is not taken over: the pools answer")
 
 
-def _places(rules: Sequence[Mapping[str, Any]], label: str) -> Iterator[str]:
+def _places(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for rule in rules:
-        if str(rule.get("pool")) == label:
-            codes = ", ".join(str(code) for code in _list(rule.get("geos")))
-            yield f"octoDNS answered {f'clients of {codes}' if codes else 'all other clients'} so"
+        codes = ", ".join(str(code) for code in _list(rule.get("geos")))
+        yield f"octoDNS answered {f'clients of {codes}' if codes else 'all other clients'} so"
 
 
 def _rules(where: str, dynamic: Mapping[str, Any], notes: list[str]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 MAX_BYTES = 10 * 1024 * 1024
@@ -42,6 +43,26 @@ class Pool:
     lon: float | None = None
     hints: tuple[str, ...] = ()
     probe: Mapping[str, Any] | None = None
+
+
+def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Pools of one label become one, with the answers and hints of all; what else is known of it, the first says that knows it."""
+    together: dict[str, list[Pool]] = {}
+    for pool in pools:
+        together.setdefault(pool.label, []).append(pool)
+    return tuple(
+        same[0]
+        if len(same) == 1
+        else replace(
+            same[0],
+            ipv4=tuple(chain.from_iterable(pool.ipv4 for pool in same)),
+            ipv6=tuple(chain.from_iterable(pool.ipv6 for pool in same)),
+            cnames=tuple(chain.from_iterable(pool.cnames for pool in same)),
+            hints=tuple(dict.fromkeys(chain.from_iterable(pool.hints for pool in same))),
+            probe=next((pool.probe for pool in same if pool.probe), None),
+        )
+        for same in together.values()
+    )
 
 
 @dataclass(frozen=True, slots=True)

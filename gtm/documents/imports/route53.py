@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
+from gtm.documents.imports.parts import (
+    MAX_RECORDS,
+    ImportProblem,
+    Plain,
+    Pool,
+    Source,
+    Steered,
+    bounded,
+    joined,
+)
 from gtm.nesting import NestingError, shallow
 
 _STEERABLE = ("A", "AAAA", "CNAME")
@@ -155,29 +163,17 @@ def _alias(name: str, items: list[Mapping[str, Any]], source: Source, *, alone: 
 
 
 def _steered(name: str, items: list[Mapping[str, Any]], notes: list[str]) -> Steered:
-    pools: dict[str, Pool] = {}
     steering = _steering(items)
     if steering == "failover":
         items = sorted(items, key=lambda item: item.get("Failover") != "PRIMARY")
-    for item in items:
-        pool = _pool(name, item, notes)
-        before = pools.get(pool.label)
-        if before is not None:
-            pool = replace(
-                before,
-                ipv4=before.ipv4 + pool.ipv4,
-                ipv6=before.ipv6 + pool.ipv6,
-                cnames=before.cnames + pool.cnames,
-                hints=tuple(dict.fromkeys(before.hints + pool.hints)),
-            )
-        pools[pool.label] = pool
+    pools = joined([_pool(name, item, notes) for item in items])
     if steering == "geo":
         notes.append(
             f"{name}: which clients get which set became `steering: geo`: the nearest region. Where law or contract says "
             "it, write residency_rules"
         )
     ttls = [ttl for ttl in map(_ttl, items) if ttl is not None]
-    return Steered(name, min(ttls, default=None), steering, tuple(pools.values()))
+    return Steered(name, min(ttls, default=None), steering, pools)
 
 
 def _steering(items: list[Mapping[str, Any]]) -> str:

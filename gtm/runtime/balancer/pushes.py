@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from heapq import nlargest
+from operator import itemgetter
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -22,7 +24,7 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
-from gtm.feed.reports import BalancerReply, BalancerReport
+from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.nesting import shallow
 from gtm.runtime.balancer.carriers import Carriers
@@ -70,6 +72,8 @@ class Pushes:
         """Where other balancers of the region reach this one."""
         self._carriers: Carriers | None = None
         self._pushed: dict[str, int] = {}
+        """Those that reports have told of."""
+        self._leaves_out = False
         self._told_at = boot_time()
         self._notice = ""
 
@@ -116,8 +120,10 @@ class Pushes:
     def _report(self) -> BalancerReport:
         self._count()
         now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
-        more = {key: count - self._pushed.get(key, 0) for key, count in counts.items()}
-        seconds, self._told_at, self._pushed = now - self._told_at, now, counts
+        more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
+        more = self._largest({key: count for key, count in more.items() if count > 0})
+        self._pushed |= {key: counts[key] for key in more}
+        seconds, self._told_at = now - self._told_at, now
         tiers: Mapping[str, tuple[int, int]] = {}
         learned = Interval([], [])
         if self._carriers is not None:
@@ -132,9 +138,21 @@ class Pushes:
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
-            {key: float(count) for key, count in more.items() if count > 0},
+            {key: float(count) for key, count in more.items()},
             min(seconds, 3600.0),
         )
+
+    def _largest(self, more: dict[str, int]) -> dict[str, int]:
+        """Those that one report may tell of: what is left out is added to, and told of later."""
+        left_out = len(more) - MAX_PUSHES
+        if left_out > 0 and not self._leaves_out:
+            logger.warning(
+                "requests found no slot in %d more ways (service, region, why) than the %d that a report tells control of: the smallest are told of later",
+                left_out,
+                MAX_PUSHES,
+            )
+        self._leaves_out = left_out > 0
+        return dict(nlargest(MAX_PUSHES, more.items(), key=itemgetter(1))) if left_out > 0 else more
 
     def _take(self, reply: BalancerReply) -> None:
         if reply.notice and not self._notice:

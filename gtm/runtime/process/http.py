@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from http import HTTPStatus
 from typing import NoReturn
 from weakref import WeakKeyDictionary
@@ -14,7 +14,10 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from gtm.core.shares import client_prefix
+from gtm.geoip.client import is_in, peer_address
 from gtm.runtime.process.connections import Connections, fitting
+from gtm.settings import Network
 
 MAX_HEAD = 32 * 1024
 """Bytes of a request's head: its first line and its header lines."""
@@ -55,6 +58,8 @@ class PatientProtocol(HttpToolsProtocol):
     """Seconds from the connection, or the first byte of a further request, to the end of the head."""
     body_timeout = 60.0
     """Seconds from the head to the end of the body."""
+    trusted: Sequence[Network] = ()
+    """The operator's own proxies: a connection of theirs is many clients', and counts for itself alone."""
     max_connections: int | None = None
     """Connections of one server at most; None: as many as the process's descriptors allow."""
     linger = 2.0
@@ -82,7 +87,7 @@ class PatientProtocol(HttpToolsProtocol):
         """A client is there."""
         super().connection_made(transport)
         self._connections = self._all_connections()
-        self._connections.enter(self)
+        self._connections.enter(self, self._whose())
         self._told = (0, _BETWEEN, 0, 0, 0)
         self.url, self.headers = b"", []
         self._expect(_HEAD, 1)
@@ -92,6 +97,14 @@ class PatientProtocol(HttpToolsProtocol):
         self._forget()
         self._connections.leave(self)
         super().connection_lost(exc)
+
+    def _whose(self) -> Hashable:
+        """The client that the connection counts for: a prefix of addresses."""
+        peer = self.client[0] if self.client else None
+        address = peer_address(peer)
+        if address is None:
+            return None
+        return self if is_in(peer, self.trusted) else client_prefix(address.packed)
 
     def evict(self) -> None:
         """Make room for another client."""

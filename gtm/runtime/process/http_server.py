@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from gtm.runtime.process.direct import AnswerHead, Direct
+from gtm.runtime.process.direct import AnswerHead, Direct, DirectProtocol
 from gtm.runtime.process.http import PatientProtocol
+from gtm.settings import Network
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """An ASGI application, whatever it calls its parameters' types."""
@@ -32,6 +33,7 @@ def server_config(
     lifespan: bool = True,
     port: int = 8000,
     answer: AnswerHead | None = None,
+    trusted: Sequence[Network] = (),
 ) -> uvicorn.Config:
     """How every HTTP server of gtm runs: with `PatientProtocol`, logs of our own, and no header that clients could forge.
 
@@ -41,11 +43,14 @@ def server_config(
         lifespan: the application wants to know when the server starts and ends.
         port: on the loopback; of no use where the server is given sockets.
         answer: answers, in place, requests that are all head (`gtm.runtime.process.direct`); None: the application does.
+        trusted: networks of proxies whose connections are many clients'.
     """
+    protocol: type[PatientProtocol] = PatientProtocol if answer is None else DirectProtocol
+    protocol = type(protocol.__name__, (protocol,), {"trusted": tuple(trusted)})
     return uvicorn.Config(
         app,
         port=port,
-        http=PatientProtocol if answer is None else Direct(answer),  # type: ignore[arg-type]  # it is only called
+        http=protocol if answer is None else Direct(answer, protocol),  # type: ignore[arg-type]  # it is only called
         log_config=None,
         access_log=False,
         lifespan="auto" if lifespan else "off",

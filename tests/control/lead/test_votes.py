@@ -96,7 +96,7 @@ class Control:
 
     def usable(self, seen: Seen) -> frozenset[str]:
         """What an edge that sees this answers with."""
-        return up_regions(followed(self.vantages.judgement.told, table(seen)))
+        return up_regions(followed(self.vantages.judgement.told, table(seen), table(seen)))
 
     def settled(self) -> None:
         """Let a control that starts have heard everybody."""

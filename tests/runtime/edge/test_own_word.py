@@ -29,7 +29,7 @@ def test_an_edge_says_when_it_goes_by_its_own_probes(caplog: pytest.LogCaptureFi
     veto = Veto(metrics, lambda: now[0])
     own = {"a": UP, "b": UP}
     caplog.set_level(logging.WARNING)
-    assert veto.health({"a": DOWN, "b": DOWN}, own) == own
+    assert veto.health({"a": DOWN, "b": DOWN}, own, own) == own
     assert "gtm_edge_overruled_regions 2.0" in metrics.text()
     veto.tick()
     assert not caplog.messages
@@ -37,9 +37,20 @@ def test_an_edge_says_when_it_goes_by_its_own_probes(caplog: pytest.LogCaptureFi
     veto.tick()
     veto.tick()
     assert ["a, b" in text for text in caplog.messages] == [True]
-    assert veto.health({"a": DOWN, "b": UP}, own) == {"a": DOWN, "b": UP}
+    assert veto.health({"a": DOWN, "b": UP}, own, own) == {"a": DOWN, "b": UP}
     assert "gtm_edge_overruled_regions 0.0" in metrics.text()
     assert caplog.messages[-1] == "going by the common verdict again"
+
+
+def test_what_an_edge_saw_long_ago_overrules_nobody() -> None:
+    """It goes by it only where the others say nothing."""
+    veto = Veto(EdgeMetrics())
+    assert veto.health({"a": DOWN, "b": DOWN}, {"a": UP, "b": UP, "c": UP}, {}) == {
+        "a": DOWN,
+        "b": DOWN,
+        "c": UP,
+    }
+    assert not veto.regions
 
 
 def test_an_edge_that_nobody_named_keeps_the_name_of_its_token(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
@@ -77,6 +78,34 @@ def test_clients_that_never_end_a_request_keep_no_new_one_out() -> None:
         for one in new:  # they came in a crowd, and all get to ask
             one.sendall(ASK)
             read_until(one, b"ok")
+
+
+class _Behind(_Small):
+    trusted = (ip_network("127.0.2.0/24"),)
+
+
+def test_a_network_with_many_connections_closes_its_own() -> None:
+    """However long another's has been idle; a trusted proxy's are many clients', and count for themselves."""
+    with serving(_Behind) as port, ExitStack() as stack:
+
+        def client(source: str) -> socket.socket:
+            one = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(source, 0))
+            stack.enter_context(one).sendall(ASK)
+            read_until(one, b"ok")
+            return one
+
+        proxied = [client("127.0.2.1") for _ in range(2)]
+        crowd = [client(f"127.0.3.{number}") for number in range(1, 3)]
+        for number in range(3, 8):  # of one /24
+            crowd.append(client(f"127.0.3.{number}"))
+            assert crowd.pop(0).recv(1) == b"", "another than the crowd's oldest went"
+        for one in proxied:
+            one.sendall(ASK)
+            read_until(one, b"ok")
+        other = client("127.0.4.1")
+        assert crowd[0].recv(1) == b""
+        other.sendall(ASK)
+        read_until(other, b"ok")
 
 
 def test_clients_that_take_no_answer_go_at_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 
 from gtm.core.balance.admission import refusals
@@ -64,8 +64,12 @@ class Admission:
 
     # What the data plane asks
 
-    def offer(self, arrival: Arrival, now: float) -> Ticket | Refusal:
+    def offer(
+        self, arrival: Arrival, now: float, client: Callable[[], Hashable] | None = None
+    ) -> Ticket | Refusal:
         """Take a request in, to begin at once (`ADMITTED`) or when `due` says so (`WAITING`), or refuse it.
+
+        `client` says whose it is, by whom a tenant's requests take turns; asked only if there is no slot. None: all of a tenant's are one's.
 
         Raises ValueError: a cost, a token count or a size that is not one.
         """
@@ -79,8 +83,10 @@ class Admission:
         if counts or deadline <= now or not self._usable:
             refusal = self._forbidden(arrival, tenant, deadline, now)
         room = self._slots.room(tier)
+        whose: Hashable = None
         if refusal is None and not room:
-            refusal = self._no_place(arrival, tier, tenant, deadline, now)
+            whose = None if client is None else client()
+            refusal = self._no_place(arrival, tier, tenant, whose, deadline, now)
         if refusal is not None:
             self._totals[tier].refused[refusal.code] += 1
             return refusal
@@ -93,6 +99,7 @@ class Admission:
         if room:
             self._begin(ticket, now)
         else:
+            ticket.client = whose
             self._queue(ticket)
         return ticket
 
@@ -233,21 +240,21 @@ class Admission:
             return refusals.tenant_concurrency(tenant, self._pace.turn(1, has))
         return refusals.over_budget(arrival, tenant, weight, fallback, now)
 
-    def _no_place(
-        self, arrival: Arrival, tier: int, tenant: Tenant, deadline: float, now: float
+    def _no_place(  # noqa: PLR0917 - a request, and what was found out of it
+        self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, deadline: float, now: float
     ) -> Refusal | None:
         """Why a request for which there is no slot may not wait; None: it may, and others may have given way to it."""
-        least = self._pace.least_wait(self._queues[tier].ahead(tenant, deadline), self._slots.limit)
+        least = self._pace.least_wait(self._queues[tier].ahead(tenant, client, deadline), self._slots.limit)
         if now + least > deadline:
             return refusals.wait_too_long(least, deadline - now)
-        if self._make_place(arrival, tier, tenant, now):
+        if self._make_place(arrival, tier, tenant, client, now):
             return None
         return refusals.queue_full(self._drained())
 
     def _drained(self) -> float | None:
         return self._pace.turn(self._waiting, self._slots.limit)
 
-    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, now: float) -> bool:
+    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, now: float) -> bool:
         """See to it that a request has a place in the queue, if need be by others giving way. False: it cannot have one."""
         length, held = self._waiting, sum(queue.body_bytes for queue in self._queues)
         beyond = length + 1 - self._settings.queue_length
@@ -263,14 +270,17 @@ class Admission:
                 gone = self._give_way(self._newest_of_largest(lowest), arrival, now)
                 beyond, beyond_bytes = beyond - 1, beyond_bytes - gone
             return True
-        largest = self._queues[tier].largest()
+        queue, own = self._queues[tier], tenant.flows[tier]
+        largest = queue.largest()
         if largest is None or beyond > 1:
             return False
-        newest = next(reversed(largest.queue.values()))
-        if newest.arrival.body_bytes < beyond_bytes:
+        if queue.share_with(tenant, arrival.body_bytes) < largest.ranked:
+            newest = largest.newest()
+        elif own is not None and own.count and queue.has_less(own, client, arrival.body_bytes):
+            newest = own.newest()
+        else:
             return False
-        mine = self._queues[tier].share_with(tenant, arrival.body_bytes)
-        if mine >= largest.ranked:
+        if newest.arrival.body_bytes < beyond_bytes:
             return False
         self._give_way(newest, arrival, now)
         return True
@@ -279,7 +289,7 @@ class Admission:
         flow = self._queues[tier].largest()
         if flow is None:
             raise AssertionError("a queue that holds requests has a largest tenant")
-        return next(reversed(flow.queue.values()))
+        return flow.newest()
 
     def _give_way(self, ticket: Ticket, arrival: Arrival, now: float) -> int:
         """Refuse a waiting request for the sake of one that came; says how many bytes that frees."""

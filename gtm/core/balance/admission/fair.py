@@ -1,6 +1,6 @@
-"""The queue of one tier: start-time fair queueing between tenants, and who gives way when it is full.
+"""The queue of one tier: start-time fair queueing between tenants, turns between a tenant's clients, and who gives way when it is full.
 
-Theory. Each tenant that waits has a *start tag*. The tenant with the least is served, its oldest request first; the *virtual time* v
+Theory. Each tenant that waits has a *start tag*. The tenant with the least is served, the oldest request of its client whose turn it is; the *virtual time* v
 becomes that tag, and the tenant's tag grows by cost / weight. A tenant that begins to wait starts at v, or where its last service
 left it, if that is later: it has no credit for what it did not use before, and no way round what it owes.
 
@@ -29,40 +29,41 @@ served (½), B (1), A (1); of equals, B's tag is older (2), then A (1½). Two of
 >>> order
 ['A', 'B', 'A', 'B', 'A']
 
+Of a tenant's clients (networks) each has a request served in its turn (round robin, Nagle 1987), so that who has a thousand waiting keeps
+another of the same tenant from nothing but one request a turn.
+
 When the queue is full, who takes most of it gives way: by the larger of its parts of the queue's length and bytes (dominant
-share), divided by its weight; its newest request. A heap holds a value for each tenant that waits, which is its share or an
+share), divided by its weight; the newest request of its client that has most in it. Within a tenant, too, a client gives way to one that has less. A heap holds a value for each tenant that waits, which is its share or an
 older, larger one, and is corrected when it comes to the top.
 
 Sources: Goyal, Vin and Cheng 1996, "Start-time fair queueing"; Sheng et al. 2024, "Fairness in serving large language models"
-(correction by what was used); Ghodsi et al. 2011, "Dominant resource fairness"; McKenney 1990, "Stochastic fairness queueing"
+(correction by what was used); Nagle 1987, RFC 970, "On packet switches with infinite storage" (turns); Ghodsi et al. 2011, "Dominant resource fairness"; McKenney 1990, "Stochastic fairness queueing"
 (the longest queue gives way).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Hashable
 from heapq import heapify, heappop, heappush, heapreplace
 
 from gtm.core.balance.admission.tenants import Tenant
 from gtm.core.balance.admission.values import Ticket
+from gtm.core.shares import Shares
 
 _LEAST_CHARGE = 1 / 16
 """Part of a request's expected cost that is charged at least, however much earlier ones were charged too much."""
 _SPARE = 64
 
 
-class Flow:
-    """One tenant's requests that wait in one tier, oldest first."""
+class ClientLine:
+    """One client's requests that wait in a flow, oldest first."""
 
-    __slots__ = ("body_bytes", "carried", "cost", "deadlines", "queue", "ranked", "tenant")
+    __slots__ = ("cost", "deadlines", "queue")
 
-    def __init__(self, tenant: Tenant) -> None:
-        self.tenant = tenant
+    def __init__(self) -> None:
         self.queue: OrderedDict[int, Ticket] = OrderedDict()
         self.cost = 0.0
-        self.body_bytes = 0
-        self.carried = 0.0  # cost that served requests had beyond what was expected of them
-        self.ranked = 0.0  # its newest value among the shares
         self.deadlines: deque[tuple[float, int]] = deque()
         """Deadline and number of each that came with none after it that ends sooner: the first is the least of all that wait.
         One that was withdrawn counts until its turn, so that the least is never said to be later than it is."""
@@ -79,6 +80,60 @@ class Flow:
         while self.deadlines[0][1] < oldest:
             self.deadlines.popleft()
         return self.deadlines[0][0]
+
+
+class Flow:
+    """One tenant's requests that wait in one tier: a line for each client, in the order of their turns."""
+
+    __slots__ = ("body_bytes", "carried", "count", "lines", "ranked", "shares", "tenant")
+
+    def __init__(self, tenant: Tenant) -> None:
+        self.tenant = tenant
+        self.lines: OrderedDict[Hashable, ClientLine] = OrderedDict()
+        self.shares: Shares[Hashable] = Shares()
+        """What clients have in it, in units."""
+        self.count = 0
+        self.body_bytes = 0
+        self.carried = 0.0  # cost that served requests had beyond what was expected of them
+        self.ranked = 0.0  # its newest value among the shares of tenants
+
+    def add(self, ticket: Ticket) -> None:
+        """Let one wait, behind those of its client."""
+        line = self.lines.get(ticket.client)
+        if line is None:
+            line = self.lines[ticket.client] = ClientLine()
+        line.queue[ticket.number] = ticket
+        line.watch(ticket)
+        line.cost += ticket.arrival.cost
+        self.count += 1
+        self.body_bytes += ticket.arrival.body_bytes
+        self.shares.add(ticket.client, ticket.units)
+
+    def pop(self) -> Ticket:
+        """The oldest of the client whose turn it is, who then comes last."""
+        client, line = next(iter(self.lines.items()))
+        ticket = next(iter(line.queue.values()))
+        self.remove(ticket)
+        if line.queue:
+            self.lines.move_to_end(client)
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        """Let one go."""
+        line = self.lines[ticket.client]
+        del line.queue[ticket.number]
+        line.cost -= ticket.arrival.cost
+        if not line.queue:
+            del self.lines[ticket.client]
+        self.count -= 1
+        self.body_bytes -= ticket.arrival.body_bytes
+        self.shares.add(ticket.client, -ticket.units)
+        if not self.count:
+            self.carried = 0.0
+
+    def newest(self) -> Ticket:
+        """The newest of the client that has most in it: who gives way. At least one must wait."""
+        return next(reversed(self.lines[self.shares.largest()].queue.values()))
 
 
 class FairQueue:
@@ -111,10 +166,8 @@ class FairQueue:
             self._made += 1
             heappush(self._flows, (self._virtual, self._made, flow))
         ticket.flow = flow
-        flow.queue[ticket.number] = ticket
-        flow.watch(ticket)
-        flow.cost += ticket.arrival.cost
-        flow.body_bytes += ticket.arrival.body_bytes
+        ticket.units = self._units(ticket.arrival.body_bytes)
+        flow.add(ticket)
         self.count += 1
         self.body_bytes += ticket.arrival.body_bytes
         share = self._share(flow)
@@ -129,9 +182,9 @@ class FairQueue:
         flow = ticket.flow
         if flow is None:
             raise ValueError("the request does not wait here")
-        del flow.queue[ticket.number]
+        flow.remove(ticket)
         ticket.flow = None
-        self._left(flow, ticket)
+        self._left(ticket)
         if not self.count:
             self._forget()
 
@@ -139,16 +192,16 @@ class FairQueue:
         """The request that is served next, which then waits no more. Raises IndexError: none waits."""
         while True:
             tag, _, flow = self._flows[0]
-            if flow.queue:
+            if flow.count:
                 break
             heappop(self._flows)
             flow.tenant.flows[self.tier] = None
-        _, ticket = flow.queue.popitem(last=False)
+        carried, flow.carried = flow.carried, 0.0
+        ticket = flow.pop()
         self._virtual = tag
         cost = ticket.arrival.cost
-        charge = max(cost + flow.carried, cost * _LEAST_CHARGE)
-        flow.carried = 0.0
-        self._left(flow, ticket)
+        charge = max(cost + carried, cost * _LEAST_CHARGE)
+        self._left(ticket)
         self._made += 1
         heapreplace(self._flows, (tag + charge / flow.tenant.weight, self._made, flow))
         if not self.count:
@@ -158,21 +211,27 @@ class FairQueue:
     def correct(self, ticket: Ticket, cost: float) -> None:
         """A request has cost so much in the end: if it had waited, and its tenant has others that wait, the next one settles it."""
         flow = ticket.account.flows[self.tier]
-        if ticket.flow is not None and flow is not None and flow.queue:
+        if ticket.flow is not None and flow is not None and flow.count:
             flow.carried += cost - ticket.arrival.cost
 
-    def ahead(self, tenant: Tenant, deadline: float) -> float:
-        """Cost of a tenant's waiting requests that must all be served before one with this deadline can be, if it is ever.
+    def ahead(self, tenant: Tenant, client: Hashable, deadline: float) -> float:
+        """Cost of a client's waiting requests that must all be served before one with this deadline can be, if it is ever.
 
         0 where one of them may reach its own deadline before: then the rest moves up.
         """
         flow = tenant.flows[self.tier]
-        return flow.cost if flow is not None and flow.queue and flow.earliest() >= deadline else 0.0
+        line = None if flow is None else flow.lines.get(client)
+        return line.cost if line is not None and line.earliest() >= deadline else 0.0
+
+    def has_less(self, flow: Flow, client: Hashable, body_bytes: int) -> bool:
+        """Whether a client, with one more request of so many bytes, has less in a tenant's flow than the client that has most."""
+        shares = flow.shares
+        return shares[client] + self._units(body_bytes) < shares[shares.largest()]
 
     def share_with(self, tenant: Tenant, body_bytes: int) -> float:
         """A tenant's share of the queue, by weight, if a request of so many bytes came to what it has here."""
         flow = tenant.flows[self.tier]
-        count, held = (0, 0) if flow is None else (len(flow.queue), flow.body_bytes)
+        count, held = (0, 0) if flow is None else (flow.count, flow.body_bytes)
         return self._dominant(count + 1, held + body_bytes) / tenant.weight
 
     def largest(self) -> Flow | None:
@@ -193,15 +252,13 @@ class FairQueue:
                 heappop(shares)
         return None
 
-    def _left(self, flow: Flow, ticket: Ticket) -> None:
-        arrival = ticket.arrival
-        flow.cost -= arrival.cost
-        if not flow.queue:
-            flow.cost = flow.carried = 0.0  # of the cost, rounding may be left
-            flow.deadlines.clear()
-        flow.body_bytes -= arrival.body_bytes
+    def _units(self, body_bytes: int) -> int:
+        """What a request takes of the queue, where 1 is a place and the bytes that there are for one."""
+        return 1 + body_bytes * self._length // self._bytes
+
+    def _left(self, ticket: Ticket) -> None:
         self.count -= 1
-        self.body_bytes -= arrival.body_bytes
+        self.body_bytes -= ticket.arrival.body_bytes
 
     def _forget(self) -> None:
         for _, _, flow in self._flows:
@@ -214,7 +271,7 @@ class FairQueue:
         return max(count / self._length, held / self._bytes)
 
     def _share(self, flow: Flow) -> float:
-        return self._dominant(len(flow.queue), flow.body_bytes) / flow.tenant.weight if flow.queue else 0.0
+        return self._dominant(flow.count, flow.body_bytes) / flow.tenant.weight if flow.count else 0.0
 
     def _rank(self, flow: Flow, share: float) -> None:
         flow.ranked = share

@@ -34,7 +34,7 @@ def no_backend() -> Refusal:
 
 def wait_too_long(least: float, left: float) -> Refusal:
     """It would wait `least` seconds at the least, and has `left`."""
-    text = f"requests of its tenant that wait already take {least:.3g} s at least, and its deadline is in {left:.3g} s"
+    text = f"requests of its tenant and network that wait already take {least:.3g} s at least, and its deadline is in {left:.3g} s"
     return Refusal(503, Code.WAIT_TOO_LONG, text, _about(least - left))
 
 
@@ -46,7 +46,7 @@ def queue_full(drained: float | None) -> Refusal:
 
 def preempted(tier: str, drained: float | None) -> Refusal:
     """It waited, and gave way to a request of this tier."""
-    text = f"the region's queue was full, and this request in it gave way to one that is {tier} or whose tenant has less waiting"
+    text = f"the region's queue was full, and this request in it gave way to one that is {tier} or whose tenant or network has less waiting"
     return Refusal(503, Code.PREEMPTED, text, _about(drained))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -108,13 +109,14 @@ class Ticket:
     """A request that was taken in. Its holder reads it, and may keep anything in `context`; only `Admission` writes the rest.
 
     `refusal` is there once it was refused while it waited. `offered` and `admitted` are when it came and when it began. `tier` is
-    the number of its tier in `TIERS`; `account`, `flow` and `token_weight` are admission's own.
+    the number of its tier in `TIERS`; `account`, `client`, `flow`, `units` and `token_weight` are admission's own.
     """
 
     __slots__ = (
         "account",
         "admitted",
         "arrival",
+        "client",
         "context",
         "deadline",
         "flow",
@@ -124,6 +126,7 @@ class Ticket:
         "state",
         "tier",
         "token_weight",
+        "units",
     )
 
     def __init__(
@@ -140,6 +143,8 @@ class Ticket:
         self.refusal: Refusal | None = None
         self.context: object = None
         self.flow: Flow | None = None  # in which it waits, or waited until it was served
+        self.client: Hashable = None  # whose it is, if it waits
+        self.units = 0  # its part of what its client has in the queue
         self.token_weight = 1.0  # what a token of its model counted when it was charged
 
     @property

@@ -329,7 +329,7 @@ class Agent:
 
     def _publish(self) -> None:
         """Tell the workers the state of the world as it is known now."""
-        state = self._agreed.state(self._prober.health(), self.settings.name)
+        state = self._agreed.state(self._prober.health(), self._prober.votes(), self.settings.name)
         if state == self.current.state:
             return
         self.current.apply(StateMessage(state))

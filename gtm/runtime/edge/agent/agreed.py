@@ -9,6 +9,8 @@ from gtm.core.model.state import PLAN_KEPT, EndpointHealth, State, kept_plan
 from gtm.feed.wire import StateMessage
 from gtm.runtime.edge.agent.veto import Veto
 
+_Table = dict[str, dict[str, EndpointHealth]]
+
 
 class Agreed:
     """The agreed state of the world, as one edge goes by it.
@@ -50,11 +52,12 @@ class Agreed:
         if not self._keeps_plan:  # else the plan's time runs already
             self._lost_at = self._monotonic()
 
-    def state(self, own: dict[str, dict[str, EndpointHealth]], edge: str) -> State:
+    def state(self, own: _Table, recent: _Table, edge: str) -> State:
         """What this edge goes by now.
 
         Args:
-            own: what its own probes say.
+            own: what its own probes say, or said last.
+            recent: what they have said lately, which alone overrules what others see.
             edge: its name.
         """
         # Epoch 0 is the state before any: a worker that has only that must not listen.
@@ -63,6 +66,6 @@ class Agreed:
         if self.plan_runs_out:
             plan = kept_plan(plan, self._monotonic() - self._lost_at)
         if self.connected:
-            return State(epoch, "", self._veto.health(self._state.health, own), plan)
+            return State(epoch, "", self._veto.health(self._state.health, own, recent), plan)
         self._veto.alone()
         return State(epoch, edge, own, plan)

@@ -114,7 +114,7 @@ class Reporter:
             revision=revision,
             kept=self._kept(),
             epoch=self._current.state.epoch,
-            health=self._prober.health(),
+            health=self._prober.votes(),
             demand=self._metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),

@@ -31,10 +31,12 @@ class Veto:
         self._since = 0.0
         self._said = False
 
-    def health(self, agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:
+    def health(
+        self, agreed: HealthTable, own: HealthTable, recent: HealthTable
+    ) -> dict[str, dict[str, EndpointHealth]]:
         """What the edge goes by (`gtm.core.health.verdicts.followed`)."""
-        self._set(overruled(agreed, own))
-        return followed(agreed, own)
+        self._set(overruled(agreed, recent))
+        return followed(agreed, own, recent)
 
     def alone(self) -> None:
         """There is no common verdict: control is gone."""

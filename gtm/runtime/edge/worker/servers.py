@@ -82,7 +82,7 @@ def run_http(worker: Worker) -> None:
         ),
     )
     worker.intake = app.intake
-    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head)
+    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head, trusted=edge.trusted_proxies)
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
     worker.start(

@@ -1,0 +1,40 @@
+"""How a control process follows its database."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gtm.control.replica import Replica
+from gtm.storage.session import Database
+from gtm.storage.turns import CALLER
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_look_at_the_database_waits_for_nobodys_turn(database_url: str) -> None:
+    """Whoever asks for it: others wait for its end, and would wait for all that this caller waits for."""
+    database = Database(database_url)
+    try:
+        watch = Replica(database).watch
+        await watch.refresh()
+        CALLER.set("crowd")
+        async with AsyncExitStack() as stack:
+            while database.callers._is_free_for("crowd"):  # noqa: SLF001 - whether it has all that it may have
+                await stack.enter_async_context(database.callers.turn("crowd"))
+            other = asyncio.create_task(_in_turn(database))
+            while not database.callers.waiting:  # noqa: ASYNC110 - there is no event of it
+                await asyncio.sleep(0)
+            await watch.refresh()
+            assert database.callers.waiting == 1, "the caller's own still waits"
+            assert CALLER.get() == "crowd"
+        await other
+    finally:
+        await database.dispose()
+
+
+async def _in_turn(database: Database) -> None:
+    async with database.transaction():
+        pass

@@ -1,0 +1,88 @@
+"""What a balancer tells control of requests that found no slot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gtm.core.latency.samples import Interval
+from gtm.feed.current import CurrentView
+from gtm.feed.reports import MAX_PUSHES, BalancerReport
+from gtm.runtime.balancer.pushes import Pushes
+
+
+class _Carriers:
+    """Those that pushed so many, by service, region and why."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def pushes(self) -> dict[str, int]:
+        return self.counts
+
+    def tiers(self) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def round_trips(self) -> Interval:
+        return Interval([], [])
+
+    def spent(self) -> tuple[()]:
+        return ()
+
+
+def _reporting(carriers: _Carriers, home: Path) -> Pushes:
+    made = Pushes(
+        cast("Any", SimpleNamespace(region="fra")),
+        CurrentView(lambda: 0.0),
+        cast("Any", SimpleNamespace(home=home)),
+        kept=cast("Any", None),
+        workers=1,
+    )
+    made.serve(cast("Any", carriers))
+    return made
+
+
+def _told(pushes: Pushes) -> BalancerReport:
+    return pushes._report()  # noqa: SLF001 - what is sent
+
+
+def test_of_too_many_kinds_the_largest_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Control refuses a report with more, whole: the rest is said in the log, added to, and told of later."""
+    carriers = _Carriers()
+    carriers.counts = {f"s{number}\tiad\tmoved": 1 + number for number in range(MAX_PUSHES + 300)}
+    pushes = _reporting(carriers, tmp_path)
+    first = _told(pushes).pushes
+    assert len(first) == MAX_PUSHES
+    assert min(first.values()) == 301
+    assert "300 more ways" in caplog.text
+    carriers.counts = {key: count + (key == "s0\tiad\tmoved") for key, count in carriers.counts.items()}
+    second = _told(pushes).pushes
+    assert len(second) == 300
+    assert second["s0\tiad\tmoved"] == 2
+    assert not _told(pushes).pushes
+    assert len(caplog.records) == 1
+
+
+@given(st.lists(st.dictionaries(st.integers(0, 1200), st.integers(1, 5), max_size=30), max_size=8))
+def test_everything_is_told_once(rounds: list[dict[int, int]]) -> None:
+    """Whatever is pushed when: what reports tell of in all is what was pushed."""
+    carriers = _Carriers()
+    pushes = _reporting(carriers, Path("unused"))
+    told: dict[str, float] = {}
+    many = {f"{number}": 1 for number in range(MAX_PUSHES + 200)}
+    for more in ({}, *rounds):
+        grown = {f"{number}": carriers.counts.get(f"{number}", 0) + count for number, count in more.items()}
+        carriers.counts = {**(carriers.counts or many), **grown}
+        report = _told(pushes).pushes
+        assert len(report) <= MAX_PUSHES
+        for key, count in report.items():
+            told[key] = told.get(key, 0) + count
+    for _ in range(2):
+        for key, count in _told(pushes).pushes.items():
+            told[key] = told.get(key, 0) + count
+    assert told == carriers.counts
