@@ -35,7 +35,7 @@ from gtm.runtime.following.feed import follow
 from gtm.runtime.following.following import Following
 from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.following.told import TimesMessage, ViewMessage
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.listeners import Use
@@ -94,7 +94,7 @@ class Balancer:
         return bool(self._admin)
 
     async def run(self) -> None:
-        """Serve as a process of its own, until SIGTERM, SIGINT or SIGHUP.
+        """Serve as a process of its own, until SIGTERM or SIGINT.
 
         Raises:
             OSError: another balancer runs on the data directory, or an address cannot be listened on.
@@ -106,8 +106,7 @@ class Balancer:
 
         def taken() -> None:
             conceal()  # again: becoming another user may have undone it
-            for number in lifeline.ending_signals():
-                asyncio.get_running_loop().add_signal_handler(number, self.stop)
+            signals.heed(self.stop, self._look)
             lifeline.watch(self.stop)
 
         with closing(Locator(self.settings.geoip_db, self.settings.geoip_overrides)) as locator:
@@ -143,6 +142,11 @@ class Balancer:
     def stop(self) -> None:
         """Ask it to stop."""
         self._stopping.set()
+
+    def _look(self) -> None:
+        """SIGHUP: what is looked at each second anyhow is read now, changed or not, so that the log says how it stands."""
+        if self._carriers is not None:
+            self._carriers.look_again()
 
     def counts(self) -> Counts:
         """What it has now; nothing before it listens."""

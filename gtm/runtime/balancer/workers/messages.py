@@ -60,6 +60,11 @@ class AskMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class LookMessage:
+    """To workers: read the files again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyMessage:
     """From a worker: it takes requests."""
 
@@ -106,13 +111,15 @@ class ShownMessage:
     state: dict[str, Any]
 
 
-ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage
+ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage | LookMessage
 """What a worker is told."""
 
 FromWorker = ReadyMessage | WordMessage | LoadMessage | ShownMessage
 """What a worker tells."""
 
-TO_WORKER = Lines[ToWorker]({**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage})
+TO_WORKER = Lines[ToWorker](
+    {**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage, "look": LookMessage}
+)
 FROM_WORKER = Lines[FromWorker](
     {"ready": ReadyMessage, "word": WordMessage, "load": LoadMessage, "shown": ShownMessage}
 )

@@ -33,6 +33,7 @@ from gtm.runtime.balancer.workers.messages import (
     KeyMessage,
     Lent,
     LoadMessage,
+    LookMessage,
     PoolEnd,
     ReadyMessage,
     ShownMessage,
@@ -210,6 +211,11 @@ class WorkerPool(Said):
         """See `Carriers`."""
         for one in self._running.values():
             one.line.put([message])
+
+    def look_again(self) -> None:
+        """Let each worker read its files again."""
+        for one in self._running.values():
+            one.line.put([LookMessage()])
 
     def sign(self, key: OwnKey) -> None:
         """See `Carriers`."""
