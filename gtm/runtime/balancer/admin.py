@@ -63,9 +63,9 @@ class Page:
         self._access = access
         self._file = file
 
-    def ready(self) -> bool:
-        """Whether it serves requests."""
-        return self._picker.usable() > 0 and not self._proxy.draining
+    def unready(self) -> str:
+        """Say why it serves no requests; nothing: it serves them."""
+        return self._proxy.unready()
 
     def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
@@ -159,8 +159,8 @@ class Page:
 class Shown(Protocol):
     """What a balancer shows of itself, of whatever processes it is."""
 
-    async def ready(self) -> bool:
-        """Whether it serves requests."""
+    async def unready(self) -> str:
+        """Say why it serves no requests; nothing: it serves them."""
 
     async def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
@@ -201,8 +201,9 @@ class Admin:
     async def answer(self, path: bytes, peer: str | None) -> tuple[int, bytes, bytes]:
         """Status, content type and body."""
         if path == b"/readyz":
-            good = await self._shown.ready()
-            return (200 if good else 503), _JSON, msgspec.json.encode({"ready": good})
+            why = await self._shown.unready()
+            said = {"ready": False, "detail": why} if why else {"ready": True}
+            return (503 if why else 200), _JSON, msgspec.json.encode(said)
         if not self.allows(peer):
             return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
         if path == b"/metrics":

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import closing
 from uuid import uuid4
 
+from gtm.balancer.decide.gate import no_region
+from gtm.core.model.references import meant
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import Lasting, Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
@@ -71,6 +73,8 @@ class Balancer:
                 "carrying requests of inference APIs alone, since no `paths` are set: others are refused (404). For a service that is "
                 "none, write `paths: any` in a --file (docs/balancer.md#paths)"
             )
+        self._lost = False
+        """The policy does not have its region."""
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
         self._carriers: Carriers | None = None
@@ -299,6 +303,26 @@ class Balancer:
                 self._carriers.put(message)
         elif isinstance(message, PeersMessage) and self._peers is not None:
             self._peers.learn(message)
+        elif isinstance(message, SnapshotMessage):
+            self._look_for_region(message)
+
+    def _look_for_region(self, message: SnapshotMessage) -> None:
+        """Say once if the policy does not have this balancer's region, and once when it has it again."""
+        name, known = self.settings.region, {region.name for region in message.policy.regions}
+        if (name in known) is not self._lost:
+            return
+        self._lost = name not in known
+        if self._lost:
+            logger.error(
+                "%s in revision %d of the policy: nothing is served here, and `/healthz` and `/readyz` say 503, until there is one%s",
+                no_region(name),
+                message.revision,
+                meant(name, known),
+            )
+        else:
+            logger.info(
+                "region `%s` is in revision %d of the policy: requests are served", name, message.revision
+            )
 
     def _pass(self, message: Lasting) -> None:
         if self._carriers is not None:

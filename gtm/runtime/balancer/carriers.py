@@ -170,8 +170,8 @@ class _Own:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
 
-    async def ready(self) -> bool:
-        return self._carrier.page.ready()
+    async def unready(self) -> str:
+        return self._carrier.page.unready()
 
     async def metrics(self) -> bytes:
         return self._carrier.page.metrics()

@@ -103,10 +103,10 @@ class LoadMessage:
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """From a worker: what it was asked to show (`AskMessage`)."""
+    """From a worker: what it was asked to show (`AskMessage`). `unready` says why it serves no requests; empty: it does."""
 
     number: int
-    ready: bool
+    unready: str
     metrics: str
     state: dict[str, Any]
 

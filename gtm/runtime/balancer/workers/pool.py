@@ -313,8 +313,9 @@ class _Pages:
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
 
-    async def ready(self) -> bool:
-        return any(one.ready for one in await self._pool.ask())
+    async def unready(self) -> str:
+        said = [one.unready for one in await self._pool.ask()]
+        return "" if "" in said else next(iter(said), "no worker answers")
 
     async def metrics(self) -> bytes:
         await self._pool.ask()

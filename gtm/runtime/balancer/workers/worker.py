@@ -213,7 +213,7 @@ class Worker:
             case AskMessage():
                 page = carrier.page
                 self._line.put(
-                    [ShownMessage(message.number, page.ready(), page.metrics().decode(), page.state())]
+                    [ShownMessage(message.number, page.unready(), page.metrics().decode(), page.state())]
                 )
             case _:
                 pass
