@@ -21,6 +21,7 @@ from gtm.core.model.references import meant
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import Lasting, Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
+from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
@@ -235,7 +236,13 @@ class Balancer:
         if not listening.done():
             return
         listening.result()
-        admin = Admin(carriers.shown, settings.metrics_allow, lambda: {"peers": peers.shown()})
+        admin = Admin(
+            carriers.shown,
+            settings.metrics_allow,
+            lambda: {"peers": peers.shown()},
+            names=own_names(*settings.bind),
+            snapshot=lambda: self._current.snapshot,
+        )
         for one in self._owned.listeners(Use.ADMIN):
             self._admin.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)

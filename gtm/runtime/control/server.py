@@ -16,6 +16,7 @@ from gtm.core.model.requests import Location
 from gtm.dashboard.app import with_dashboard
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import Provider
+from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.process import lifeline, pauses, signals
@@ -162,6 +163,7 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         sign_in=settings.sign_in,
         dashboard_url=settings.dashboard_url,
         answers=edge_answers,
+        names=own_names(*settings.bind, settings.dashboard_url),
     )
     server = _Server(server_config(with_dashboard(app, settings.dashboard_url, _identity(settings)), grace=2))
     signals.heed(stop, places.look)
