@@ -380,6 +380,8 @@ class EdgeSettings(ServerSettings):
     open_lookups: bool = option(
         default=False, meaning="Let anyone look up routes for other clients' addresses without a token."
     )
+    near_lookups: bool = False
+    """This machine may do so, which alone can reach the edge."""
     token_max_age: float = option(
         86_400.0,
         "Seconds without a word from control after which the edge accepts no tokens any more.",

@@ -111,6 +111,7 @@ def create_app(
     dashboard_url: str | None = None,
     answers: Answers | None = None,
     peer_allow: tuple[Network, ...] = (),
+    names: frozenset[str] = frozenset(),
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
 
@@ -135,6 +136,7 @@ def create_app(
         dashboard_url: where people find the dashboard, if another stands before it.
         answers: what an edge would send, for explanations; None: they don't say.
         peer_allow: networks in which balancers may say that others reach them.
+        names: what this machine is known by, for what is open only to it.
     """
 
     def end_feeds() -> None:
@@ -197,7 +199,7 @@ def create_app(
     if sign_in:
         context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)
     problems.install(app)
-    for router in (*_routers(), operations.metrics_router(metrics, replica, metrics_allow)):
+    for router in (*_routers(), operations.metrics_router(metrics, replica, metrics_allow, names)):
         # As they are: `include_router` would make all of them anew, which takes as long as it took to make them.
         app.router.routes.extend(router.routes)
     app.add_middleware(BodyLimit, max_body=MAX_BODY)

@@ -13,7 +13,9 @@ from gtm.api.query import strict_router
 from gtm.api.schemas.base import Liveness, Readiness, errors
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role
+from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import parse_address
+from gtm.geoip.near import foreign
 from gtm.settings import Network
 
 router = strict_router(tags=["operations"])
@@ -49,8 +51,17 @@ async def readyz(ctx: Ctx) -> Response:
 _viewer = requires(Role.VIEWER)
 
 
-def metrics_router(metrics: Metrics, replica: Replica, allowed: tuple[Network, ...]) -> APIRouter:
-    """`/metrics`, with gauges that look at the process when they are scraped. `allowed`: who needs no token."""
+def metrics_router(
+    metrics: Metrics, replica: Replica, allowed: tuple[Network, ...], names: frozenset[str]
+) -> APIRouter:
+    """Make `/metrics`, with gauges that look at the process when they are scraped.
+
+    Args:
+        metrics: the process's own counters.
+        replica: what gauges look at.
+        allowed: networks that need no token.
+        names: what this machine is known by (`gtm.geoip.near`).
+    """
     gauges = ControlGauges(replica)
     metrics.registry.register(gauges)
     metrics.registry.register(ReportsDropped(replica))
@@ -64,16 +75,26 @@ def metrics_router(metrics: Metrics, replica: Replica, allowed: tuple[Network, .
         description=f"Outside the networks of `GTM_METRICS_ALLOW` (by default this machine), for tokens of role `{Role.VIEWER}`.",
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **{status: errors()[status] for status in (401, 403)},
+            **{status: errors(421)[status] for status in (401, 403, 421)},
         },
     )
     async def scrape(ctx: Ctx, request: Request, credentials: Credentials) -> Response:
         if not _near(request, allowed):
             await _viewer(request, ctx, credentials)
+        elif words := _foreign(request, names, ctx.present.compiled):
+            if credentials is None:
+                return problem(421, words, title="foreign host")
+            await _viewer(request, ctx, credentials)
         await gauges.look()
         return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return scraped
+
+
+def _foreign(request: Request, names: frozenset[str], snapshot: Snapshot | None) -> str:
+    """Say what is wrong with the Host of a request over loopback; nothing: it is this machine's."""
+    peer = None if request.client is None else request.client.host
+    return foreign(peer, request.headers.get("host", "").encode("latin-1"), names, snapshot)
 
 
 def _near(request: Request, allowed: tuple[Network, ...]) -> bool:

@@ -6,6 +6,12 @@ from gtm.control.lead import edges, told
 from gtm.control.lead.active import Active
 from gtm.control.live.present import Present
 from gtm.control.replica import Replica
+from gtm.core.model.references import meant, some
+
+BALANCER_SILENT = 60.0
+"""Seconds after its last report for which a balancer is taken to stand where it said."""
+MOST_LOST = 10
+"""Regions that there are not, and that a warning each is of."""
 
 
 def warnings(replica: Replica, now: float, approvals: int = 0) -> list[str]:
@@ -50,6 +56,25 @@ def warnings(replica: Replica, now: float, approvals: int = 0) -> list[str]:
     return [*found, f"dnssec: {replica.dnssec.problem}"] if replica.dnssec.problem else found
 
 
+def _of_balancers(present: Present, active: Active) -> list[str]:
+    """Of balancers that report now and whose region is not in the policy: by region, so that names cost a line each."""
+    known = {region.name for region in present.policy.regions}
+    lost: dict[str, list[str]] = {}
+    for one in active.balancers.heard():
+        if one.region and one.region not in known and one.age < BALANCER_SILENT:
+            lost.setdefault(one.region, []).append(f"`{one.name}`")
+    found = [
+        f"there is no region `{region}`, and balancers say that they stand there, which serve nothing: {some(names, 'balancers')}; "
+        f"make the region, or start them with the name of another (--region){meant(region, known)}"
+        for region, names in sorted(lost.items())[:MOST_LOST]
+    ]
+    if len(lost) > MOST_LOST:
+        found.append(
+            f"balancers stand in {len(lost) - MOST_LOST} more regions that there are not: see GET /v1/balancers"
+        )
+    return found
+
+
 def _of_active(present: Present, active: Active, now: float) -> list[str]:
     """Of where edges stand and of where clients are, which the active control alone hears of."""
     live = active.reports.vantages.live()
@@ -61,6 +86,7 @@ def _of_active(present: Present, active: Active, now: float) -> list[str]:
         "it is true, have the regions report their load; if not, revoke the token"
         for token, (claim, counts) in sorted(active.planning.excess.items())
     ]
+    found += _of_balancers(present, active)
     doubtful = sum(one.doubt.doubtful for one in active.latency.disputed)
     if doubtful:
         found.append(f"locations: round trips contradict those of {doubtful} networks; see `gtm latency`")

@@ -79,7 +79,8 @@ class EdgeOptions:
     `open_lookups` lets anybody ask about any client. Once control was not heard for `token_max_age` seconds, no token is
     accepted. `trusted_proxies` are the networks whose X-Forwarded-For and
     Forwarded headers count. `beacons`: browsers may post round trips. Clients in `metrics_allow` read the metrics without
-    a token.
+    a token. `near_lookups` lets this machine ask about any client, where it alone can reach the edge. `names` are those that
+    this machine is known by.
     """
 
     open_lookups: bool = False
@@ -87,6 +88,8 @@ class EdgeOptions:
     trusted_proxies: tuple[Network, ...] = ()
     beacons: bool = True
     metrics_allow: tuple[Network, ...] = LOOPBACK
+    near_lookups: bool = False
+    names: frozenset[str] = frozenset()
 
 
 class EdgeApp:
@@ -142,6 +145,8 @@ class EdgeApp:
             metrics_allow=options.metrics_allow,
             token_max_age=options.token_max_age,
             open_lookups=options.open_lookups,
+            near_lookups=options.near_lookups,
+            names=options.names,
             clock=clock,
         )
         self._queries = Queries()

@@ -25,6 +25,7 @@ CODES = {
     "content_too_large": (413, "The request is too large"),
     "uri_too_long": (414, "The address is too long"),
     "unsupported_media_type": (415, "The content type is not supported"),
+    "foreign_host": (421, "This machine alone may ask this, by one of its own names"),
     "refused_edge": (421, "Another edge may answer this request, this one may not"),
     "unknown_tenant": (422, "There is no such tenant"),
     "unknown_data_class": (422, "There is no such data class"),

@@ -347,6 +347,12 @@ def test_operations_need_no_token(world: Api) -> None:
     assert world.anonymous.get("/metrics", headers=proxied).status_code == 401
     assert world.edge.get("/metrics", headers=proxied).status_code == 403
     assert world.viewer.get("/metrics", headers=proxied).status_code == 200
+    rebound = {"Host": "evil.example"}
+    refused = world.anonymous.get("/metrics", headers=rebound)
+    assert (refused.status_code, refused.json()["code"]) == (421, "foreign_host")
+    assert world.edge.get("/metrics", headers=rebound).status_code == 403
+    assert world.viewer.get("/metrics", headers=rebound).status_code == 200
+    assert world.anonymous.get("/readyz", headers=rebound).status_code == 200
     assert world.anonymous.get("/").json()["documentation"].endswith("/docs")
     browser = world.anonymous.get("/", headers={"Accept": "text/html,*/*"})
     assert (browser.status_code, browser.headers["location"]) == (303, "/sign-in")

@@ -209,6 +209,9 @@ class Gate:
         self.judged.append(exchange)
         return self.refusal
 
+    def unready(self) -> str:
+        return ""
+
     def renew(self, exchange: Exchange) -> Refusal | None:
         return self.renewed
 

@@ -45,6 +45,9 @@ class _Open:
     def judge(self, exchange: Exchange, now: float) -> None:
         return None
 
+    def unready(self) -> str:
+        return ""
+
     def renew(self, exchange: Exchange) -> None:
         return None
 

@@ -409,6 +409,47 @@ def test_metrics_are_for_those_near_and_for_viewers(run_edge: Callable[..., Edge
         assert far.get("/metrics", headers=token).status_code == status
 
 
+def test_this_machine_asks_for_others_by_its_own_names(run_edge: Callable[..., Edge]) -> None:
+    """A page that lets its name lead to the loopback reads no look-up there, whatever it says of proxies; whoever shows a token does."""
+    proxies = (ip_network("127.0.0.0/8"),)
+    edge = run_edge(near_lookups=True, names=frozenset(("edge.example",)), trusted_proxies=proxies)
+    batch = {"requests": [{"service": "chat", "client_ip": GERMAN}]}
+    evil, token = {"host": "evil.example"}, {"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}
+    for path in (f"/v1/route?service=chat&client_ip={GERMAN}", "/v1/route?service=chat"):
+        for more in (
+            {},
+            {"X-Forwarded-For": GERMAN},
+            {"Forwarded": "for=127.0.0.1"},
+            {"Authorization": "Bearer x"},
+        ):
+            problem(edge.get(path, headers=evil | more), 421, "foreign_host")
+        assert edge.get(path, headers=evil | token).status_code == 200
+        for host in ("127.0.0.1", "localhost.", "[::1]:1", "edge.example"):
+            assert edge.get(path, headers={"host": host}).status_code == 200
+    with edge.client() as client:
+        refused = client.post("/v1/route:batch", json=batch, headers=evil)
+        problem(refused, 421, "foreign_host")
+        assert client.post("/v1/route:batch", json=batch).status_code == 200
+    public = run_edge()
+    assert public.get("/v1/route?service=chat", headers=evil).status_code == 200, "anybody may"
+    assert public.get("/readyz", headers=evil).status_code == 200
+
+
+def test_this_machine_reads_metrics_by_its_own_names(run_edge: Callable[..., Edge]) -> None:
+    """Nor does such a page read metrics, as itself or for a client that a proxy here could name."""
+    evil, token = {"host": "evil.example"}, {"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}
+    near = run_edge(names=frozenset(("edge.example",)))
+    named = run_edge(
+        trusted_proxies=(ip_network("127.0.0.0/8"),), metrics_allow=(ip_network("198.51.100.0/24"),)
+    )
+    problem(near.get("/metrics", headers=evil), 421, "foreign_host")
+    problem(near.get("/metrics", headers=evil | {"Authorization": "Bearer x"}), 421, "foreign_host")
+    problem(named.get("/metrics", headers=evil | {"X-Forwarded-For": "198.51.100.7"}), 421, "foreign_host")
+    for edge in (near, named):
+        assert edge.get("/metrics", headers=evil | token).status_code == 200
+    assert near.get("/metrics", headers={"host": "edge.example"}).status_code == 200
+
+
 def test_requests_and_decisions_are_counted(edge: Edge) -> None:
     """Every answer is counted once, with labels from closed sets."""
     with edge.client() as client:

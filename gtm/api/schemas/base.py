@@ -127,6 +127,7 @@ _WORDS = {
     412: "The resource is not what the client thinks.",
     413: "The body is too large.",
     415: "The body is not JSON.",
+    421: "This machine alone may ask this, by one of its own names.",
     422: "The content is wrong; `errors` lists everything that is.",
     503: "The database cannot be reached; nothing was changed.",
 }

@@ -177,6 +177,13 @@ class LawGate:
         self._see(verdict, head.host)
         return self._concluded(exchange, verdict)
 
+    def unready(self) -> str:
+        """Say why it lets no request pass: there is no policy, or no such region in it."""
+        router = self._current.router
+        if router is None:
+            return "no policy has been loaded yet"
+        return "" if self._region in router.view.snapshot.region_numbers else no_region(self._region)
+
     def renew(self, exchange: Exchange) -> Refusal | None:
         """See `gtm.balancer.plane.contracts.Gate`."""
         current, verdict = self._current, exchange.verdict
@@ -331,6 +338,11 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
+
+
+def no_region(name: str) -> str:
+    """Say that the policy has no region of a name."""
+    return f"there is no region `{name}`"
 
 
 def _prefix(client: bytes) -> bytes:

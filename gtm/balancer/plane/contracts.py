@@ -83,6 +83,9 @@ class Gate(Protocol):
     def renew(self, exchange: Exchange) -> Refusal | None:
         """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
 
+    def unready(self) -> str:
+        """Say why it lets no request pass whatever it is, for people; nothing: it lets some."""
+
     def client(self, exchange: Exchange) -> bytes:
         """The address of a request's client in network order, empty if it is unknown."""
 

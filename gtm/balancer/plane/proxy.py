@@ -227,6 +227,12 @@ class Proxy:
         self._ticker = self.loop.call_later(TICK, self._tick)
         self.look()
 
+    def unready(self) -> str:
+        """Say why no request is served here now; nothing: they are."""
+        if self.draining:
+            return "draining"
+        return self.gate.unready() or ("" if self.picker.usable() else "no usable backend")
+
     def look(self) -> None:
         """Look whether something is late."""
         now = self.now()
@@ -268,15 +274,15 @@ class Proxy:
             return _internal("the gate")
 
     def _health(self, exchange: Exchange) -> bytes:
-        usable = self.picker.usable()
-        good = usable > 0 and not self.draining
-        exchange.status = 200 if good else 503
-        state = "up" if good else ("draining" if self.draining else "no usable backend")
-        body = msgspec.json.encode({"status": state, "region": self.region, "usable_backends": usable})
+        why = self.unready()
+        exchange.status = 503 if why else 200
+        body = msgspec.json.encode(
+            {"status": why or "up", "region": self.region, "usable_backends": self.picker.usable()}
+        )
         return (
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncache-control: no-store\r\ncontent-length: %d\r\n%b\r\n%b"
             % (
-                b"200 OK" if good else b"503 Service Unavailable",
+                b"503 Service Unavailable" if why else b"200 OK",
                 len(body),
                 b"connection: close\r\n" if exchange.closes else b"",
                 b"" if exchange.head.method == b"HEAD" else body,

@@ -54,6 +54,9 @@ def with_options(
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         def command(**told: Any) -> None:
+            from gtm.runtime.process import signals
+
+            signals.spare()  # from here on, whatever the server is at
             given = Given({name: told.pop(name) for name in offered})
             function(given=given, **told)
 

@@ -48,7 +48,7 @@ def _of_demo(edge: EdgeSettings) -> EdgeSettings:
         # The demo's regions are on this machine.
         probe_allow=edge.probe_allow + LOOPBACK,
         # The demo may be asked about anybody's address, but only by this machine.
-        open_lookups=edge.open_lookups or all(_is_loopback(host) for host in edge.bind),
+        near_lookups=all(_is_loopback(host) for host in edge.bind),
     )
 
 

@@ -18,6 +18,8 @@ from gtm.core.quota.earned import LEAST, Worth
 
 LONGEST = 3600
 """Seconds that a handoff holds at the most, whatever the TTL."""
+PUSH_LASTS = 60
+"""Seconds that the handoff of a push holds at the most: it says whom a balancer saw, and comes at once."""
 PREFIX_V4, PREFIX_V6 = 24, 48
 """Bits of a client's address that a handoff names: no network of one person's (docs/latency.md)."""
 _ANY_V4 = bytes(4 - PREFIX_V4 // 8)
@@ -64,6 +66,11 @@ class Claims:
     def carried(self) -> bool:
         """Whether it says whose request a balancer carries: for that one request, and no further."""
         return self.pushed is not None and self.hop == 1 and self.once
+
+    @property
+    def longest(self) -> int:
+        """Seconds that one of its kind holds at the most, whoever issued it: what its issuer keeps to is also all that is believed."""
+        return LONGEST if self.pushed is None else PUSH_LASTS
 
 
 def fence_hash(regions: Iterable[str]) -> str:

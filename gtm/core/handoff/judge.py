@@ -33,7 +33,7 @@ from gtm.core.decision.decide import Routing
 from gtm.core.decision.ranking import Ranking, narrowed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
-from gtm.core.handoff.claims import LONGEST, Claims, client_network, hash_of, lifetime, network_address
+from gtm.core.handoff.claims import PUSH_LASTS, Claims, client_network, hash_of, lifetime, network_address
 from gtm.core.handoff.priority import priority_of
 from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
 from gtm.core.model.outcomes import UnknownNameError
@@ -42,9 +42,6 @@ from gtm.core.policy.snapshot import Snapshot
 
 SKEW = 30
 """Seconds by which an issuer's clock may be ahead."""
-
-PUSH_LASTS = 60
-"""Seconds that the handoff of a push holds at the most: it says whom a balancer saw, and comes at once."""
 
 Used = Callable[[Claims], Reuse]
 """Notes that a handoff for one request is used, and says whether it was before."""
@@ -190,7 +187,7 @@ def _flaw_of_time(window: Window, claims: Claims) -> Flaw | None:
         return Flaw.EXPIRED
     if claims.issued > window.latest + SKEW:
         return Flaw.EARLY
-    return Flaw.TOO_LONG if claims.expires - claims.issued > LONGEST else None
+    return Flaw.TOO_LONG if claims.expires - claims.issued > claims.longest else None
 
 
 def _flaw_of_names(snapshot: Snapshot, seen: Seen, claims: Claims) -> Flaw | None:

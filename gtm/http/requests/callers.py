@@ -9,6 +9,8 @@ from gtm.core.model.access import Role, TokenGrant
 from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
 from gtm.geoip.client import Client, ClientFinder, peer_address
+from gtm.geoip.near import foreign
+from gtm.http.problems import ProblemError
 from gtm.http.requests.access import Grant, Reporter, check_scraper, judged, reporter_of
 from gtm.http.requests.incoming import LISTS, Incoming
 from gtm.settings import Network
@@ -24,6 +26,8 @@ class Callers:
         current: has the tokens that count, and how old they are.
         trusted_proxies: the networks whose forwarding headers count.
         metrics_allow: clients there read the metrics without a token.
+        near_lookups: this machine may ask about any client.
+        names: what this machine is known by, for what is open only to it (`gtm.geoip.near`).
         token_max_age: seconds without control after which no token is accepted.
         open_lookups: anybody may ask about any client.
         clock: POSIX seconds, for the end of tokens.
@@ -37,6 +41,8 @@ class Callers:
         metrics_allow: tuple[Network, ...],
         token_max_age: float,
         open_lookups: bool,
+        near_lookups: bool,
+        names: frozenset[str],
         clock: Callable[[], float],
     ) -> None:
         self._current_view = current
@@ -44,13 +50,23 @@ class Callers:
         self._metrics_allow = metrics_allow
         self._token_max_age = token_max_age
         self._open_lookups = open_lookups
+        self._near_lookups = near_lookups
+        self._names = names
         self._clock = clock
 
     def grant(self, incoming: Incoming) -> Grant:
-        """Whether the caller may ask about other clients."""
+        """Whether the caller may ask about other clients.
+
+        Raises:
+            ProblemError: it may only because this machine may, and it asked for another.
+        """
         if self._open_lookups:
             return Grant.GRANTED
-        return self._judged(incoming, Role.VIEWER)[0]
+        grant = self._judged(incoming, Role.VIEWER)[0]
+        if self._near_lookups and grant is not Grant.GRANTED:
+            self._check_host(incoming)
+            return Grant.GRANTED
+        return grant
 
     def reporter(self, incoming: Incoming) -> Reporter:
         """Which reporter of round trips calls.
@@ -64,10 +80,14 @@ class Callers:
         """Let the metrics be read from the networks for that, or with a token.
 
         Raises:
-            ProblemError: neither is so.
+            ProblemError: neither is so, or it was asked from there for another machine.
         """
+        grant = self._judged(incoming, Role.VIEWER)[0]
+        if grant is Grant.GRANTED:
+            return
         if not self._near(incoming):
-            check_scraper(self._judged(incoming, Role.VIEWER)[0])
+            check_scraper(grant)
+        self._check_host(incoming)
 
     def forwarded(self, incoming: Incoming) -> Forwarded:
         """What proxies say of the client, if they are trusted."""
@@ -88,6 +108,17 @@ class Callers:
         current, most = self._current_view, self._token_max_age
         outdated = authorization is not None and most < inf and current.window.silence >= most
         return judged(authorization, current.access, self._clock(), needed, outdated=outdated)
+
+    def _check_host(self, incoming: Incoming) -> None:
+        """Let what is open only to this machine be asked by its own names.
+
+        Raises:
+            ProblemError: the request came over loopback, and names another.
+        """
+        host, snapshot = incoming.headers.get(b"host", b""), self._current_view.snapshot
+        words = foreign(incoming.peer, host, self._names, snapshot)
+        if words:
+            raise ProblemError("foreign_host", words)
 
     def _near(self, incoming: Incoming) -> bool:
         """Whether a request comes from where the metrics are read without a token.

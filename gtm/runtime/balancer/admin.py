@@ -20,9 +20,11 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.metrics import render
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.choosing.values import By
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.shares import client_prefix
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import peer_address
+from gtm.geoip.near import foreign
 from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.health import HealthLoop
@@ -63,9 +65,9 @@ class Page:
         self._access = access
         self._file = file
 
-    def ready(self) -> bool:
-        """Whether it serves requests."""
-        return self._picker.usable() > 0 and not self._proxy.draining
+    def unready(self) -> str:
+        """Say why it serves no requests; nothing: it serves them."""
+        return self._proxy.unready()
 
     def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
@@ -159,8 +161,8 @@ class Page:
 class Shown(Protocol):
     """What a balancer shows of itself, of whatever processes it is."""
 
-    async def ready(self) -> bool:
-        """Whether it serves requests."""
+    async def unready(self) -> str:
+        """Say why it serves no requests; nothing: it serves them."""
 
     async def metrics(self) -> bytes:
         """Counters and gauges, as Prometheus text."""
@@ -175,12 +177,22 @@ class Admin:
     Args:
         shown: what is on it.
         allow: networks that may read it.
+        names: what this machine is known by (`gtm.geoip.near`).
+        snapshot: the policy in force.
         more: what else belongs to the state.
     """
 
     def __init__(
-        self, shown: Shown, allow: Sequence[Network], more: Callable[[], dict[str, Any]] = dict
+        self,
+        shown: Shown,
+        allow: Sequence[Network],
+        more: Callable[[], dict[str, Any]] = dict,
+        *,
+        names: frozenset[str] = frozenset(),
+        snapshot: Callable[[], Snapshot | None] = lambda: None,
     ) -> None:
+        self._names = names
+        self._snapshot = snapshot
         self._more = more
         self._shown = shown
         self._allow = allow
@@ -198,13 +210,17 @@ class Admin:
         address = ip_address(peer.partition("%")[0])
         return any(address in network for network in self._allow)
 
-    async def answer(self, path: bytes, peer: str | None) -> tuple[int, bytes, bytes]:
+    async def answer(self, path: bytes, peer: str | None, host: bytes = b"") -> tuple[int, bytes, bytes]:
         """Status, content type and body."""
         if path == b"/readyz":
-            good = await self._shown.ready()
-            return (200 if good else 503), _JSON, msgspec.json.encode({"ready": good})
+            why = await self._shown.unready()
+            said = {"ready": False, "detail": why} if why else {"ready": True}
+            return (503 if why else 200), _JSON, msgspec.json.encode(said)
         if not self.allows(peer):
             return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
+        words = foreign(peer, host, self._names, self._snapshot())
+        if words:
+            return 421, _JSON, msgspec.json.encode({"detail": words})
         if path == b"/metrics":
             return 200, _TEXT, await self._shown.metrics()
         if path == b"/state":
@@ -217,6 +233,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._url = b""
+        self._host = b""
         self._read = 0
         self._parser = HttpRequestParser(self)
         self._answering: asyncio.Task[None] | None = None
@@ -246,6 +263,10 @@ class _Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         self._url += url
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"host":
+            self._host = value
+
     def on_message_complete(self) -> None:
         if self._answering is None:
             self._answering = asyncio.ensure_future(self._answer())
@@ -253,7 +274,9 @@ class _Connection(asyncio.Protocol):
     async def _answer(self) -> None:
         peer = self._transport.get_extra_info("peername")
         path = self._url.partition(b"?")[0]
-        status, kind, body = await self._admin.answer(path, peer[0] if isinstance(peer, tuple) else None)
+        status, kind, body = await self._admin.answer(
+            path, peer[0] if isinstance(peer, tuple) else None, self._host
+        )
         self._transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
             % (status, b"OK" if status == 200 else b"Error", kind, len(body), body)

@@ -28,17 +28,36 @@ class BackendsFile:
         self._signature = self._look()
         self.document: BalancerDocument = self._read()
         self._started = self.document
+        self._gone = False
+        """The log says that there is no file."""
 
     @property
     def waits_for_start(self) -> tuple[str, ...]:
         """The fields of the file that have changed since the start, and count from the next one."""
         return self.document.later_than(self._started)
 
+    def forget(self) -> None:
+        """Let the next look find it changed, whatever it holds."""
+        self._gone = False
+        if self._settings.file is None:
+            logger.info("there is no file of backends to read again: they were given by --backend")
+        else:
+            self._signature = (0, 0, 0, 0, 0)
+
     def changed(self) -> bool:
         """Whether the file has changed and is right; `document` is what it says now."""
         signature = self._look()
-        if signature is None or signature == self._signature:
+        if signature == self._signature:
             return False
+        if signature is None:
+            if not self._gone:
+                self._gone = True
+                logger.error(
+                    "the file of backends `%s` cannot be found, going on with what was in it before",
+                    self._settings.file,
+                )
+            return False
+        self._gone = False
         self._signature = signature
         try:
             self.document = self._read()

@@ -16,9 +16,12 @@ from collections.abc import Callable
 from contextlib import closing
 from uuid import uuid4
 
+from gtm.balancer.decide.gate import no_region
+from gtm.core.model.references import meant
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import Lasting, Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
+from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
@@ -35,7 +38,7 @@ from gtm.runtime.following.feed import follow
 from gtm.runtime.following.following import Following
 from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.following.told import TimesMessage, ViewMessage
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.listeners import Use
@@ -71,6 +74,8 @@ class Balancer:
                 "carrying requests of inference APIs alone, since no `paths` are set: others are refused (404). For a service that is "
                 "none, write `paths: any` in a --file (docs/balancer.md#paths)"
             )
+        self._lost = False
+        """The policy does not have its region."""
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
         self._carriers: Carriers | None = None
@@ -94,7 +99,7 @@ class Balancer:
         return bool(self._admin)
 
     async def run(self) -> None:
-        """Serve as a process of its own, until SIGTERM, SIGINT or SIGHUP.
+        """Serve as a process of its own, until SIGTERM or SIGINT.
 
         Raises:
             OSError: another balancer runs on the data directory, or an address cannot be listened on.
@@ -106,8 +111,7 @@ class Balancer:
 
         def taken() -> None:
             conceal()  # again: becoming another user may have undone it
-            for number in lifeline.ending_signals():
-                asyncio.get_running_loop().add_signal_handler(number, self.stop)
+            signals.heed(self.stop, self._look)
             lifeline.watch(self.stop)
 
         with closing(Locator(self.settings.geoip_db, self.settings.geoip_overrides)) as locator:
@@ -143,6 +147,11 @@ class Balancer:
     def stop(self) -> None:
         """Ask it to stop."""
         self._stopping.set()
+
+    def _look(self) -> None:
+        """SIGHUP: what is looked at each second anyhow is read now, changed or not, so that the log says how it stands."""
+        if self._carriers is not None:
+            self._carriers.look_again()
 
     def counts(self) -> Counts:
         """What it has now; nothing before it listens."""
@@ -227,7 +236,13 @@ class Balancer:
         if not listening.done():
             return
         listening.result()
-        admin = Admin(carriers.shown, settings.metrics_allow, lambda: {"peers": peers.shown()})
+        admin = Admin(
+            carriers.shown,
+            settings.metrics_allow,
+            lambda: {"peers": peers.shown()},
+            names=own_names(*settings.bind),
+            snapshot=lambda: self._current.snapshot,
+        )
         for one in self._owned.listeners(Use.ADMIN):
             self._admin.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
@@ -295,6 +310,26 @@ class Balancer:
                 self._carriers.put(message)
         elif isinstance(message, PeersMessage) and self._peers is not None:
             self._peers.learn(message)
+        elif isinstance(message, SnapshotMessage):
+            self._look_for_region(message)
+
+    def _look_for_region(self, message: SnapshotMessage) -> None:
+        """Say once if the policy does not have this balancer's region, and once when it has it again."""
+        name, known = self.settings.region, {region.name for region in message.policy.regions}
+        if (name in known) is not self._lost:
+            return
+        self._lost = name not in known
+        if self._lost:
+            logger.error(
+                "%s in revision %d of the policy: nothing is served here, and `/healthz` and `/readyz` say 503, until there is one%s",
+                no_region(name),
+                message.revision,
+                meant(name, known),
+            )
+        else:
+            logger.info(
+                "region `%s` is in revision %d of the policy: requests are served", name, message.revision
+            )
 
     def _pass(self, message: Lasting) -> None:
         if self._carriers is not None:

@@ -10,6 +10,7 @@ import logging
 import resource
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -110,6 +111,7 @@ class Carrier:
         self._current = current
         self._loop = loop
         self._tasks = Tasks(lambda: None)
+        self._asked = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._sharing = Sharing(member)
         self._gate = QuotaGate(parts, boot_time)
@@ -381,9 +383,16 @@ class Carrier:
 
     # The file of backends
 
+    def look_again(self) -> None:
+        """Read the file again at once, changed or not, and look at the others."""
+        self._file.forget()
+        self._asked.set()
+
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), LOOK_EVERY)
+            self._asked.clear()
             await self._reread()
             await asyncio.to_thread(self._front.look)
             self._front.renew(self._picker.routes())

@@ -41,6 +41,9 @@ class Carriers(Protocol):
     def put(self, message: ViewMessage) -> None:
         """This is known now, and used in this process already."""
 
+    def look_again(self) -> None:
+        """Read the file of backends again, changed or not, and other files that have changed."""
+
     def sign(self, key: OwnKey) -> None:
         """Sign pushes with this key from now on."""
 
@@ -98,6 +101,10 @@ class Alone:
 
     def put(self, message: ViewMessage) -> None:
         """See `Carriers`: it is used already."""
+
+    def look_again(self) -> None:
+        """Let the one process read its files again."""
+        self._carrier.look_again()
 
     def sign(self, key: OwnKey) -> None:
         """See `Carriers`."""
@@ -163,8 +170,8 @@ class _Own:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
 
-    async def ready(self) -> bool:
-        return self._carrier.page.ready()
+    async def unready(self) -> str:
+        return self._carrier.page.unready()
 
     async def metrics(self) -> bytes:
         return self._carrier.page.metrics()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,9 +16,10 @@ from gtm.core.model.requests import Location
 from gtm.dashboard.app import with_dashboard
 from gtm.dashboard.sign_in.identity import Identity
 from gtm.dashboard.sign_in.oidc import Provider
+from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
-from gtm.runtime.process import lifeline, pauses
+from gtm.runtime.process import lifeline, pauses, signals
 from gtm.runtime.process.connections import ACCEPTED, raise_descriptor_limit, say_once_without_room
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.notify import notify_ready
@@ -99,6 +99,7 @@ class _Places:
     def __init__(self, settings: ControlSettings) -> None:
         self._settings = settings
         self._locator: Locator | None = None
+        self._asked = asyncio.Event()
 
     def locate(self, address: str | bytes) -> Location:
         """Say where an address is, by the files as they were last taken in."""
@@ -106,10 +107,17 @@ class _Places:
             self._locator = Locator(self._settings.geoip_db, self._settings.geoip_overrides)
         return self._locator.locate(address)
 
+    def look(self) -> None:
+        """Look at once (SIGHUP)."""
+        logger.info("SIGHUP: looking whether files of places have changed; options count from the next start")
+        self._asked.set()
+
     async def follow(self) -> None:
         """Look whether the files have changed, for as long as this runs."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), _LOOK_EVERY)
+            self._asked.clear()
             if self._locator is not None:
                 await asyncio.to_thread(reload_places, self._locator)
 
@@ -155,11 +163,10 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
         sign_in=settings.sign_in,
         dashboard_url=settings.dashboard_url,
         answers=edge_answers,
+        names=own_names(*settings.bind, settings.dashboard_url),
     )
     server = _Server(server_config(with_dashboard(app, settings.dashboard_url, _identity(settings)), grace=2))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    signals.heed(stop, places.look)
     lifeline.watch(stop)
     sockets = [listener(host, port) for host in settings.bind]
     logger.info("control listens on port %d", port)

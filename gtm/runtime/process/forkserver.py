@@ -34,6 +34,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gtm.environment import inherited
+from gtm.runtime.process import signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 
 logger = logging.getLogger(__name__)
@@ -319,6 +320,7 @@ def become(module: str, loads: Sequence[Load], handed: bytes) -> None:
 def main() -> None:
     """Load modules, and fork until nobody holds the line any more."""
     gc.disable()
+    signals.spare()
     if len(sys.argv) > 3:
         _become(*sys.argv[1:4])
         return

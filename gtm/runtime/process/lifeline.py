@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -69,12 +68,6 @@ class Lifeline:
         process.stdin.write(handed)  # as far as the pipe takes it at once; the rest follows as it is read
         process.stdin.close()
         return process
-
-
-def ending_signals() -> list[signal.Signals]:
-    """The signals that ask a server to end: SIGHUP too, the end of its terminal, unless it was started to outlive that."""
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup(1)
-    return [signal.SIGTERM, signal.SIGINT, *([] if ignored else [signal.SIGHUP])]
 
 
 def held() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
 from contextlib import closing
@@ -24,7 +23,7 @@ from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.ownership import balancer_home
 from gtm.runtime.following.kept import LAST_GOOD
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
@@ -92,9 +91,7 @@ async def run(settings: WorldSettings) -> int:
         failures.append(True)
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    signals.heed(stop.set, lambda: None)
     lifeline.watch(stop.set)
     with closing(Locator()) as locator:
         demo = demo_policy()

@@ -24,7 +24,7 @@ import msgspec
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.runtime.edge import orphans
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import signals
 from gtm.runtime.process.child import Child
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline
@@ -94,7 +94,7 @@ class Supervisor:
         self._edge_token = f"gtm_serve_{secrets.token_urlsafe(32)}"
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or SIGHUP.
+        """Serve until SIGTERM or SIGINT.
 
         Raises:
             DataDirectoryInUse: another gtm works on the data directory.
@@ -104,9 +104,7 @@ class Supervisor:
             StorageUnavailable: the database given cannot be reached.
         """
         conceal()
-        loop = asyncio.get_running_loop()
-        for number in lifeline.ending_signals():
-            loop.add_signal_handler(number, self._stopping.set)
+        signals.heed(self._stopping.set, _look)
         try:
             # A second start on a directory meets its own ports as well: the directory is what to tell of. One that
             # isn't there yet nobody works on, and it stays away if a port is taken.
@@ -326,6 +324,13 @@ class Supervisor:
         self._lock.release()
         if self._stopping.is_set():
             logger.info("stopped")
+
+
+def _look() -> None:
+    """Say what SIGHUP has come to."""
+    logger.info(
+        "SIGHUP: files of places are read again within 10 s of their change, unasked; options count from the next start"
+    )
 
 
 def _reachable(host: str) -> str:

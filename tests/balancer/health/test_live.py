@@ -37,6 +37,9 @@ class Gate:
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the protocol's
         return None
 
+    def unready(self) -> str:
+        return ""
+
     def renew(self, exchange: Exchange) -> Refusal | None:  # noqa: ARG002 - likewise
         return None
 

@@ -88,7 +88,7 @@ class Page:
             "handoff_wrong_region": claims.region != case.here,
             "handoff_expired": claims.expires <= latest,
             "handoff_early": claims.issued - latest > 30,
-            "handoff_too_long": claims.expires - claims.issued > 60 * 60,
+            "handoff_too_long": claims.expires - claims.issued > (60 * 60 if claims.pushed is None else 60),
             "handoff_unknown_name": claims.service not in self.services
             or claims.tenant not in {None, *self.tenants}
             or claims.data_class not in {None, *self.data_classes}

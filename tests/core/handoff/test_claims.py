@@ -6,6 +6,9 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from hypothesis import example
+from hypothesis import given as given_inputs
+from hypothesis import strategies as st
 
 from gtm.core.decision.decide import routed
 from gtm.core.decision.router import Router
@@ -247,3 +250,35 @@ def test_who_is_sent_on_is_neither_shed_nor_counted_against_a_quota(shed: float)
     verdict = judge(Router(view), "iad", NOW, seen=seen, presented=None, used=lambda _: Reuse.NEW, draw=0.5)
     assert verdict.code is Code.WRONG_REGION
     assert verdict.region == "fra"
+
+
+@given_inputs(
+    hop=st.sampled_from([0, 1]),
+    carried=st.booleans(),
+    once=st.booleans(),
+    ahead=st.integers(-4000, 40),
+    life=st.integers(-4000, 10_000) | st.sampled_from([59, 60, 61, 3599, 3600, 3601]),
+)
+@example(hop=1, carried=True, once=True, ahead=0, life=61)
+@example(hop=1, carried=False, once=True, ahead=0, life=61)
+@example(hop=0, carried=False, once=False, ahead=0, life=3601)
+def test_nothing_is_believed_for_longer_than_the_page_says(
+    *, hop: int, carried: bool, once: bool, ahead: int, life: int
+) -> None:
+    """Of every kind and issuer, a handoff is believed for an hour at the most, of a push for a minute, and half a minute of clocks apart."""
+    router = world(AT_HOME)
+    claims = given(router, hop=hop, once=once, issued=1000 + ahead, expires=1000 + ahead + life)
+    if carried:
+        claims = replace(claims, hop=1, once=True, pushed=claims.client)
+    most = 60 if carried else 3600
+    verdict = judge(
+        router,
+        "fra",
+        Window(1000.0, 1000.0),
+        seen=Seen(IN_GERMANY, GERMAN, "chat"),
+        presented=Presented(claims, IN_GERMANY, IN_GERMANY),
+        used=lambda _: Reuse.NEW,
+    )
+    believed = verdict.believed is not None
+    assert believed is (ahead + life > 0 and ahead <= 30 and life <= most)
+    assert not believed or claims.expires <= 1000 + 30 + most

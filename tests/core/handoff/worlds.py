@@ -156,7 +156,7 @@ class World:
         early = latest + rng.choice([29, 30, 31, 32, 40])
         changes: list[dict[str, Any]] = [
             {"region": rng.choice(self.regions)},
-            {"expires": claims.issued + rng.choice([1, 29, 3600, 3601, 10_000])},
+            {"expires": claims.issued + rng.choice([1, 29, 60, 61, 3600, 3601, 10_000])},
             {"issued": early, "expires": early + 30},
             {"expires": latest + rng.choice([-1, 0, 1, 2])},
             {"tenant": rng.choice([None, "nobody", *TENANTS])},

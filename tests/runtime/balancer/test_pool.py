@@ -180,7 +180,7 @@ def test_one_that_hangs_is_neither_waited_for_nor_uncounted(monkeypatch: pytest.
         await world.until(lambda: _counted(world) == 30)
         asking = asyncio.ensure_future(world.pool.ask())
         number = await two.asked()
-        two.line.put([ShownMessage(number, True, TEXT.format(21), {})])
+        two.line.put([ShownMessage(number, "", TEXT.format(21), {})])
         assert [shown.metrics for shown in await asking] == [TEXT.format(21)]
         assert _counted(world) == 31
         assert [shown["hangs"] for shown in world.pool.processes()] == [True, False]
@@ -228,7 +228,7 @@ def test_one_that_dies_while_it_is_asked_is_not_waited_for_and_counts_once(
         monkeypatch.setattr(pools, "ASKED", 3600.0)
         one, two = await world.serve(2)
         asking = asyncio.ensure_future(world.pool.ask())
-        one.line.put([ShownMessage(await one.asked(), True, TEXT.format(11), {})])
+        one.line.put([ShownMessage(await one.asked(), "", TEXT.format(11), {})])
         await two.asked()
         await world.until(lambda: _counted(world) == 21)
         await one.die()

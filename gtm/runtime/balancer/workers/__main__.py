@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-
 import uvloop
 
 from gtm.runtime.balancer.workers.messages import WorkerSettings
 from gtm.runtime.balancer.workers.worker import Worker
-from gtm.runtime.process import pauses
+from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
@@ -20,7 +18,7 @@ def main() -> None:
     conceal()
     told = received(WorkerSettings)
     configure(told.balancer.log_level, f"balancer-{told.number}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.leave_to_parent()
     raise_descriptor_limit()
     pauses.shorten()
     uvloop.run(_run(told))

@@ -60,6 +60,11 @@ class AskMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class LookMessage:
+    """To workers: read the files again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadyMessage:
     """From a worker: it takes requests."""
 
@@ -98,21 +103,23 @@ class LoadMessage:
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """From a worker: what it was asked to show (`AskMessage`)."""
+    """From a worker: what it was asked to show (`AskMessage`). `unready` says why it serves no requests; empty: it does."""
 
     number: int
-    ready: bool
+    unready: str
     metrics: str
     state: dict[str, Any]
 
 
-ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage
+ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage | LookMessage
 """What a worker is told."""
 
 FromWorker = ReadyMessage | WordMessage | LoadMessage | ShownMessage
 """What a worker tells."""
 
-TO_WORKER = Lines[ToWorker]({**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage})
+TO_WORKER = Lines[ToWorker](
+    {**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage, "look": LookMessage}
+)
 FROM_WORKER = Lines[FromWorker](
     {"ready": ReadyMessage, "word": WordMessage, "load": LoadMessage, "shown": ShownMessage}
 )

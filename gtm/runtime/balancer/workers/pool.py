@@ -33,6 +33,7 @@ from gtm.runtime.balancer.workers.messages import (
     KeyMessage,
     Lent,
     LoadMessage,
+    LookMessage,
     PoolEnd,
     ReadyMessage,
     ShownMessage,
@@ -211,6 +212,11 @@ class WorkerPool(Said):
         for one in self._running.values():
             one.line.put([message])
 
+    def look_again(self) -> None:
+        """Let each worker read its files again."""
+        for one in self._running.values():
+            one.line.put([LookMessage()])
+
     def sign(self, key: OwnKey) -> None:
         """See `Carriers`."""
         self._key = key
@@ -307,8 +313,9 @@ class _Pages:
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
 
-    async def ready(self) -> bool:
-        return any(one.ready for one in await self._pool.ask())
+    async def unready(self) -> str:
+        said = [one.unready for one in await self._pool.ask()]
+        return "" if "" in said else next(iter(said), "no worker answers")
 
     async def metrics(self) -> bytes:
         await self._pool.ask()

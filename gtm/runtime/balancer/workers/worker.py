@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import time
 from collections import Counter
@@ -30,6 +31,7 @@ from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     KeyMessage,
     LoadMessage,
+    LookMessage,
     ReadyMessage,
     ShownMessage,
     ToWorker,
@@ -79,8 +81,7 @@ class Worker:
             GeoIPError: the GeoIP database or the overrides cannot be read.
             PolicyError: the file of backends is wrong.
         """
-        for number in lifeline.ending_signals():
-            asyncio.get_running_loop().add_signal_handler(number, self.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stop)
         lifeline.watch(self.stop)
         self._line = await WorkerEnd.over(socket.socket(fileno=self._told.descriptor))
         self._tasks.start(self._listen())
@@ -189,7 +190,7 @@ class Worker:
                 self._key = message.key
             case WordsMessage():
                 self._words = message.words
-            case AskMessage():
+            case AskMessage() | LookMessage():
                 pass
             case _:
                 self._current.apply(message)
@@ -207,10 +208,12 @@ class Worker:
                 carrier.sign(message.key)
             case WordsMessage():
                 carrier.heard(message.words)
+            case LookMessage():
+                carrier.look_again()
             case AskMessage():
                 page = carrier.page
                 self._line.put(
-                    [ShownMessage(message.number, page.ready(), page.metrics().decode(), page.state())]
+                    [ShownMessage(message.number, page.unready(), page.metrics().decode(), page.state())]
                 )
             case _:
                 pass

@@ -42,7 +42,7 @@ from gtm.runtime.following.following import Following
 from gtm.runtime.following.handover import HandoverError
 from gtm.runtime.following.tasks import Tasks, die, first_of
 from gtm.runtime.following.told import TimesMessage
-from gtm.runtime.process import lifeline
+from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.privileges import conceal
 from gtm.settings import EdgeSettings
@@ -57,6 +57,13 @@ FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
 TAKE_OVER = 60.0
 """Seconds within which an edge that is to replace another must answer; it gives up after."""
+
+
+def _look() -> None:
+    """Say what SIGHUP comes to."""
+    logger.info(
+        "SIGHUP: files of places are read again within 10 s of their change, unasked; options count from the next start (--replace loses no query)"
+    )
 
 
 class Agent:
@@ -122,7 +129,7 @@ class Agent:
         self._settled = False
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or SIGHUP. A `gtm serve` that dies leaves its edge to answer alone.
+        """Serve until SIGTERM or SIGINT. A `gtm serve` that dies leaves its edge to answer alone.
 
         Raises:
             OSError: another edge runs on the data directory, an address cannot be listened on, or `user` or
@@ -143,9 +150,7 @@ class Agent:
         locator = Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db)
         self._geoip_built = float(locator.build_epoch)
         locator.close()
-        loop = asyncio.get_running_loop()
-        for number in lifeline.ending_signals():
-            loop.add_signal_handler(number, self.stop)
+        signals.heed(self.stop, _look)
         lifeline.watch(self._lost_parent)
         self.workers = WorkerPool(
             settings,

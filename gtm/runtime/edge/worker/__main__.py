@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import signal
-
 from gtm.runtime.edge.line.worker_id import WorkerKind
 from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.orphans import listen_early
 from gtm.runtime.edge.worker.servers import run_dns, run_http
 from gtm.runtime.edge.worker.worker import Worker
-from gtm.runtime.process import pauses
+from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
@@ -17,7 +15,7 @@ def main() -> None:
     """Run the worker that this process was handed."""
     settings = received(WorkerSettings)
     configure(settings.edge.log_level, str(settings.id))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.leave_to_parent()
     if settings.door is not None:
         listen_early(settings.door)
     pauses.shorten()

@@ -11,6 +11,7 @@ from math import inf
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
+from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.edge.line.worker_id import WorkerKind
@@ -61,6 +62,8 @@ def run_http(worker: Worker) -> None:
         trusted_proxies=edge.trusted_proxies,
         beacons=edge.beacons,
         metrics_allow=edge.metrics_allow,
+        near_lookups=edge.near_lookups,
+        names=own_names(*edge.bind),
     )
     app = EdgeApp(
         worker.current,
