@@ -190,7 +190,7 @@ def test_a_page_that_nobody_asks_for() -> None:
             writer.close()
         with closing(server):
             reader, writer = await asyncio.open_connection(*address)
-            writer.write(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+            writer.write(b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 404 " in await reader.readline()
             writer.close()
 

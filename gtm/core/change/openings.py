@@ -442,14 +442,12 @@ class _Changed:
             for was in old.services or self._around(name):
                 ways.add(_led(was, owners.places(targets)), name)
 
-    def _around(self, name: str) -> tuple[Decider, ...]:
-        """What decided at the closest name above one, wildcards right below that included."""
-        hosts = self.before.hostnames
+    def _around(self, name: str) -> Collection[Decider]:
+        """What decided at the closest name above one at which something did, wildcards right below that included."""
         for above in _above(name):
-            if above in hosts:
-                said = self.before.stated.get(above)
-                stated = (None, None) if said is None else (said.tenant, said.data_class)
-                return (Decider(hosts[above], *stated),)
+            found = self.old.at(above).services
+            if found:
+                return found
         return ()
 
     def _refused(self, was: str, service: str) -> frozenset[str]:
