@@ -171,12 +171,11 @@ def _seconds(reader: Reader, given: Any) -> float:
 
 
 def exponent(reader: Reader, pattern: bytes) -> float:
-    """The power of the length by which processor time grows, as far as texts may be that long; 1 is as it should be."""
-    short, long = reader.lengths[1], min(reader.most, 4 * LENGTHS[-1])
-    texts = [reader.text(pattern, length) for length in (short, long)]
+    """The power of the length by which processor time grows; 1 is as it should be."""
+    texts = [reader.text(pattern, length) for length in reader.lengths[1:]]
     if len(texts[1]) <= len(texts[0]):
         return 1.0
-    less, more = (min(_seconds(reader, reader.wrap(text)) for _ in range(3)) for text in texts)
+    less, more = (min(_seconds(reader, reader.wrap(text)) for _ in range(2)) for text in texts)
     return log(more / less) / log(len(texts[1]) / len(texts[0]))
 
 
