@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -515,9 +515,18 @@ WAYS = {
 }
 
 
-def cases(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Each with each fence."""
-    return [(name, fence) for name in names for fence in FENCES]
+UNTOLD = frozenset({"refusal behind a region's cname", "refusal behind a region's host"})
+"""Ways that are no opening yet: a refusal address of nobody, of a service whose name a region's endpoint has, is where refusals usually go."""
+
+
+def cases(names: Iterable[str], untold: frozenset[str] = frozenset()) -> list[Any]:
+    """Each with each fence, with those marked that are known to be told wrongly."""
+    wrong = pytest.mark.xfail(strict=True, reason="a refusal address behind a region's name is not told yet")
+    return [
+        pytest.param(name, fence, marks=[wrong] if name in untold else [])
+        for name in names
+        for fence in FENCES
+    ]
 
 
 def opened_by(steps: tuple[Step, ...], start: Policy) -> list[bool]:
@@ -593,7 +602,7 @@ def test_what_led_out_before_is_no_opening_where_rules_are_compared(begun: str, 
     assert opened_by((turned,), fenced(fence, (BEGUN[begun],))) == [False]
 
 
-@pytest.mark.parametrize(("way", "fence"), cases(WAYS))
+@pytest.mark.parametrize(("way", "fence"), cases(WAYS, UNTOLD))
 def test_a_way_out_of_a_fence_is_an_opening(way: str, fence: str) -> None:
     """Whatever leads clients of a fenced name out opens something, at some change of those that it takes."""
     assert opened_by(WAYS[way].steps, fenced(fence, WAYS[way].given))[-1]

@@ -152,7 +152,7 @@ class World:
         if ranker is None:
             basis = build_basis(self.snapshot, Estimator(self.snapshot.regions, now.table), window, None)
             ranker = self._rankers[now.table.version] = Ranker(basis)
-        state = State(max(told.epoch, 1), "", followed(told.health, self.truth), told.plan)
+        state = State(max(told.epoch, 1), "", followed(told.health, self.truth, self.truth), told.plan)
         return Router(build_view(ranker.basis, state, window), ranker)
 
     def row(self, router: Router, client: str, region: str | None = None) -> str:
