@@ -17,6 +17,7 @@ from gtm.control.errors import ControlError
 from gtm.control.policy import simulation
 from gtm.control.policy.situation import Situation
 from gtm.core.decision.router import Router
+from gtm.core.handoff.priority import no_higher
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.access import Access, Role, TokenGrant
@@ -174,10 +175,10 @@ class World:
     def _explain(self, question: Explanation) -> bytes:
         asked = dict(question.request)
         client = asked.pop("client_ip", "192.0.2.77")
-        priority = asked.pop("priority", None)
-        request = Request(
-            location=self.locate(client), priority=None if priority is None else Priority(priority), **asked
-        )
+        stated = asked.pop("priority", None)
+        compiled = self.router.view.snapshot.services.get(asked["service"])
+        priority = None if stated is None else no_higher(Priority(stated), compiled)
+        request = Request(location=self.locate(client), priority=priority, **asked)
         situation = Situation(self._clock, self.state, table=self.current.table)
         try:
             found = simulation.explanation(situation, self.router.view.snapshot, request, client)

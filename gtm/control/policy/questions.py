@@ -18,6 +18,7 @@ from gtm.control.errors import Invalid
 from gtm.control.policy.traffic import RequestDocument
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Option
+from gtm.core.handoff.priority import no_higher
 from gtm.core.model.names import WILDCARD
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import meant, some
@@ -130,8 +131,9 @@ def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> t
             tenant, data_class = agreed(host, tenant, data_class)
         except ContradictionError as error:
             raise _wrong("host", "contradiction", str(error)) from error
+    priority = None if question.priority is None else no_higher(question.priority, compiled)
     request = Request(
-        question.service, location, tenant, data_class, question.model, question.affinity, question.priority
+        question.service, location, tenant, data_class, question.model, question.affinity, priority
     )
     name = question.host if question.host is not None or host is None else _concrete(host.name)
     return request, Asked(question.over, name, question.client_ip)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from gtm.core.handoff.claims import Claims
 from gtm.core.model.services import Priority
+from gtm.core.policy.snapshot import CompiledService
 
 _ORDER = {priority: number for number, priority in enumerate(Priority)}
 """A priority's place, counted from the highest one."""
@@ -42,6 +43,14 @@ NOBODY = PriorityGrant()
 def lower(one: Priority, other: Priority) -> Priority:
     """The less urgent of two priorities."""
     return one if _ORDER[one] >= _ORDER[other] else other
+
+
+def no_higher(stated: Priority, service: CompiledService | None) -> Priority | None:
+    """What counts of a priority that is stated at an edge: it takes capacity from others, so it lowers the service's own, and never raises it."""
+    if service is None:
+        return stated
+    own = service.service.priority
+    return None if lower(own, stated) is own else stated  # remembered as those that state none
 
 
 def higher(one: Priority, other: Priority) -> Priority:

@@ -16,13 +16,11 @@ from urllib.parse import quote
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
-from gtm.core.handoff.priority import lower
+from gtm.core.handoff.priority import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.model.services import Priority
-from gtm.core.policy.snapshot import CompiledService
 from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.handoff import carried
@@ -200,7 +198,7 @@ class Routes:
         service, tenant, data_class = _asked(router.view, lookup)
         priority = lookup.priority
         if priority is not None:
-            priority = _no_higher(priority, router.view.snapshot.services.get(service))
+            priority = no_higher(priority, router.view.snapshot.services.get(service))
         said = lookup.model, lookup.affinity, priority
         # As `Request(…)` and `ResolvedRequest(…)`, in half of the time.
         request: Request = tuple.__new__(Request, (service, location, tenant, data_class, *said))
@@ -258,14 +256,6 @@ class Routes:
 
 def _host_size(host: bytes, _: _OfHost) -> int:
     return 200 + len(host)
-
-
-def _no_higher(stated: Priority, service: CompiledService | None) -> Priority | None:
-    """What of a stated priority counts: it takes capacity from others, so it lowers the service's own, and never raises it."""
-    if service is None:
-        return stated
-    own = service.service.priority
-    return None if lower(own, stated) is own else stated  # remembered as those that state none
 
 
 def _asked(view: View, lookup: Lookup) -> tuple[str, str | None, str | None]:
