@@ -147,7 +147,7 @@ async def page(port: int, path: str) -> Any:
     """A page of JSON, over a connection of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         raw = await reader.read()
     finally:
         writer.close()

@@ -16,6 +16,7 @@ from typing import Self
 
 import dns.message
 import dns.rdatatype
+import httpx
 
 from gtm.core.model.access import Access
 from gtm.core.model.policy import Policy
@@ -78,7 +79,10 @@ class LoneEdge:
 
         def ready() -> bool:
             assert process.popen.poll() is None, process.output
-            return process.output.count("answers from revision 1") >= 2 * workers
+            if process.output.count("answers from revision 1") < 2 * workers:
+                return False
+            url = f"http://127.0.0.1:{self.http_port}/readyz"  # HTTP workers hear of DNS workers a moment later
+            return httpx.get(url, trust_env=False, timeout=PATIENCE).status_code == 200
 
         eventually(ready, f"the edge answers:\n{process.output}")
 
