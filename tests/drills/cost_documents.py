@@ -165,7 +165,7 @@ READERS: tuple[Reader, ...] = (
             b"a",
         ],
         steps=60.0,
-        peak=200.0,
+        peak=260.0,
         worst=[b"a"],
     ),
     Reader(

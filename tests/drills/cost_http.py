@@ -204,7 +204,7 @@ READERS: tuple[Reader, ...] = (
             "GET", b"/" + text, [(b"host", b"web.demo.test")], "192.0.2.7", "1.1"
         ),
         [b"a", b"%41", b"/", b"?", b"&", b"=", b";", b"..", b"+", b"%", b"\xe9", b"//", b"@"],
-        steps=8.0,
+        steps=12.0,
         peak=300.0,
     ),
     Reader(
@@ -288,7 +288,7 @@ READERS: tuple[Reader, ...] = (
             b"gtm_session=x; ",
             b"gtm_session",
         ],
-        steps=3.0,
+        steps=4.0,
         peak=60.0,
         begin=b'b="',
         end=b'"; gtm_session=abc',
