@@ -16,7 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
-from math import isinf
+from math import inf, isinf
 from typing import Any, TypeVar
 
 MAX_DEPTH = 100
@@ -25,10 +25,11 @@ DEEPER = f"nested deeper than {MAX_DEPTH}"
 """What is wrong with text that is."""
 
 _Text = TypeVar("_Text", str, bytes)
-_ESCAPED = re.compile(rb'\\["\\]')
 _STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
 """One level down, or up again, as signed bytes."""
 _OTHERS = bytes({*range(256)} - {*b'[{]}"'})
+_WINDOW = 128
+"""Brackets and quotes that are told apart at once: what lists of them hold goes by this, and not by the text; and flat parts of a text go no deeper."""
 _PLACE = re.compile(r"\(byte (\d+)\)")
 
 
@@ -43,6 +44,13 @@ class NestingError(ShapeError):
         super().__init__(DEEPER)
 
 
+class BracketsError(ShapeError):
+    """A text has more brackets than may be."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"too much: it has more than {most:,} brackets")
+
+
 class TwiceError(ShapeError):
     """An object has a member twice."""
 
@@ -50,15 +58,22 @@ class TwiceError(ShapeError):
         super().__init__(f"ambiguous: an object in it has the member `{name[:100]}` twice")
 
 
-def shallow(text: _Text) -> _Text:
+def shallow(text: _Text, brackets: int | None = None) -> _Text:
     """The same JSON, which a parser may read. It need not be valid: what it is up to its first fault counts.
+
+    It is looked at a few times in C, whatever it is, and a few bytes are held for each of its own.
+
+    Args:
+        text: the JSON.
+        brackets: those outside of its strings that it may have, `MAX_DEPTH` at least; None: any number.
 
     Raises:
         NestingError: it is nested too deeply.
+        BracketsError: it has more brackets before anything is wrong with its depth.
         ValueError: it would be, behind what is no JSON; it says what that is.
     """
     if not _few(text):
-        _check(text)
+        _check(text, inf if brackets is None else brackets)
     return text
 
 
@@ -134,31 +149,40 @@ def _few(text: str | bytes) -> bool:
     return True
 
 
-def _check(text: str | bytes) -> None:
-    """Refuse text with many brackets if it is too deep, as `shallow` says it: by its depth, or by the fault that comes first."""
+def _check(text: str | bytes, brackets: float) -> None:
+    """Refuse text with many brackets, as `shallow` says it: if it is too deep, by its depth or by the fault that comes first."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    if not _deep(raw):
+    if not _deep(raw, brackets):
         return
     import msgspec
 
     try:
-        msgspec.json.decode(raw)
+        msgspec.json.decode(raw, type=msgspec.Raw)  # which makes nothing of it
     except RecursionError:  # there is no fault before that, on this stack or a larger one
         raise NestingError from None
     except ValueError as fault:
         place = _PLACE.search(str(fault))
-        if place is not None and not _deep(raw[: int(place[1])]):
+        if place is not None and not _deep(raw[: int(place[1])], inf):
             raise
     raise NestingError
 
 
-def _deep(raw: bytes) -> bool:
-    """Whether a text goes too deep before its first fault, if it has one; behind that, brackets may be miscounted.
-
-    It takes a few passes in C, whatever the text is.
-    """
+def _deep(raw: bytes, brackets: float) -> bool:
+    """Whether a text goes too deep before its first fault, if it has one; behind that, brackets may be miscounted."""
     if b"\\" in raw:
-        raw = _ESCAPED.sub(b"", raw)
+        raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Quotes with no bracket between them are left out, which keeps all others inside or outside of strings as they are.
-    parts = raw.translate(_STEPS, _OTHERS).replace(b'""', b"").split(b'"')
-    return max(accumulate(array("b", b"".join(parts[::2]))), default=0) > MAX_DEPTH
+    marks = raw.translate(_STEPS, _OTHERS).replace(b'""', b"")
+    depth = count = inside = 0
+    for at in range(0, len(marks), _WINDOW):
+        parts = marks[at : at + _WINDOW].split(b'"')
+        steps = b"".join(parts[inside::2])
+        down = steps.count(b"\1")
+        if depth + down > MAX_DEPTH and max(accumulate(array("b", steps), initial=depth)) > MAX_DEPTH:
+            return True
+        depth += 2 * down - len(steps)
+        count += len(steps)
+        if count > brackets:
+            raise BracketsError(int(brackets))
+        inside = (inside + len(parts) - 1) % 2
+    return False

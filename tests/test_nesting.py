@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import tracemalloc
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given, settings
@@ -260,6 +264,84 @@ def test_a_fault_before_is_told_as_it_is(text: bytes, says: str | None) -> None:
     assert (says in found) if says else not found
 
 
+MARKS = [
+    "[",
+    "{",
+    "]",
+    "}",
+    '"',
+    "\\",
+    '\\"',
+    "\\\\",
+    '""',
+    '"["',
+    ",",
+    "a",
+    "é",
+    "[" * 90,
+    "]" * 90,
+    '[""]' * 60,
+]
+
+
+@settings(max_examples=examples(3000, 500), deadline=None)
+@given(st.lists(st.sampled_from(MARKS), max_size=80), st.integers(0, 1000))
+def test_whatever_stands_there_its_depth_is_found(marks: list[str], before: int) -> None:
+    """Also in what is no JSON, up to its first fault, and behind as many brackets as there may be: as if all of it were split by its quotes at once."""
+    text = "[" + "[]," * before + "".join(marks)
+    found = said(shallow, text)
+    assert said(shallow, text.encode()) == found
+    model = said(_shallow_by_lists, text.encode())  # which says of a fault the same in other words
+    assert (bool(found), DEEPER in found) == (bool(model), DEEPER in model)
+
+
+def _shallow_by_lists(raw: bytes) -> None:
+    """The model of it, which holds a list of all that stands between quotes."""
+
+    def deep(raw: bytes) -> bool:
+        parts = re.sub(rb'\\["\\]', b"", raw).split(b'"')
+        steps = ((mark in b"[{") - (mark in b"]}") for mark in b"".join(parts[::2]))
+        return max(accumulate(steps), default=0) > MAX_DEPTH
+
+    if not deep(raw):
+        return
+    try:
+        msgspec.json.decode(raw)
+    except RecursionError:
+        pass
+    except ValueError as fault:
+        place = re.search(r"\(byte (\d+)\)", str(fault))
+        if place is not None and not deep(raw[: int(place[1])]):
+            raise
+    raise ValueError(DEEPER)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ['["["],', '[""],', '"\\"[",', '"\\\\",[],', "[],", "{},", '"[[[["', '"é[",', '[{"a":[]}],', '"[","]",'],
+)
+@pytest.mark.parametrize("end", ["]", "[" * 101], ids=["flat", "deep"])
+@pytest.mark.parametrize("coded", [str, str.encode], ids=["str", "bytes"])
+def test_little_is_held(piece: str, end: str, coded: Callable[[str], str | bytes]) -> None:
+    """Of each byte of a text, whatever it is: no more than a few."""
+    text = coded("[" + piece * (200_000 // len(piece)) + "1" + end)
+    tracemalloc.start()
+    try:
+        said(shallow, text)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held < 4 * len(text)
+
+
+def test_how_many_brackets() -> None:
+    """Those in strings do not count."""
+    text = "[" + "[]," * 200 + '"[[[[" ]'
+    assert shallow(text, 402) == text
+    with pytest.raises(ValueError, match="more than 401 brackets"):
+        shallow(text, 401)
+
+
 def test_the_documents_say_how_deep() -> None:
     """Where bounds are listed."""
     said = (Path(gtm.__file__).parents[1] / "docs/limits.md").read_text()
@@ -273,7 +355,7 @@ OWN = {
     "dashboard/sign_in/provider.py": "what a control has sealed",
     "dashboard/inside.py": "what the API of its own process answers",
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
-    "balancer/wire/bodies.py": "what it has walked through, and counted",
+    "balancer/wire/bodies.py": "parts of a body that was looked at",
     "balancer/wire/facts.py": "parts of a body that was looked at",
     "nesting.py": "the one place",
     "runtime/process/forkserver.py": "what both ends of its own line say",

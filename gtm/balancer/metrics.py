@@ -173,6 +173,23 @@ def render(
     return ("\n".join(lines) + "\n").encode()
 
 
+def render_untold(untold: int) -> bytes:
+    """What the one process counts that reports to control, whatever processes carry requests.
+
+    Args:
+        untold: requests that the report of their second left out.
+    """
+    lines: list[str] = []
+    _family(
+        lines,
+        "gtm_balancer_pushes_untold_total",
+        "counter",
+        "Requests that found no slot, or came for want of one elsewhere, and that the report of their second left out for its length: a later one tells of them.",
+        [(untold, {})],
+    )
+    return ("\n".join(lines) + "\n").encode()
+
+
 def _backends(
     lines: list[str], candidates: Sequence[Candidate], said: Mapping[str, Mapping[str, float]]
 ) -> None:

@@ -331,7 +331,7 @@ def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[di
             "admin_state": region.admin_state,
             "health": _health(region, moment.health),
             **_load(planned.capacity.regions.get(region.name), moment.now),
-            "free_slots": _free_slots(moment.slots.get(region.name)),
+            "free_slots": _free_slots(moment.slots.get(region.name), region.capacity.outstanding),
             "demand": homed[region.name],
             "decided": decided[region.name],
             "planned": intended[region.name],
@@ -372,11 +372,18 @@ def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
     }
 
 
-def _free_slots(found: Standing | None) -> dict[str, float] | None:
-    """What a region's balancers say of their slots; None: nothing is known."""
+def _free_slots(found: Standing | None, most: float | None) -> dict[str, float] | None:
+    """What a region's balancers say of their slots, and what of the open ones counts; None: nothing is known."""
     if found is None:
         return None
-    return {"open": found.open, "limit": found.limit, "waiting": found.waiting, "age": -found.at}
+    counted = found.within(most).open
+    return {
+        "open": found.open,
+        "counted": counted,
+        "limit": found.limit,
+        "waiting": found.waiting,
+        "age": -found.at,
+    }
 
 
 def _latencies(

@@ -35,18 +35,19 @@ from werkzeug.test import EnvironBuilder
 from gtm.balancer.config import checked
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.bodies import (
+    MAX_BRACKETS,
+    MAX_MEMBER_NAME,
     MAX_MEMBERS,
     MAX_PART_HEAD,
     MAX_PART_LINES,
     MAX_READ,
-    MAX_TOKENS,
     BodyError,
     BodyRules,
     kind_of,
     read_strictly,
 )
 from gtm.balancer.wire.endpoints import BodyKind
-from gtm.balancer.wire.facts import Facts
+from gtm.balancer.wire.facts import Facts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, run, world
@@ -139,9 +140,16 @@ PADDED = RAW[:-1] + b" " * (1024 * 1024) + b"}"
             b'{"model":"big"' + b"".join(b',"%d":0' % number for number in range(MAX_MEMBERS - 1)) + b"}",
             "big",
         ),
-        (b'{"model":"big","x":[' + b"[]," * MAX_TOKENS, "body_too_large"),  # and no more of it is looked at
+        (b'{"model":"big","%b":0}' % (b"x" * MAX_MEMBER_NAME), "big"),
+        (b'{"model":"big","%b":0}' % ("\U0001f600" * MAX_MEMBER_NAME).encode(), "big"),
+        (b'{"model":"big","%b":0}' % (b"x" * (MAX_MEMBER_NAME + 1)), "body_too_large"),
+        (b'{"model":"big","x":["' + b"[" * MAX_BRACKETS + b'"]}', "big"),
+        (b'{"model":"big","x":[' + b"[]," * (MAX_BRACKETS // 2 - 2) + b"1]}", "big"),
+        (b'{"model":"big","n":"x","user":"\xff"}', "big"),
+        (b'{"n":"x","model":"\xff"}', "model_unread"),
+        (b'{"model":"big","x":[' + b"[]," * MAX_BRACKETS, "body_too_large"),  # and no more of it is looked at
         (
-            b'{"model":"big","x":[' + b"[]," * (MAX_TOKENS // 2) + b"[]]}",
+            b'{"model":"big","x":[' + b"[]," * (MAX_BRACKETS // 2) + b"[]]}",
             "body_too_large",
         ),
     ],
@@ -229,6 +237,46 @@ def test_which_files_are_concerned() -> None:
     assert rules(admission={"without_tenant": {"output_tokens_per_minute": 1}}) == CHOSEN
     assert rules(backends=[{**backends[0], "models": ["big"]}]) == CHOSEN
     assert _model(b'{"messages":[]}', rules=CHOSEN) is None
+
+
+def _held(read: Callable[[], object]) -> int:
+    """How many bytes it holds at most."""
+    tracemalloc.start()
+    try:
+        read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+_NAMED = [b'"%d%b":1,' % (number, b"x" * 980) for number in range(MAX_MEMBERS - 3)]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        b"".join(_NAMED),
+        b"".join(one.replace(b"x", "\U0001f600".encode(), 1) for one in _NAMED),
+        b'"%b":1,' % (b"x" * 1_000_000),
+        b'"\xf0\x9f\x98\x80%b":1,' % (b"x" * 1_000_000),
+        b'"max_tokens":[' + b"[]," * 40_000 + b"[]],",
+        b'"x":[' + b'"",' * 300_000 + b'""],',
+        b"".join(b'"%d":"%b",' % (number, b"x" * 1000) for number in range(MAX_MEMBERS - 3)),
+    ],
+    ids=["names", "wide names", "one name", "one wide name", "lists", "texts", "values"],
+)
+@pytest.mark.parametrize("odd", [b"", b'"n":"x",'], ids=["plain", "odd"])
+def test_little_is_kept_of_what_nobody_asks_for(members: bytes, odd: bytes) -> None:
+    """Whatever a body is made of: at most what its longest name takes, in Python's widest text, beside it."""
+    body = b"{" + odd + members + b'"model":"big"}'
+    assert _held(lambda: _read(body)) < 6 * len(body)
+    assert _held(lambda: read_facts(_head(len(body)), body)) < 6 * len(body)
+
+
+def test_of_members_that_nobody_asks_for_nothing_is_kept() -> None:
+    """Where bodies are read for hints alone there may be any number of them."""
+    body = b'{"n":"x",' + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}"
+    assert _held(lambda: read_facts(_head(len(body)), body)) < 100_000
 
 
 # --- the readers of servers ---

@@ -156,7 +156,11 @@ def test_names_are_bounded() -> None:
         lambda inner: (
             st.lists(inner) | st.dictionaries(st.sampled_from(["model", "user", "input", "stream"]), inner)
         ),
-    ).map(lambda value: json.dumps(value).encode())
+    ).flatmap(
+        lambda value: st.sampled_from(["utf-8", "latin-1"]).map(
+            lambda coding: json.dumps(value, ensure_ascii=False).encode(coding, "replace")
+        )
+    )
     | st.integers(1, 3000).map(lambda depth: b'{"messages":' + b"[" * depth + b"]" * depth + b"}")
 )
 def test_garbage(body: bytes) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from gtm.balancer import metrics
 from gtm.balancer.metrics import _labels
 from tests.effort import examples
 
@@ -21,3 +25,11 @@ def test_a_label_is_one_line_that_is_read_as_it_is_meant(value: str) -> None:
     (sample,) = family.samples
     if value.isprintable():
         assert sample.labels == {"model": value}
+
+
+def test_the_documents_name_every_metric() -> None:
+    """And no other."""
+    names = re.findall(r'"(gtm_balancer_\w+)"', Path(metrics.__file__).read_text())
+    documented = (Path(__file__).parents[2] / "docs/balancer.md").read_text()
+    table = documented.partition("| metric | |")[2].partition("\n\n")[0]
+    assert set(names) == set(re.findall(r"`(gtm_balancer_\w+)`", table))

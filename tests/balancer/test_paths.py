@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
+from itertools import chain, product
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.wire.endpoints import ENDPOINTS, GROUPS, INFERENCE, UNLISTED
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.paths import Paths, ambiguous
 from tests.balancer.world import Backend, Message, answering, run, world
 
 DEFAULT = Paths([INFERENCE])
@@ -197,6 +199,33 @@ def test_what_passes_decodes_to_what_the_list_says(text: str) -> None:
         assert segments[:3] == ["", "v1", "models"]
         assert not {".", ".."} & {*segments}
         assert "" not in decoded.split("/")[1:]
+
+
+_PARTS = (b".", b"%2e", b"%2E", b"/", b";", b"%3b", b"%3B", b"a", b"%41", b"%252e")
+
+
+@pytest.mark.parametrize("first", _PARTS)
+def test_dots_are_found_however_they_are_written(first: bytes) -> None:
+    """A segment is a dot or two once it is decoded and freed of its parameters: all paths of up to five such parts."""
+    for rest in chain.from_iterable(product(_PARTS, repeat=count) for count in range(5)):
+        path = b"/" + first + b"".join(rest)
+        if b"//" in path:
+            continue
+        dots = any(
+            unquote_to_bytes(segment).partition(b";")[0] in (b".", b"..") for segment in path.split(b"/")
+        )
+        assert (ambiguous(path) is not None) is dots, path
+
+
+def test_little_is_held() -> None:
+    """Of a path of encodings: no list of them."""
+    path = b"/files/" + b"%2e" * 10_000 + b"a"
+    tracemalloc.start()
+    try:
+        assert ambiguous(path) is None
+        assert tracemalloc.get_traced_memory()[1] < len(path)
+    finally:
+        tracemalloc.stop()
 
 
 def test_own_lists() -> None:

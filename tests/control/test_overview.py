@@ -111,9 +111,18 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
         {"from": None, "to": "away", "requests_per_second": 2.0},
     ]
     home, away = found["regions"]
-    assert home["free_slots"] == {"open": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.25}
+    assert home["free_slots"] == {"open": 0.0, "counted": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.25}
     assert away["free_slots"] is None
     assert top_document(MOMENT, [], database_up=True)["corrections"] == []
+
+
+def test_top_shows_how_many_free_slots_count() -> None:
+    """Those that the policy declares, whatever balancers say beside."""
+    told = replace(MOMENT, slots={name: Standing(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")})
+    bound, unbound = REGIONS[0], replace(REGIONS[1], capacity=Capacity())
+    home, away = top_document(replace(told, regions=(bound, unbound)), [], database_up=True)["regions"]
+    assert home["free_slots"] == {"open": 100.0, "counted": 10.0, "limit": 120.0, "waiting": 0.0, "age": 0.25}
+    assert away["free_slots"]["counted"] == 100.0
 
 
 def test_top_shows_what_balancers_pushed_and_kept() -> None:

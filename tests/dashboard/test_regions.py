@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 
 import pytest
 
 from gtm.core.model.access import Role
 from tests.api.conftest import REGIONS, Api, region
 from tests.api.test_drafts import BERLIN, BOSTON, live, policy, row, set_demand, set_health  # noqa: F401 - fixture
+from tests.api.test_room import LINE, Line
 from tests.dashboard.conftest import Markup, People, Person, assert_inert
+from tests.system.harness import eventually
 
 HOSTILE = ["<script>alert(1)</script>\"'&", "x" * 200, "\u202egnp.exe \u05d0\u05d1", "{{ 7*7 }}"]
 
@@ -76,6 +79,20 @@ def test_a_region_shows_its_evidence(live: Api, people: People) -> None:  # noqa
     text = people(Role.VIEWER).page("/regions/eu-central")
     assert "nobody probes it" in text
     assert "it takes no new clients" in text
+
+
+def test_free_slots_that_do_not_count_are_told_apart(live: Api, people: People) -> None:  # noqa: F811
+    """Where the policy declares fewer than a balancer says: on a region's page and in the table."""
+    live.must_put("/v1/regions/eu-central", region("eu-central", capacity={"outstanding": 4}))
+    line, sequence, viewer = Line(live), count(1), people(Role.VIEWER)
+
+    def shown() -> bool:
+        line.say(LINE % (next(sequence), 6))  # which counts for two seconds
+        pages = [viewer.page(path) for path in ("/regions/eu-central", "/regions")]
+        return all('6 of 8 <small class="dim">(4 count)</small>' in page for page in pages)
+
+    eventually(shown, "both pages say it")
+    line.end()
 
 
 def test_a_region_shows_what_probes_said(live: Api, people: People) -> None:  # noqa: F811

@@ -158,6 +158,7 @@ def test_an_american_is_served_in_frankfurt_while_ashburn_is_full(fleet: Fleet) 
         pushes = {(one["region"], one["why"]): one["requests"] for one in _state(fleet, "iad")["pushes"]}
         assert pushes["fra", "moved"] >= 1
         assert "gtm_balancer_pushes_total{" in fleet.metrics("iad")
+        assert "gtm_balancer_pushes_untold_total 0" in fleet.metrics("iad")
         eventually(lambda: ("iad", "fra", "moved") in _pushes_seen(fleet) or None, "control has heard of it")
     assert "gtm_balancer_handoff_flaws_total{" not in fleet.metrics("fra")
     eventually(lambda: not _state(fleet, "iad")["at_peers"] or None, "nothing is left at peers")

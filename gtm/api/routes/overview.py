@@ -161,6 +161,8 @@ class TopSlots(Schema):
 
     open: float
     """Free, less requests that wait."""
+    counted: float
+    """Those of them that edges and peers go by: no more than the policy's `capacity.outstanding` of the region, where it is stated."""
     limit: float
     waiting: float
     age: float

@@ -10,12 +10,12 @@ A limit by model, a budget of tokens and the models of a backend go by what a re
 | its path | the path alone | a name that is not UTF-8 |
 | an endpoint that is not known | as JSON, if it begins like an object | as JSON, but for a model that is not named |
 
-Besides, where bodies are read: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_TOKENS` brackets and texts; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
+Besides, where bodies are read: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_BRACKETS` brackets, `MAX_MEMBERS` members or `MAX_MEMBER_NAME` characters of a member's name; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
 model for these, and a WebSocket, whose messages name them.
 
 Laws, which tests/balancer/test_bodies.py holds against the readers of such servers:
   1. If a server finds a model in a request that is carried, it is the one that `read_strictly` found.
-  2. The cost of a body is linear in its bytes: each is looked at a fixed number of times, in C; and what takes Python's time is bounded by `MAX_TOKENS`.
+  2. The cost of a body is linear in its bytes: each is looked at a fixed number of times, in C. Python looks at the members of the object itself alone, and what nobody asks for is not kept.
 
 Sources: RFC 8259 §4, §8.1; RFC 7578 §4; Go's encoding/json ("preferring exact matches but also accepting case-insensitive matches"); Starlette's `Request.json`; pydantic (jiter); serde_json.
 """
@@ -32,35 +32,31 @@ from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
 from gtm.balancer.wire.facts import (
     BYTES_A_TOKEN,
     DECODER,
-    FIELDS,
     MAX_NAME,
+    MEMBERS,
     Body,
     Cut,
     Facts,
     facts_of,
     leniently,
+    stated,
 )
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import ambiguous
 from gtm.balancer.wire.refusals import Refusal
-from gtm.nesting import DEEPER, MAX_DEPTH
+from gtm.nesting import BracketsError, shallow
 
 MAX_READ = 32 * 1024 * 1024
 """Bytes of a body that is read."""
-MAX_TOKENS = 100_000
-"""Brackets and texts within an object's members: each takes a fraction of a microsecond."""
-MAX_MEMBERS = 1000
-"""Members of the object itself: each takes some microseconds."""
+MAX_BRACKETS = 100_000
+"""Brackets of JSON: to tell them from those in texts takes longer than to pass over texts."""
+MAX_MEMBERS, MAX_MEMBER_NAME = 1000, 1000
+"""Members of the object itself, and characters of their names: these are kept while it is read, to tell which is there twice."""
 
 READ = frozenset((BodyKind.JSON, BodyKind.FORM, BodyKind.UNKNOWN))
 """Kinds of requests whose bodies are read."""
 _DECIDING = frozenset(("model", "max_tokens", "max_completion_tokens", "max_output_tokens"))
 """Members that a limit goes by."""
-_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_TOKEN = re.compile(rb'[\[\]{}"]')
-_SCALAR = re.compile(rb"[^][{}\",: \t\n\r]++")
-_SPACE = re.compile(rb"[ \t\n\r]*+")
-_QUOTE = ord('"')
 _FIRST = b" \t\n\r\0\xef\xbb\xbf\xfe\xff"
 """What may stand before an object in some coding of Unicode."""
 _MULTIPART = re.compile(
@@ -187,15 +183,16 @@ def _object(body: bytes) -> Body:
     Raises:
         BodyError: it is none.
     """
-    _check_members(body)  # before all else: what is nested too deeply ends here
     try:
-        return DECODER.decode(body)
-    except msgspec.ValidationError:  # a member is of another type: that says nothing of what follows it
-        pass
-    except ValueError as error:
-        raise _unread(str(error).lower()) from error
-    try:
-        members = FIELDS.decode(body)
+        msgspec.json.decode(
+            shallow(body, MAX_BRACKETS), type=dict[_Name, msgspec.Raw], dec_hook=_Names().comes
+        )
+        try:
+            return DECODER.decode(body)
+        except msgspec.ValidationError:  # a member is of another type: that says nothing of what follows it
+            members = MEMBERS.decode(body)
+    except BracketsError as error:
+        raise _too_much() from error
     except ValueError as error:
         raise _unread(str(error).lower()) from error
     _check_deciding(members)
@@ -209,127 +206,66 @@ def _unread(why: str) -> BodyError:
     )
 
 
-def _check_members(body: bytes) -> None:
-    """Look at the members of an object. What is no JSON may be taken for it here.
+class _Name:
+    """The name of a member, of which nothing is kept."""
 
-    Raises:
-        BodyError: it is no object; one is there twice, or written as one that decides; it is nested too deeply, or there is too much in it.
-    """
-    members: set[str] = set()
-    at = _behind(body, 0)
-    if not body.startswith(b"{", at):
-        raise _unread(
-            f"it does not begin with `{{`, but with the bytes {body[at : at + 4].hex(' ') or 'of nothing'}"
-        )
-    at = _behind(body, at + 1)
-    tokens = 0
-    while not body.startswith(b"}", at):
-        if not body.startswith(b'"', at):
-            raise _unread(f"no member begins at byte {at}")
-        behind = _text_end(body, at)
-        key = _name(body[at:behind])
-        at, more = _value_end(body, _behind(body, _behind(body, behind) + 1), MAX_TOKENS - tokens)
-        tokens += more + 1
-        if tokens >= MAX_TOKENS:
+
+_NAME = _Name()
+
+
+class _Names:
+    """The names of an object's members, as its parser comes to them."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def comes(self, kind: type, name: str) -> _Name:  # noqa: ARG002 - the contract of `dec_hook`
+        """The next.
+
+        Raises:
+            BodyError: it was there before, or is written as one that decides; or there is too much of it.
+        """
+        if name in self._seen:
+            raise BodyError(
+                "body_ambiguous", f"the body is ambiguous: it has the member `{name[:100]}` twice"
+            )
+        if len(name) > MAX_MEMBER_NAME or len(self._seen) >= MAX_MEMBERS:
             raise _too_much()
-        if key in members:
-            raise BodyError("body_ambiguous", f"the body is ambiguous: it has the member `{key[:100]}` twice")
-        folded = key.casefold()
-        if folded in _DECIDING and folded != key:
+        folded = name.casefold()
+        if folded in _DECIDING and folded != name:
             raise BodyError(
                 "body_ambiguous",
-                f"the body is ambiguous: some servers take its member `{key}` for `{folded}`",
+                f"the body is ambiguous: some servers take its member `{name}` for `{folded}`",
             )
-        members.add(key)
-        if len(members) > MAX_MEMBERS:
-            raise _too_much()
-        at = _behind(body, at)
-        if body.startswith(b",", at):
-            at = _behind(body, at + 1)
-
-
-def _name(token: bytes) -> str:
-    try:
-        return msgspec.json.decode(token, type=str) if b"\\" in token else token[1:-1].decode()
-    except ValueError as error:
-        raise _unread("a member's name is no text") from error
-
-
-def _behind(body: bytes, at: int) -> int:
-    """Behind the white space that begins here."""
-    found = _SPACE.match(body, at)
-    return at if found is None else found.end()
-
-
-def _text_end(body: bytes, at: int) -> int:
-    """Behind the text whose first quote is here. Most have no backslash, and libc finds that out many bytes at once."""
-    end = body.find(b'"', at + 1)
-    if end < 0:
-        raise _unread(f"a text begins at byte {at} and does not end")
-    if body.find(b"\\", at, end) < 0:
-        return end + 1
-    found = _TEXT.match(body, at)
-    if found is None:
-        raise _unread(f"a text begins at byte {at} and does not end")
-    return found.end()
-
-
-def _value_end(body: bytes, at: int, most: int) -> tuple[int, int]:
-    """Behind the value that begins here, and how many brackets and texts it has: not more than `most`."""
-    if body.startswith(b'"', at):
-        return _text_end(body, at), 1
-    if not body.startswith((b"[", b"{"), at):
-        scalar = _SCALAR.match(body, at)
-        if scalar is None:
-            raise _unread(f"no value begins at byte {at}")
-        return scalar.end(), 1
-    depth = 0
-    for count in range(most):
-        token = _TOKEN.search(body, at)
-        if token is None:
-            raise _unread("it breaks off")
-        first, at = body[token.start()], token.end()
-        if first == _QUOTE:
-            at = _text_end(body, at - 1)
-        elif first in b"[{":
-            depth += 1
-            if depth >= MAX_DEPTH:  # the object itself is one more
-                raise _unread(DEEPER)
-        else:
-            depth -= 1
-            if not depth:
-                return at, count + 1
-    raise _too_much()
+        self._seen.add(name)
+        return _NAME
 
 
 def _too_much() -> BodyError:
     return BodyError(
         "body_too_large",
-        f"limits go by the body here, and of one with more than {MAX_TOKENS:,} brackets and texts, or {MAX_MEMBERS:,} members, no more is read",
+        f"limits go by the body here, and of one with more than {MAX_BRACKETS:,} brackets, {MAX_MEMBERS:,} members, or {MAX_MEMBER_NAME:,} characters in the name of one, no more is read",
         413,
     )
 
 
-def _check_deciding(members: dict[str, msgspec.Raw]) -> None:
+def _check_deciding(members: msgspec.Struct) -> None:
     """Refuse what decides and is of no type that all servers take alike."""
-    for name in _DECIDING & members.keys():
+    for name in _DECIDING:
+        said = stated(members, name)
+        if said is None:
+            continue
         try:
-            value = msgspec.json.decode(members[name])
-        except ValueError:  # a number beyond all bounds
+            value = msgspec.json.decode(said, type=str | None if name == "model" else float | int | None)
+        except ValueError:  # of another type, or a number beyond all bounds
             value = inf
-        if name == "model" and not isinstance(value, str | None):
+        if name == "model" and value is inf:
             raise BodyError("model_unread", "`model` is no text")
-        if name != "model" and value is not None and not _is_whole(value):
+        if isinstance(value, float) and not value.is_integer():
             raise BodyError(
                 "body_ambiguous",
                 f"the body is ambiguous: `{name}` is no whole number, which servers take in different ways",
             )
-
-
-def _is_whole(value: object) -> bool:
-    if isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _form_model(content_type: bytes, body: bytes) -> str | None:

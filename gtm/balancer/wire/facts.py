@@ -9,7 +9,6 @@ Nothing that the law asks of comes from here: a client writes its body as it lik
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -85,8 +84,13 @@ class Body(msgspec.Struct):
 
 
 DECODER = msgspec.json.Decoder(Body)
-FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Body)}
+_ABSENT = msgspec.Raw(b"")
+MEMBERS = msgspec.json.Decoder(
+    msgspec.defstruct("Members", [(name, msgspec.Raw, _ABSENT) for name in _TYPES])
+)
+"""Reads the same members as JSON each, whatever they are; of all others nothing is kept."""
+_ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
 
@@ -196,25 +200,32 @@ def _read(body: bytes) -> Body | None:
     except ValueError:
         return None
     try:
-        return leniently(FIELDS.decode(body))
-    except msgspec.DecodeError:
+        return leniently(MEMBERS.decode(body))
+    except ValueError:
         return None
 
 
-def leniently(members: Mapping[str, msgspec.Raw]) -> Body:
-    """What can be read of an object's members, JSON each: one that is odd does not take the others with it."""
+def stated(members: msgspec.Struct, name: str) -> msgspec.Raw | None:
+    """One of an object's members (`MEMBERS`); None: it is not there."""
+    found: msgspec.Raw = getattr(members, name)
+    return None if found is _ABSENT else found
+
+
+def leniently(members: msgspec.Struct) -> Body:
+    """What can be read of an object's members (`MEMBERS`): one that is odd does not take the others with it."""
     found = Body()
     for name, kind in _TYPES.items():
-        if name in members:
-            with suppress(msgspec.DecodeError):
-                setattr(found, name, msgspec.json.decode(members[name], type=kind))
+        said = stated(members, name)
+        if said is not None:
+            with suppress(ValueError):  # a text that is not UTF-8, too
+                setattr(found, name, msgspec.json.decode(said, type=kind))
     return found
 
 
 def with_model(body: bytes, model: str) -> bytes | None:
     """The same body for another model; None if it is no object that names one."""
     try:
-        members = FIELDS.decode(shallow(body))
+        members = _ALL.decode(shallow(body))
         msgspec.json.decode(members["model"], type=str)
     except (KeyError, ValueError):
         return None

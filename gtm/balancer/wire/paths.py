@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import unquote_to_bytes
 
 from gtm.balancer.wire.endpoints import ENDPOINTS, GROUPS, pattern_of
 from gtm.balancer.wire.refusals import Refusal
@@ -24,7 +23,7 @@ _ENTRY = re.compile(r"([A-Z][A-Z0-9-]*(?:,[A-Z][A-Z0-9-]*)*) (/[!-~]*)")
 _SAFE = re.compile(rb"(?:/[!-.0-Z^-~]++)++/?|/")
 """Segments none of which is empty; no backslash, which some servers take for a slash."""
 _ENCODED = re.compile(rb"%(?![0-9A-Fa-f]{2})|%(?:2[Ff]|5[Cc]|00)")
-_DOTS = (b".", b"..")
+_DOTS = re.compile(rb"/(?:\.|%2[Ee]){1,2}(?:[;/]|%3[Bb]|\Z)")
 
 
 class Paths:
@@ -97,8 +96,6 @@ def ambiguous(path: bytes) -> str | None:
         return "an empty segment, a backslash, or a byte that no path has"
     if b"%" in path and _ENCODED.search(path):
         return "an encoded slash, backslash or NUL, or an encoding that is none"
-    if b"." in path or b"%2" in path:
-        for segment in path.split(b"/"):
-            if unquote_to_bytes(segment).partition(b";")[0] in _DOTS:
-                return "a segment `.` or `..`"
+    if _DOTS.search(path):
+        return "a segment `.` or `..`"
     return None

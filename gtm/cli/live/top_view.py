@@ -111,8 +111,10 @@ def _remarks(region: Mapping[str, Any]) -> Iterator[str]:
         yield "full"
     slots = region.get("free_slots")
     if slots:
+        counted = slots.get("counted", slots["open"])  # an older control does not say
+        less = f" ({counted:g} count)" if counted < slots["open"] else ""
         waiting = f", {slots['waiting']:g} waiting" if slots["waiting"] else ""
-        yield f"{slots['open']:g} of {slots['limit']:g} slots free{waiting}"
+        yield f"{slots['open']:g} of {slots['limit']:g} slots free{less}{waiting}"
     if region["freshness"] != "fresh":
         yield "no load reports" if region["freshness"] == "never" else f"reports {region['freshness']}"
 

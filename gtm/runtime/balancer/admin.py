@@ -180,6 +180,7 @@ class Admin:
         names: what this machine is known by (`gtm.geoip.near`).
         snapshot: the policy in force.
         more: what else belongs to the state.
+        counted: what else belongs to the metrics.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class Admin:
         shown: Shown,
         allow: Sequence[Network],
         more: Callable[[], dict[str, Any]] = dict,
+        counted: Callable[[], bytes] = bytes,
         *,
         names: frozenset[str] = frozenset(),
         snapshot: Callable[[], Snapshot | None] = lambda: None,
@@ -194,6 +196,7 @@ class Admin:
         self._names = names
         self._snapshot = snapshot
         self._more = more
+        self._counted = counted
         self._shown = shown
         self._allow = allow
         self.room = Connections(_CONNECTIONS)
@@ -222,7 +225,7 @@ class Admin:
         if words:
             return 421, _JSON, msgspec.json.encode({"detail": words})
         if path == b"/metrics":
-            return 200, _TEXT, await self._shown.metrics()
+            return 200, _TEXT, await self._shown.metrics() + self._counted()
         if path == b"/state":
             state = await self._shown.state() | self._more()
             return 200, _JSON, msgspec.json.format(msgspec.json.encode(state), indent=2)

@@ -17,6 +17,7 @@ from contextlib import closing
 from uuid import uuid4
 
 from gtm.balancer.decide.gate import no_region
+from gtm.balancer.metrics import render_untold
 from gtm.core.model.references import meant
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
@@ -240,6 +241,7 @@ class Balancer:
             carriers.shown,
             settings.metrics_allow,
             lambda: {"peers": peers.shown()},
+            lambda: render_untold(pushes.untold),
             names=own_names(*settings.bind),
             snapshot=lambda: self._current.snapshot,
         )

@@ -73,6 +73,10 @@ class Pushes:
         self._carriers: Carriers | None = None
         self._pushed: dict[str, int] = {}
         """Those that reports have told of."""
+        self._seen: Mapping[str, int] = {}
+        """Those that there were at the last report."""
+        self.untold = 0
+        """Requests that the report of their second left out."""
         self._leaves_out = False
         self._told_at = boot_time()
         self._notice = ""
@@ -121,8 +125,11 @@ class Pushes:
         self._count()
         now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
         more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
-        more = self._largest({key: count for key, count in more.items() if count > 0})
-        self._pushed |= {key: counts[key] for key in more}
+        more = {key: count for key, count in more.items() if count > 0}
+        told = self._largest(more)
+        self.untold += sum(counts[key] - self._seen.get(key, 0) for key in more if key not in told)
+        self._seen = counts
+        self._pushed |= {key: counts[key] for key in told}
         seconds, self._told_at = now - self._told_at, now
         tiers: Mapping[str, tuple[int, int]] = {}
         learned = Interval([], [])
@@ -138,7 +145,7 @@ class Pushes:
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
-            {key: float(count) for key, count in more.items()},
+            {key: float(count) for key, count in told.items()},
             min(seconds, 3600.0),
         )
 

@@ -121,7 +121,7 @@ def test_screen_says_what_matters() -> None:
 
 def test_screen_says_what_was_corrected_and_why() -> None:
     """Free slots beside the region, and where requests went instead; nothing of it where nothing is reported."""
-    slots = {"open": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.2}
+    slots = {"open": 0.0, "counted": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.2}
     regions = [{**DOCUMENT["regions"][0], "free_slots": slots}]
     corrections = [
         {"from": "eu-central", "to": "eu-west", "requests_per_second": 4.0},
@@ -134,6 +134,21 @@ def test_screen_says_what_was_corrected_and_why() -> None:
     assert [line.strip() for line in lines] == ["eu-central → eu-west  4.0/s", "refused → eu-west  2.0/s"]
     assert "us-east →" not in text
     assert "free slots" not in shown(DOCUMENT)
+
+
+def test_screen_says_how_many_free_slots_count() -> None:
+    """Where the policy declares fewer than balancers say; an older control does not tell."""
+    slots = {"open": 100.0, "counted": 40.0, "limit": 120.0, "waiting": 0.0, "age": 0.2}
+    for changed, wanted in (
+        (slots, "100 of 120 slots free (40 count), reports"),
+        ({**slots, "counted": 100.0}, "100 of 120 slots free, reports"),
+        (
+            {name: value for name, value in slots.items() if name != "counted"},
+            "100 of 120 slots free, reports",
+        ),
+    ):
+        regions = [{**DOCUMENT["regions"][0], "free_slots": changed}]
+        assert wanted in shown({**DOCUMENT, "regions": regions})
 
 
 def test_screen_says_what_was_pushed_and_what_was_kept() -> None:

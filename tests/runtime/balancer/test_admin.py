@@ -7,7 +7,9 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from gtm.balancer.metrics import render_untold
 from gtm.geoip.near import own_names
 from gtm.runtime.balancer.admin import Admin
 from gtm.settings import LOOPBACK
@@ -48,5 +50,18 @@ def test_the_host_is_one_of_this_machine(path: str) -> None:
         code, _, _ = await admin.answer(path.encode(), "192.0.2.1", b"evil.example")
         assert code == 200
         server.close()
+
+    asyncio.run(main())
+
+
+def test_what_the_process_itself_counts_is_among_the_metrics() -> None:
+    """Whatever processes carry requests."""
+
+    async def main() -> None:
+        admin = Admin(_Shown(), LOOPBACK, counted=lambda: render_untold(3))
+        _, _, text = await admin.answer(b"/metrics", "127.0.0.1", b"localhost")
+        families = {one.name: one for one in text_string_to_metric_families(text.decode())}
+        (sample,) = families["gtm_balancer_pushes_untold"].samples
+        assert (sample.name, sample.value) == ("gtm_balancer_pushes_untold_total", 3)
 
     asyncio.run(main())

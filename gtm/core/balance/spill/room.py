@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from gtm.core.model.units import MOST_SLOTS, within
@@ -104,6 +104,12 @@ class Standing:
     at: float
     sequence: int
 
+    def within(self, most: float | None) -> Standing:
+        """What of it counts where the policy says that the region has so many slots; None: it does not say."""
+        if most is None:
+            return self
+        return replace(self, open=min(most, self.open), limit=min(most, self.limit))
+
 
 def token_of(source: str) -> str:
     """The name of the token that a balancer reports with: its source is that name and its own, a stroke between. Without one its own."""
@@ -134,14 +140,13 @@ def standing(rooms: Iterable[Room], part: str, now: float, most: float | None = 
     if not found:
         return None
     slots = [room.of(part) for room in found]
-    most = inf if most is None else most
     return Standing(
-        open=min(most, sum(one.open for one in slots)),
-        limit=min(most, sum(one.limit for one in slots)),
+        open=sum(one.open for one in slots),
+        limit=sum(one.limit for one in slots),
         waiting=sum(one.waiting for one in slots),
         at=min(room.at for room in found),
         sequence=sum(room.sequence for room in found),
-    )
+    ).within(most)
 
 
 def next_report(told: Slots | None, now: Slots, since: float) -> float:
