@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from gtm.core.model.addresses import led_to
 from gtm.core.model.names import closest
+from gtm.core.model.policy import RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import RefusalAddress
 from gtm.core.policy.snapshot import Snapshot
@@ -165,13 +166,13 @@ class Endpoints:
     Args:
         snapshot: the policy.
         leads: what its names lead to.
-        owners: who has a target.
+        anyway: where whoever is refused goes anyway.
     """
 
-    def __init__(self, snapshot: Snapshot, leads: Leads, owners: Owners) -> None:
+    def __init__(self, snapshot: Snapshot, leads: Leads, anyway: frozenset[str]) -> None:
         self._snapshot = snapshot
         self._leads = leads
-        self._owners = owners
+        self._anyway = anyway
 
     def of(self, region: Region) -> tuple[frozenset[str], frozenset[str]]:
         """The targets, and the regions by way of services, that a region's endpoints lead to."""
@@ -186,9 +187,16 @@ class Endpoints:
             for asked in led.services:
                 service = self._snapshot.services[asked.service].service
                 regions |= {member.region for member in service.members}
-                refused = self._owners.places(refusals_of(service.refusal))
-                regions |= refused - {OUTSIDE}  # where refusals usually stand
+                targets |= refusals_of(service.refusal) - self._anyway
         return frozenset(targets), frozenset(regions)
+
+
+def refused_anyway(snapshot: Snapshot) -> frozenset[str]:
+    """Where each service that an enforced rule may concern sends those whom it refuses: they lead nobody anywhere else."""
+    rules = [rule for rule in snapshot.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+    named = {name for rule in rules for name in rule.match.services or snapshot.services}
+    refusals = [refusals_of(snapshot.services[name].service.refusal) for name in sorted(named)]
+    return refusals[0].intersection(*refusals) if refusals else frozenset()
 
 
 def given_back(
@@ -210,7 +218,8 @@ def taken_over(
 ) -> dict[str, frozenset[str]]:
     """Regions of a new policy → other places that their endpoints lead to, and did not before."""
     found: dict[str, frozenset[str]] = {}
-    endpoints = Endpoints(before, old, owners), Endpoints(after, new, owners)
+    anyway = refused_anyway(before)
+    endpoints = Endpoints(before, old, anyway), Endpoints(after, new, anyway)
     known = {region.name: region for region in before.regions}
     for region in after.regions:
         earlier = known.get(region.name)

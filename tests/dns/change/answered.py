@@ -55,9 +55,8 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
-REFUSED_BEHIND_REGIONS = True
 RULES_OF_GONE_REGIONS = True
-"""What openings do not tell yet is left out here: each goes when it is mended (`test_ways` has the ways)."""
+"""What openings do not tell yet is left out here until it is mended."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
 NOWHERE = frozenset({"0.0.0.0", "::"})
@@ -529,8 +528,6 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
             places |= {region for region in others if region.name.removesuffix(" again") != way.own}
             if way.own is None and not others:
                 places.add(None)
-        if REFUSED_BEHIND_REGIONS and None in way.chosen[1:]:
-            continue
         for place in places:
             kept = keeping(law.asked, client, place, at)
             found += tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +21,8 @@ Step = Callable[[Policy], Policy]
 
 DE, US, FR = (Region(name, 0.0, 0.0, name.upper(), (own(name),)) for name in ("de", "us", "fr"))
 NOBODYS = RefusalAddress(("192.0.2.250",), ("2001:db8::250",))
+V6_ALONE = replace(NOBODYS, ipv4=("0.0.0.0",))
+"""Where the services of the fences and `trap` all refuse."""
 FENCES = {
     "allow": worlds.rule("fence", "EU", services="chat"),
     "deny": worlds.rule("fence", deny="US", services="chat"),
@@ -352,13 +354,48 @@ WAYS = {
     ),
     "refusal behind a region's cname": Way(
         (with_region("de", ipv4=(), ipv6=(), cname="trap.demo.test"),),
-        (with_region("fr", ipv4=(), ipv6=(), cname="trap.demo.test"),),
-        given=(trap,),
+        (with_region("de", ipv4=(), ipv6=(), cname="usual.demo.test"),),
+        given=(trap, also(service("usual", "de", "usual.demo.test", refusal=V6_ALONE))),
     ),
     "refusal behind a region's host": Way(
         (with_region("de", url="https://trap.demo.test"),),
-        (with_region("fr", url="https://trap.demo.test"),),
-        given=(trap,),
+        (with_region("de", url="https://usual.demo.test"),),
+        given=(trap, also(service("usual", "de", "usual.demo.test", refusal=V6_ALONE))),
+    ),
+    "refusal behind what a region's host leads to": Way(
+        (with_service("gate", refusal=replace(NOBODYS, ipv4=("203.0.113.1",))),),
+        (with_service("gate", refusal=replace(NOBODYS, ipv4=("0.0.0.0",))),),
+        given=(
+            both(
+                also(service("gate", "de", "gate.demo.test")), with_region("de", url="https://gate.demo.test")
+            ),
+        ),
+    ),
+    "host of a service that refuses elsewhere, with a rule of all": Way(
+        (with_region("de", url="https://gate.demo.test"),),
+        (with_region("de", url="https://usual.demo.test"),),
+        given=(
+            also(
+                service("gate", "de", "gate.demo.test", refusal=replace(NOBODYS, ipv4=("203.0.113.1",))),
+                service("usual", "de", "usual.demo.test", refusal=V6_ALONE),
+            ),
+            for_all,
+        ),
+    ),
+    "another's, where all are refused": Way(
+        (with_region("de", ipv4=("192.0.2.2",)),),
+        (with_region("de", ipv4=("198.51.100.8",)),),
+        given=(with_service("chat", refusal=replace(NOBODYS, ipv4=("192.0.2.2",))),),
+    ),
+    "host of a service that refuses elsewhere": Way(
+        (with_region("de", url="https://gate.demo.test"),),
+        (with_region("de", url="https://usual.demo.test"),),
+        given=(
+            also(
+                service("gate", "de", "gate.demo.test", refusal=replace(NOBODYS, ipv4=("203.0.113.1",))),
+                service("usual", "de", "usual.demo.test"),
+            ),
+        ),
     ),
     "another's IPv4": Way(
         (with_region("de", ipv4=("192.0.2.2",)),), (with_region("de", ipv4=("198.51.100.1",)),)
@@ -515,18 +552,9 @@ WAYS = {
 }
 
 
-UNTOLD = frozenset({"refusal behind a region's cname", "refusal behind a region's host"})
-"""Ways that are no opening yet: a refusal address of nobody, of a service whose name a region's endpoint has, is where refusals usually go."""
-
-
-def cases(names: Iterable[str], untold: frozenset[str] = frozenset()) -> list[Any]:
-    """Each with each fence, with those marked that are known to be told wrongly."""
-    wrong = pytest.mark.xfail(strict=True, reason="a refusal address behind a region's name is not told yet")
-    return [
-        pytest.param(name, fence, marks=[wrong] if name in untold else [])
-        for name in names
-        for fence in FENCES
-    ]
+def cases(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Each with each fence."""
+    return [(name, fence) for name in names for fence in FENCES]
 
 
 def opened_by(steps: tuple[Step, ...], start: Policy) -> list[bool]:
@@ -602,7 +630,7 @@ def test_what_led_out_before_is_no_opening_where_rules_are_compared(begun: str, 
     assert opened_by((turned,), fenced(fence, (BEGUN[begun],))) == [False]
 
 
-@pytest.mark.parametrize(("way", "fence"), cases(WAYS, UNTOLD))
+@pytest.mark.parametrize(("way", "fence"), cases(WAYS))
 def test_a_way_out_of_a_fence_is_an_opening(way: str, fence: str) -> None:
     """Whatever leads clients of a fenced name out opens something, at some change of those that it takes."""
     assert opened_by(WAYS[way].steps, fenced(fence, WAYS[way].given))[-1]
