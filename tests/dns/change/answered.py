@@ -424,6 +424,10 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
         return [Law(before, asked, name)]
     if name in memory.names:
         found.append(memory.names[name])
+    meant = next(each for each in (name, *above(name)) if not each.startswith("_"))
+    asked = answers.decided(meant)
+    if asked is not None:  # whoever asks for a port of a name means that name
+        return [*found, Law(before, asked, name, below=True)]
     for higher in above(name):
         # A wildcard that is a host name is closer than the name above it.
         wildcard = f"*.{higher}" in before.snapshot.hostnames
@@ -462,16 +466,6 @@ def opened(
                 new = after.answers(at)
                 for client in CLIENTS:
                     known = [side.reached(name, client) for side in old]
-                    if law.side is before:  # what blocked a wildcard is gone: each name beside led there
-                        known += (
-                            [
-                                side.reached(f"{NOBODY}.{higher}", client)
-                                for side in old
-                                for higher in above(name)
-                            ]
-                            if law.below
-                            else []
-                        )
                     for target, ways in new.reached(name, client).items():
                         if any(target in one for one in known):  # what it led to before opens nothing new
                             continue

@@ -310,6 +310,64 @@ WAYS = {
         (both(OFF, without_record("t.w")),),
         given=(with_records(("*", "A", "192.0.2.2"), ("a", "TXT", "x")),),
     ),
+    "what blocked a wildcard below a host name goes": Way(
+        (without_record("_https.a"),),
+        (without_record("_https.b"),),
+        given=(
+            with_records(
+                ("*.a", "HTTPS", "1 us.test."),
+                ("_https.a", "TXT", "x"),
+                ("*.b", "HTTPS", "1 evil.example."),
+                ("_https.b", "TXT", "x"),
+            ),
+        ),
+    ),
+    "what blocked a wildcard below a host name goes, an empty non-terminal": Way(
+        (without_record("x.y.a"),),
+        (without_record("x.v.a"),),
+        given=(
+            with_records(
+                ("*.a", "A", "192.0.2.2"), ("x.y.a", "TXT", "x"), ("x.v.a", "TXT", "x"), ("v.a", "TXT", "x")
+            ),
+        ),
+    ),
+    "what blocked a wildcard below what led there goes": Way(
+        (without_record("y.a"),),
+        (without_record("y.b"),),
+        given=(
+            with_records(
+                ("*.a", "A", "192.0.2.2"),
+                ("y.a", "A", "192.0.2.2"),
+                ("*.b", "A", "192.0.2.2"),
+                ("y.b", "A", "192.0.2.2"),
+            ),
+        ),
+    ),
+    "what blocked a wildcard below a name that is gone goes": Way(
+        (with_records(("a", "TXT", "x")), OFF, nothing, without_record("_https.a")),
+        (with_records(("a", "TXT", "x")), OFF, nothing, without_record("_https.b")),
+        given=(
+            with_records(("*.a", "HTTPS", "1 us.test."), ("_https.a", "TXT", "x"), ("_https.b", "TXT", "x")),
+        ),
+    ),
+    "what blocked a wildcard of a service where browsers ask of a port goes": Way(
+        (without_record("_https.a"),),
+        (without_record("_https.b"),),
+        given=(
+            both(
+                also(service("net", "us", "*.a.demo.test", https_record=HttpsRecord())),
+                with_records(("_https.a", "TXT", "x"), ("_https.b", "TXT", "x")),
+            ),
+        ),
+    ),
+    "zone that blocked a wildcard goes": Way(
+        (lambda policy: replace(policy, zones=policy.zones[:-1]),),
+        (with_records(("c", "TXT", "x")),),
+        given=(
+            with_records(("*.a", "A", "192.0.2.2")),
+            lambda policy: replace(policy, zones=(*policy.zones, zone("x.a.demo.test"))),
+        ),
+    ),
     "alias re-pointed": Way(
         (with_records(("docs", "CNAME", "b")),), (with_records(("docs", "CNAME", "x.w")),)
     ),
@@ -612,10 +670,6 @@ def turned(policy: Policy) -> Policy:
     """A region lies elsewhere within its country."""
     first, *rest = policy.regions
     return replace(policy, regions=(replace(first, lat=first.lat + 1), *rest))
-
-
-CRIED = {(begun, fence) for begun in BEGUN if " to a" in begun for fence in FENCES}
-"""What is told as an opening at each change of anything that rules look at, though nothing is led anywhere else."""
 
 
 @pytest.mark.parametrize(("begun", "fence"), cases(BEGUN))
