@@ -9,11 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
+from gtm.core.change.protections import led_out
 from gtm.core.model.policy import Places, Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service
 from gtm.core.policy.compile import compile_policy
+from gtm.dns.zone.leads import leads_of
 from tests import worlds
+from tests.dns.change.answered import NOW
 from tests.dns.change.gone import Control
 from tests.dns.change.policies import own, zone
 
@@ -664,6 +667,30 @@ BEGUN = {
     "a refusal of another region": with_service("chat", refusal=replace(NOBODYS, ipv4=("192.0.2.2",))),
 }
 """What leads out of the fence already."""
+
+
+STANDING = BEGUN | {
+    "a wildcard that something blocks": with_records(
+        ("*.a", "HTTPS", "1 us.test."), ("_https.a", "TXT", "x")
+    ),
+    "a refusal of nobody behind a region's host": both(
+        also(service("gate", "de", "gate.demo.test", refusal=replace(NOBODYS, ipv4=("203.0.113.1",)))),
+        with_region("de", url="https://gate.demo.test"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("standing", "fence"), cases(STANDING))
+def test_what_leads_out_already_is_a_finding(standing: str, fence: str) -> None:
+    """So who upgrades knows which changes may be refused."""
+    snapshot = compile_policy(fenced(fence, (STANDING[standing],)), worlds.SHIPPED)
+    assert {one.code for one in led_out(snapshot, NOW, leads_of)} == {"led_out"}
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_nothing_leads_out_of_the_first_policy(fence: str) -> None:
+    """What is usual is no finding."""
+    assert not [*led_out(compile_policy(fenced(fence, ()), worlds.SHIPPED), NOW, leads_of)]
 
 
 def turned(policy: Policy) -> Policy:
