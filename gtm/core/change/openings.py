@@ -37,6 +37,8 @@ from gtm.core.change.leads import (
     Leads,
     LeadsOf,
     Owners,
+    Shared,
+    binding,
     given_back,
     leading,
     refusals_of,
@@ -164,7 +166,7 @@ def openings(
         former: what is gone, and keeps its rules.
         steps: how many comparisons may be made.
     """
-    if law(before) == law(after) or not (former.revisions or _binding(before)):
+    if law(before) == law(after) or not (former.revisions or binding(before)):
         return Openings()
     changed = _Changed(before, after, leads)
     owners = Owners(before, after, former)
@@ -199,15 +201,11 @@ def law(snapshot: Snapshot) -> object:
     return regions, rules, leading(snapshot)
 
 
-def _binding(snapshot: Snapshot) -> list[ResidencyRule]:
-    return [rule for rule in snapshot.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-
-
 def _compared(
     changed: _Changed,
     owners: Owners,
     ways: Mapping[Way, list[str]] | None,
-    shared: Mapping[str, frozenset[str]],
+    shared: Shared,
     *,
     now: float,
     budget: Budget,
@@ -218,13 +216,13 @@ def _compared(
     `shared` are regions whose endpoints lead to other places as well; with `only_shared` decisions for no others are compared.
     """
     before, after = changed.before, changed.after
-    binding = _binding(before)
+    rules_before = binding(before)
     rules = {rule.name: rule for rule in after.policy.residency_rules}
     doubtful = dict(_not_understood(before.policy, rules))
     why = "the rules tell more services or locations apart than can be compared"
     if ways is None:
-        return [], {rule.name: why for rule in binding}
-    if not (binding and ways):
+        return [], {rule.name: why for rule in rules_before}
+    if not (rules_before and ways):
         return [], {}
     try:
         ground = _ground(changed, owners, ways, shared, now)
@@ -232,9 +230,11 @@ def _compared(
         new = _bounded(ground, after, before, after, 1)
         facts = Facts.of((*old.rules, *new.rules))
     except TooManyFacts:
-        return [], {rule.name: why for rule in binding}
+        return [], {rule.name: why for rule in rules_before}
     search = _Search([*new.walls(facts), *new.refused(facts)], budget)
-    compared = ground.led_to(shared) if only_shared else ground.decided
+    compared = ground.decided
+    if only_shared:
+        compared = ground.led_to({region for regions in shared.values() for region in regions})
     opened: dict[str, Wall] = {}
 
     def opens(name: str, part: Wall) -> None:
@@ -291,7 +291,7 @@ def _ground(
     changed: _Changed,
     owners: Owners,
     ways: Mapping[Way, list[str]],
-    shared: Mapping[str, frozenset[str]],
+    shared: Shared,
     now: float,
 ) -> Ground:
     before, after = changed.before, changed.after
@@ -618,6 +618,7 @@ class _Teller:
         hosts = [self._hosts[number] for number in ways]
         countries, certain = self._facts.countries(box.facts)
         now = self._new.get(name)
+        shared = self._ground.shared.get(name, {})
         return Opening(
             rule=name,
             fate="deleted" if now is None else "kept" if now == self._old[name] else "changed",
@@ -629,11 +630,7 @@ class _Teller:
             edges=tuple(self._ground.edges(places)),
             outside=bool(places >> self._ground.outside & 1),
             led=any(self._ground.ways[number].led is not None for number in ways),
-            shared=tuple(
-                (region, tuple(sorted(self._ground.shared[region])))
-                for region in regions
-                if region in self._ground.shared
-            ),
+            shared=tuple((region, tuple(sorted(shared[region]))) for region in regions if region in shared),
             countries=countries,
             certain=certain,
             tenants=_named(self._ground.tenants, box.tenants),

@@ -114,8 +114,11 @@ def _region(before: Policy, pick: Pick) -> Policy:
     """One more region, that may serve all services as far as their rules let it."""
     new = Region("zed", 0.0, 0.0, pick(("DE", "US", "AQ")), (_NEW,))
     services = tuple(replace(each, members=(*each.members, Member("zed"))) for each in before.services)
-    # A region whose endpoints are host names of a service leads to all members of it, and so to this one.
-    led = any(f".{target}".endswith(".demo.test") for target in owners(before))
+    # A region whose endpoints are host names of a service leads to all members of it that the rule does not keep from it, too.
+    led = any(f".{target}".endswith(".demo.test") for target in owners(before)) and any(
+        rule.match.services for rule in before.residency_rules
+    )
+    led = led or any(host.tenant or host.data_class for each in before.services for host in each.names)
     return replace(
         before,
         regions=(*before.regions, new),

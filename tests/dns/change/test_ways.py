@@ -10,9 +10,17 @@ from typing import NamedTuple
 import pytest
 
 from gtm.core.change.protections import led_out
-from gtm.core.model.policy import Places, Policy, RuleMode
+from gtm.core.model.policy import Places, Policy, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import HttpsRecord, Member, NameServer, RecordSet, RefusalAddress, Service
+from gtm.core.model.services import (
+    HostName,
+    HttpsRecord,
+    Member,
+    NameServer,
+    RecordSet,
+    RefusalAddress,
+    Service,
+)
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zone.leads import leads_of
 from tests import worlds
@@ -204,13 +212,20 @@ def late(*endpoint: Endpoint, at: str = "DE") -> Region:
     return Region("late", 0.0, 0.0, at, endpoint or (own("late"),))
 
 
+def about(*services: str) -> Step:
+    """The rules are about these services."""
+    return lambda policy: replace(
+        policy,
+        residency_rules=tuple(
+            replace(rule, match=replace(rule.match, services=services), acknowledge_empty_fence=True)
+            for rule in policy.residency_rules
+        ),
+    )
+
+
 def for_all(policy: Policy) -> Policy:
     """The rules are about every service."""
-    rules = tuple(
-        replace(rule, match=replace(rule.match, services=()), acknowledge_empty_fence=True)
-        for rule in policy.residency_rules
-    )
-    return replace(policy, residency_rules=rules)
+    return about()(policy)
 
 
 def trap(policy: Policy) -> Policy:
@@ -447,6 +462,52 @@ WAYS = {
         (with_region("de", ipv4=("192.0.2.2",)),),
         (with_region("de", ipv4=("198.51.100.8",)),),
         given=(with_service("chat", refusal=replace(NOBODYS, ipv4=("192.0.2.2",))),),
+    ),
+    "member of a service behind a region's host": Way(
+        (with_service("gate", members=(Member("de"), Member("us"))),),
+        (with_service("gate", members=(Member("de"), Member("fr"))),),
+        given=(
+            also(service("gate", "de", "gate.demo.test")),
+            with_region("de", url="https://gate.demo.test"),
+        ),
+    ),
+    "member of a service behind a region's host, by another tenant's name": Way(
+        (with_service("gate", members=(Member("de"), Member("us"))),),
+        (with_service("gate", members=(Member("de"), Member("fr"))),),
+        given=(
+            also(
+                service("gate", "de", hostnames=(HostName("gate.demo.test", tenant="other"),)),
+            ),
+            with_region("de", url="https://gate.demo.test"),
+            about("chat", "gate"),
+            lambda policy: replace(
+                policy,
+                tenants=(Tenant("bank"), Tenant("other")),
+                residency_rules=tuple(
+                    replace(rule, match=replace(rule.match, tenants=("bank",)))
+                    for rule in policy.residency_rules
+                ),
+            ),
+        ),
+    ),
+    "host of another service, after one that the same rule keeps in": Way(
+        (with_region("de", url="https://b.demo.test"),),
+        (with_service("gate", members=(Member("de"), Member("us"), Member("fr"))),),
+        given=(
+            also(service("gate", "de us", "gate.demo.test")),
+            with_region("de", url="https://gate.demo.test"),
+            about("chat", "gate"),
+        ),
+    ),
+    "host of another service, where the rule keeps one in": Way(
+        (with_region("de", url="https://b.demo.test"),),
+        (with_region("de", url="https://gate.demo.test"), with_service("gate", members=(Member("us"),))),
+        given=(also(service("gate", "de", "gate.demo.test")), about("chat", "gate")),
+    ),
+    "another's host, where a service led before": Way(
+        (with_region("de", url="https://us.test"),),
+        (with_service("web", members=(Member("us"), Member("fr"))),),
+        given=(with_region("de", url="https://b.demo.test"),),
     ),
     "host of a service that refuses elsewhere": Way(
         (with_region("de", url="https://gate.demo.test"),),
