@@ -11,6 +11,7 @@ import msgspec
 import psycopg
 import pytest
 
+from gtm.control.lead.edges import EdgeView, SyncState, sync_of
 from gtm.control.live.tokens import speaks_for
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.reports import EdgeReport
@@ -184,6 +185,17 @@ def test_what_the_policy_does_not_name_is_neither_kept_nor_published(world: Api)
     assert set(edge.report.health) == {"eu-central"}
     assert 'gtm_control_report_dropped_total{part="health"} 1001.0' in world.anonymous.get("/metrics").text
     assert 'gtm_control_report_dropped_total{part="history"} 0.0' in world.anonymous.get("/metrics").text
+
+
+def test_a_silent_edge_that_had_what_the_database_has_lost_may_answer_by_it() -> None:
+    """Its number is later than the one in force, and it leaves that STALE all the same."""
+    now = datetime.now(UTC)
+    edges = [
+        EdgeView(name, "1", "192.0.2.1", of, 1, now, live)
+        for name, of, live in (("a", 2, True), ("b", 4, False))
+    ]
+    assert sync_of(edges, 2, range(3, 6).__contains__).state is SyncState.STALE
+    assert sync_of(edges, 2, range(3, 4).__contains__).state is SyncState.IN_SYNC
 
 
 def test_two_edges_of_one_name_are_said(world: Api) -> None:

@@ -304,6 +304,12 @@ def snapshots(messages: Iterator[Message]) -> list[int]:
     return [message.revision for message in beats(messages) if isinstance(message, SnapshotMessage)]
 
 
+def synced(world: Api) -> tuple[str, list[str], list[str], list[str]]:
+    """How far the policy in force has got: the state, and the edges that have it, that wait for it, and that keep what is lost."""
+    sync = world.viewer.get("/v1/status").json()["sync"]
+    return sync["state"], sync["in_sync"], sync["pending"], sync["lost"]
+
+
 @pytest.mark.parametrize("under", [True, False], ids=["a control that runs", "edges that come back"])
 def test_what_a_restored_database_has_lost_is_kept_until_somebody_says_so(world: Api, under: bool) -> None:
     """Who holds a revision that the database has lost is sent none of it, its number is not given again, and people are told."""
@@ -320,6 +326,10 @@ def test_what_a_restored_database_has_lost_is_kept_until_somebody_says_so(world:
         (warning,) = (text for text in world.viewer.get("/v1/status").json()["warnings"] if "backup" in text)
         assert "hold revisions up to 5, and this database had none after 2" in warning
         assert "gtm_control_revisions_lost 3.0" in world.viewer.get("/metrics").text
+        report(world, "first", HealthStatus.UP, revision=5)
+        assert synced(world) == ("STALE", [], [], ["first"])
+        report(world, "third", HealthStatus.UP)
+        assert synced(world) == ("STALE", ["third"], [], ["first"]), "going on from there is not waited for"
         assert world.operator.put("/v1/tenants/later", json={}).json()["revision"] == 6
         with follow(world, "third", revision=2) as third:
             assert snapshots(third) == [6], "whoever has lost nothing goes on"
@@ -328,6 +338,10 @@ def test_what_a_restored_database_has_lost_is_kept_until_somebody_says_so(world:
         done = world.fence_admin.post("/v1/revisions:accept-older", json={"reason": "a disk died"})
         assert done.json() == {"lost": [{"after": 2, "up_to": 5}]}
         assert snapshots(messages) == snapshots(others) == [6]
+        assert synced(world)[0] == "PENDING"
+        for edge in ("first", "third"):
+            report(world, edge, HealthStatus.UP, revision=6)
+        assert synced(world) == ("IN_SYNC", ["first", "third"], [], [])
     assert not [text for text in world.viewer.get("/v1/status").json()["warnings"] if "backup" in text]
     assert world.fence_admin.post("/v1/revisions:accept-older", json={}).status_code == 409
     [entry] = world.viewer.get("/v1/audit", params={"action": "revisions.accept-older"}).json()["items"]

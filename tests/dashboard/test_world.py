@@ -85,7 +85,7 @@ def seen(*rows: dict[str, Any], **more: Any) -> Now:
         "refusals": [],
         **more,
     }
-    sync = {"state": "IN_SYNC", "revision": 3, "in_sync": ["e"], "pending": [], "unreachable": []}
+    sync = {"state": "IN_SYNC", "revision": 3, "in_sync": ["e"], "pending": [], "lost": [], "unreachable": []}
     return Now(top, demand(*rows), {"sync": sync, "warnings": []})
 
 

@@ -45,7 +45,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
             "active": replica.election.active,
             "standbys": replica.election.standbys,
             "database": "up" if up else "down",
-            "sync": edges.sync_of(known, revision),
+            "sync": edges.sync_of(known, revision, ctx.present.lost),
             "warnings": [
                 *warnings(replica, now.timestamp(), ctx.approvals),
                 *edges.warnings(known, revision),

@@ -52,8 +52,8 @@ class SyncSchema(Schema):
 
     revision: int
     state: SyncState
-    """PENDING: a live edge lacks the revision, or no edge is live. STALE: every live edge has it, but a silent one had an
-    older, or a live one has an older on its disk. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
+    """PENDING: a live edge lacks the revision, or no edge is live. STALE: no live edge waits for it, but a silent one had an
+    older, or a live one has an older on its disk, or one keeps a revision that the database has lost. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
     in_sync: list[str]
     pending: list[str]
     unreachable: list[str]
@@ -62,6 +62,8 @@ class SyncSchema(Schema):
     """The same, with what they had."""
     unsaved: list[str]
     """Live edges that have it and cannot keep it on their disk."""
+    lost: list[str]
+    """Live edges that keep a revision which the database has lost; they are sent this one once `revisions:accept-older` says so."""
 
 
 class Page(Schema, Generic[T]):

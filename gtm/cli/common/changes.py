@@ -104,6 +104,12 @@ def sync_words(sync: dict[str, Any]) -> Text:
             f"; the disk of {names} refuses it, so that after a restart without control an older one would be followed",
             "yellow",
         )
+    if sync.get("lost"):
+        names = ", ".join(output.plain(name) for name in sync["lost"])
+        found.append(
+            f"; {names} keeps a revision that the database has lost, and is not sent this one (gtm revisions accept-older)",
+            "yellow",
+        )
     if any(silent["revision"] < sync["revision"] for silent in sync["silent"]):
         found.append(
             " (it may go on answering by that; `gtm edges forget NAME` if it is gone for good)", "yellow"

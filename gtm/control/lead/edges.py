@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,8 +30,8 @@ class SyncState(StrEnum):
     PENDING = "PENDING"
     """A live edge lacks it, or no edge is live."""
     STALE = "STALE"
-    """Every live edge has it; an edge that has fallen silent had an older one, and may still answer from that, or one that is live has
-    an older one on its disk, and would answer from that after a restart without control."""
+    """No live edge waits for it; an edge that has fallen silent had an older one, and may still answer from that, or one that is live has
+    an older one on its disk, and would answer from that after a restart without control, or one keeps what the database has lost."""
     IN_SYNC = "IN_SYNC"
     """Every live edge has it, and so had every silent one when it was last heard of."""
 
@@ -75,7 +75,8 @@ class Silent:
 class Sync:
     """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of.
 
-    `silent` says more of the latter. `unsaved` are live edges that have it and do not have it on their disk.
+    `silent` says more of the latter. `unsaved` are live edges that have it and do not have it on their disk. `lost` are live ones
+    that keep a revision which the database has lost: they are not sent this one.
     """
 
     revision: int
@@ -85,6 +86,7 @@ class Sync:
     unreachable: tuple[str, ...]
     silent: tuple[Silent, ...] = ()
     unsaved: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 async def list_all(
@@ -200,15 +202,24 @@ def outside_rules(compiled: Snapshot | None, live: Iterable[LiveEdge], now: floa
     return list(found)
 
 
-async def sync(database: Database, reporting: Iterable[LiveEdge], revision: int) -> Sync:
-    """How far a revision has got. An edge that already has a later one counts as having it."""
-    return sync_of(await list_all(database, reporting, datetime.now(UTC)), revision)
+async def sync(
+    database: Database, reporting: Iterable[LiveEdge], revision: int, is_lost: Callable[[int], bool]
+) -> Sync:
+    """How far a revision has got (`sync_of`)."""
+    return sync_of(await list_all(database, reporting, datetime.now(UTC)), revision, is_lost)
 
 
-def sync_of(edges: Iterable[EdgeView], revision: int) -> Sync:
-    """How far a revision has got at these edges."""
+def sync_of(edges: Iterable[EdgeView], revision: int, is_lost: Callable[[int], bool]) -> Sync:
+    """How far a revision has got at some edges. One that already has a later one counts as having it, unless that is lost.
+
+    Args:
+        edges: those that are known.
+        revision: the one looked at.
+        is_lost: whether a revision is one that the database has lost (`Present.lost`).
+    """
     edges = list(edges)
-    live = [edge for edge in edges if edge.live]
+    lost = tuple(edge.name for edge in edges if edge.live and is_lost(edge.revision))
+    live = [edge for edge in edges if edge.live and edge.name not in lost]
     having = tuple(edge.name for edge in live if edge.revision >= revision)
     lacking = tuple(edge.name for edge in live if edge.revision < revision)
     silent = tuple(Silent(edge.name, edge.revision, edge.last_seen) for edge in edges if not edge.live)
@@ -216,11 +227,11 @@ def sync_of(edges: Iterable[EdgeView], revision: int) -> Sync:
         edge.name for edge in live if edge.kept is not None and edge.kept < revision <= edge.revision
     )
     state = SyncState.IN_SYNC
-    if lacking or not having:
+    if lacking or not (having or lost):
         state = SyncState.PENDING
-    elif unsaved or any(edge.revision < revision for edge in silent):
+    elif lost or unsaved or any(edge.revision < revision or is_lost(edge.revision) for edge in silent):
         state = SyncState.STALE
-    return Sync(revision, state, having, lacking, tuple(edge.name for edge in silent), silent, unsaved)
+    return Sync(revision, state, having, lacking, tuple(edge.name for edge in silent), silent, unsaved, lost)
 
 
 def warnings(edges: Iterable[EdgeView], revision: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from gtm.core.change.leads import OUTSIDE
+from gtm.core.change.leads import OUTSIDE, Shared
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.references import some
 from gtm.core.model.regions import Region
@@ -46,7 +46,7 @@ class Ground:
     does; then the `ages` of policies (at most so many seconds, the last infinite); then the `others`, regions that the new
     policy has not, and what is outside of both: requests get there only by a way that leads there.
 
-    `shared` are regions of the new policy → other places that their endpoints lead to and did not before.
+    `shared` are, by old rule, regions of the new policy → other places that their endpoints lead to and did not before.
     """
 
     ways: tuple[Way, ...]
@@ -57,7 +57,7 @@ class Ground:
     ages: tuple[float, ...]
     now: float
     others: tuple[Region, ...] = ()
-    shared: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    shared: Shared = field(default_factory=dict)
 
     @property
     def standing(self) -> int:

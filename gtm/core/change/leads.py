@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from gtm.core.model.addresses import led_to
 from gtm.core.model.names import closest
+from gtm.core.model.policy import ResidencyRule, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import RefusalAddress
 from gtm.core.policy.snapshot import Snapshot
@@ -121,6 +122,7 @@ class Owners:
     """
 
     def __init__(self, before: Snapshot, after: Snapshot, former: Former) -> None:
+        self.before = before
         self._regions: dict[str, set[str]] = {}
         known = {region.name: region for region in (*after.regions, *before.regions)}
         for region in before.regions:
@@ -165,36 +167,68 @@ class Endpoints:
     Args:
         snapshot: the policy.
         leads: what its names lead to.
-        owners: who has a target.
+        anyway: where whoever is refused goes anyway.
     """
 
-    def __init__(self, snapshot: Snapshot, leads: Leads, owners: Owners) -> None:
+    def __init__(self, snapshot: Snapshot, leads: Leads, anyway: frozenset[str]) -> None:
         self._snapshot = snapshot
         self._leads = leads
-        self._owners = owners
+        self._anyway = anyway
 
-    def of(self, region: Region) -> tuple[frozenset[str], frozenset[str]]:
-        """The targets, and the regions by way of services, that a region's endpoints lead to."""
+    def of(self, region: Region) -> Led:
+        """What a region's endpoints lead to."""
         targets: set[str] = set()
-        regions: set[str] = set()
+        services: set[Decider] = set()
         for target in targets_of(region):
             if closest(self._snapshot.zones, target) is None:
                 targets.add(target)
                 continue
             led = self._leads.at(target)
             targets |= led.targets
+            services |= led.services
             for asked in led.services:
-                service = self._snapshot.services[asked.service].service
-                regions |= {member.region for member in service.members}
-                refused = self._owners.places(refusals_of(service.refusal))
-                regions |= refused - {OUTSIDE}  # where refusals usually stand
-        return frozenset(targets), frozenset(regions)
+                targets |= refusals_of(self._snapshot.services[asked.service].service.refusal) - self._anyway
+        return Led(frozenset(services), frozenset(targets))
+
+    def passed(self, services: Iterable[Decider]) -> frozenset[tuple[Decider, str]]:
+        """The regions that some services may lead to, each with the service as it is asked."""
+        known = self._snapshot.services
+        return frozenset(
+            (asked, member.region) for asked in services for member in known[asked.service].service.members
+        )
 
 
-def given_back(
-    before: Snapshot, after: Snapshot, owners: Owners, targets: frozenset[str]
-) -> dict[str, frozenset[str]]:
-    """Regions of a new policy that have some targets which are gone, and had none of them before → other places that had these."""
+def _led_on(rule: ResidencyRule, passed: Iterable[tuple[Decider, str]]) -> frozenset[str]:
+    """The regions that services may lead those to whom an old rule concerns.
+
+    Requests of a service that it concerns, too, it keeps from the same regions: where it does so no more, that is an opening of its own.
+    """
+    named = rule.match.services
+    return frozenset(
+        region
+        for asked, region in passed
+        if asked != Decider(asked.service) or (named and asked.service not in named)
+    )
+
+
+def binding(snapshot: Snapshot) -> list[ResidencyRule]:
+    """A policy's enforced rules."""
+    return [rule for rule in snapshot.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
+
+
+def refused_anyway(snapshot: Snapshot) -> frozenset[str]:
+    """Where each service that an enforced rule may concern sends those whom it refuses: they lead nobody anywhere else."""
+    named = {name for rule in binding(snapshot) for name in rule.match.services or snapshot.services}
+    refusals = [refusals_of(snapshot.services[name].service.refusal) for name in sorted(named)]
+    return refusals[0].intersection(*refusals) if refusals else frozenset()
+
+
+Shared = Mapping[str, Mapping[str, frozenset[str]]]
+"""Old rules → regions of a new policy → other places that their endpoints lead those to whom the rule concerns."""
+
+
+def given_back(before: Snapshot, after: Snapshot, owners: Owners, targets: frozenset[str]) -> Shared:
+    """Regions that have some targets which are gone, and had none of them before: they lead to the other places that had these."""
     earlier = {region.name: targets_of(region) for region in before.regions}
     found = {}
     for region in after.regions:
@@ -202,26 +236,28 @@ def given_back(
         places = owners.places(back) - {region.name}
         if places:
             found[region.name] = places
-    return found
+    return {rule.name: found for rule in binding(owners.before)} if found else {}
 
 
-def taken_over(
-    before: Snapshot, after: Snapshot, owners: Owners, old: Leads, new: Leads
-) -> dict[str, frozenset[str]]:
-    """Regions of a new policy → other places that their endpoints lead to, and did not before."""
-    found: dict[str, frozenset[str]] = {}
-    endpoints = Endpoints(before, old, owners), Endpoints(after, new, owners)
+def taken_over(before: Snapshot, after: Snapshot, owners: Owners, old: Leads, new: Leads) -> Shared:
+    """Where endpoints lead, and did not before."""
+    rules = binding(before)
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    anyway = refused_anyway(before)
+    endpoints = Endpoints(before, old, anyway), Endpoints(after, new, anyway)
     known = {region.name: region for region in before.regions}
     for region in after.regions:
         earlier = known.get(region.name)
         unchanged = earlier is not None and earlier.endpoints == region.endpoints
         if unchanged and not any(closest(after.zones, target) for target in targets_of(region)):
             continue
-        nothing: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-        targets, regions = endpoints[1].of(region)
-        led, passed = endpoints[0].of(earlier) if earlier is not None else nothing
+        led = endpoints[1].of(region)
+        was = endpoints[0].of(earlier) if earlier is not None else Led()
         # What is its own, and nobody else's, is its own word; what a name of the policy leads to is not.
-        reached = (owners.places(targets - led) | (regions - passed)) - {region.name}
-        if reached:
-            found[region.name] = reached
+        places = owners.places(led.targets - was.targets)
+        passed, before_it = endpoints[1].passed(led.services), endpoints[0].passed(was.services)
+        for rule in rules if places or passed - before_it else ():
+            reached = (places | (_led_on(rule, passed) - _led_on(rule, before_it))) - {region.name}
+            if reached:
+                found.setdefault(rule.name, {})[region.name] = reached
     return found

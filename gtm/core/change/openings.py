@@ -37,6 +37,8 @@ from gtm.core.change.leads import (
     Leads,
     LeadsOf,
     Owners,
+    Shared,
+    binding,
     given_back,
     leading,
     refusals_of,
@@ -56,7 +58,7 @@ _FEW = 20
 """A wall about more services is looked at whatever the service."""
 
 _PORT = "_8443._https"
-"""Stands for where browsers ask of any port."""
+"""Stands for where browsers ask of any port, and for any name below another one."""
 UNNAMED = ""
 """Stands for a service that no rule names."""
 
@@ -164,7 +166,7 @@ def openings(
         former: what is gone, and keeps its rules.
         steps: how many comparisons may be made.
     """
-    if law(before) == law(after) or not (former.revisions or _binding(before)):
+    if law(before) == law(after) or not (former.revisions or binding(before)):
         return Openings()
     changed = _Changed(before, after, leads)
     owners = Owners(before, after, former)
@@ -199,15 +201,11 @@ def law(snapshot: Snapshot) -> object:
     return regions, rules, leading(snapshot)
 
 
-def _binding(snapshot: Snapshot) -> list[ResidencyRule]:
-    return [rule for rule in snapshot.policy.residency_rules if rule.mode is RuleMode.ENFORCE]
-
-
 def _compared(
     changed: _Changed,
     owners: Owners,
     ways: Mapping[Way, list[str]] | None,
-    shared: Mapping[str, frozenset[str]],
+    shared: Shared,
     *,
     now: float,
     budget: Budget,
@@ -218,13 +216,13 @@ def _compared(
     `shared` are regions whose endpoints lead to other places as well; with `only_shared` decisions for no others are compared.
     """
     before, after = changed.before, changed.after
-    binding = _binding(before)
+    rules_before = binding(before)
     rules = {rule.name: rule for rule in after.policy.residency_rules}
     doubtful = dict(_not_understood(before.policy, rules))
     why = "the rules tell more services or locations apart than can be compared"
     if ways is None:
-        return [], {rule.name: why for rule in binding}
-    if not (binding and ways):
+        return [], {rule.name: why for rule in rules_before}
+    if not (rules_before and ways):
         return [], {}
     try:
         ground = _ground(changed, owners, ways, shared, now)
@@ -232,9 +230,11 @@ def _compared(
         new = _bounded(ground, after, before, after, 1)
         facts = Facts.of((*old.rules, *new.rules))
     except TooManyFacts:
-        return [], {rule.name: why for rule in binding}
+        return [], {rule.name: why for rule in rules_before}
     search = _Search([*new.walls(facts), *new.refused(facts)], budget)
-    compared = ground.led_to(shared) if only_shared else ground.decided
+    compared = ground.decided
+    if only_shared:
+        compared = ground.led_to({region for regions in shared.values() for region in regions})
     opened: dict[str, Wall] = {}
 
     def opens(name: str, part: Wall) -> None:
@@ -291,7 +291,7 @@ def _ground(
     changed: _Changed,
     owners: Owners,
     ways: Mapping[Way, list[str]],
-    shared: Mapping[str, frozenset[str]],
+    shared: Shared,
     now: float,
 ) -> Ground:
     before, after = changed.before, changed.after
@@ -353,6 +353,8 @@ class _Changed:
             )
             for name in sorted(names):
                 self._named(ways, owners, name)
+            for name in sorted(self.unblocked if self.leads else ()):
+                self._named(ways, owners, f"{_PORT}.{name}", name)
         except TooManyFacts:
             return None
         return ways.found
@@ -392,6 +394,13 @@ class _Changed:
             if below and not name.startswith(WILDCARD):
                 yield f"{_PORT}.{name}"
 
+    @cached_property
+    def unblocked(self) -> frozenset[str]:
+        """Names that exist no more: wildcards may stand for them, and what is below, from now on (RFC 4592 §2.2.1)."""
+        if not any(name.startswith(WILDCARD) for name in self.after.existing):
+            return frozenset()
+        return self.before.existing - self.after.existing
+
     def _hosts_changed(self) -> Iterator[str]:
         """The host names that are not what they were. With records of their own they are among the names that lead somewhere."""
         old, new = self.before, self.after
@@ -410,16 +419,19 @@ class _Changed:
         try:
             for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
                 ways.add(Way((name, name)))
-            for name in sorted({*names, *self.after.hostnames, *self.new.names}):
+            answered = {name: name for name in (*names, *self.after.hostnames, *self.new.names)}
+            answered |= {f"{_PORT}.{gone}": gone for gone in changed.unblocked}
+            for name, told in sorted(answered.items()):
                 is_back = name in names or any(above in names for above in _above(name))
                 if is_back and changed.old.at(name) != self.new.at(name):
-                    self._named(ways, owners, name)
+                    self._named(ways, owners, name, told)
         except TooManyFacts:
             return None
         return ways.found
 
-    def _named(self, ways: _Ways, owners: Owners, name: str) -> None:
-        """How requests by a name of DNS come, if it was answered, and is."""
+    def _named(self, ways: _Ways, owners: Owners, name: str, told: str = "") -> None:
+        """How requests by a name of DNS come, if it was answered, and is; `told`: the name to tell of in its place."""
+        told = told or name
         old, new = self.old.at(name), self.new.at(name)
         if not (new.services or new.targets):
             return
@@ -433,18 +445,21 @@ class _Changed:
                 )
                 # What came to the same service by a name that stated the same comes by its name, too.
                 if was != asked:
-                    ways.add(way, name)
+                    ways.add(way, told)
                 refused = self._refused(was.service, asked.service)
                 if refused:
-                    ways.add(_led(was, owners.places(refused)), name)
+                    ways.add(_led(was, owners.places(refused)), told)
         targets = new.targets - old.targets
         if targets:
             for was in old.services or self._around(name):
-                ways.add(_led(was, owners.places(targets)), name)
+                ways.add(_led(was, owners.places(targets)), told)
 
     def _around(self, name: str) -> Collection[Decider]:
-        """What decided at the closest name above one at which something did, wildcards right below that included."""
-        for above in _above(name):
+        """What decided at the closest name above one at which something did, wildcards right below that included.
+
+        What begins with `_` is asked by those who mean the name below which it stands (RFC 8552 §1.1), not by a wildcard's.
+        """
+        for above in (*_meant(name), *_above(name)):
             found = self.old.at(above).services
             if found:
                 return found
@@ -482,6 +497,15 @@ class _Ways:
 def _led(was: Decider, places: frozenset[str]) -> Way:
     """Requests that came to a service, and are led to places."""
     return Way((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
+
+
+def _meant(name: str) -> Iterator[str]:
+    """The name below which one that begins with `_` stands."""
+    meant = name
+    while meant.startswith("_"):
+        meant = meant.partition(".")[2]
+    if meant != name:
+        yield meant
 
 
 def _above(name: str) -> Iterator[str]:
@@ -594,6 +618,7 @@ class _Teller:
         hosts = [self._hosts[number] for number in ways]
         countries, certain = self._facts.countries(box.facts)
         now = self._new.get(name)
+        shared = self._ground.shared.get(name, {})
         return Opening(
             rule=name,
             fate="deleted" if now is None else "kept" if now == self._old[name] else "changed",
@@ -605,11 +630,7 @@ class _Teller:
             edges=tuple(self._ground.edges(places)),
             outside=bool(places >> self._ground.outside & 1),
             led=any(self._ground.ways[number].led is not None for number in ways),
-            shared=tuple(
-                (region, tuple(sorted(self._ground.shared[region])))
-                for region in regions
-                if region in self._ground.shared
-            ),
+            shared=tuple((region, tuple(sorted(shared[region]))) for region in regions if region in shared),
             countries=countries,
             certain=certain,
             tenants=_named(self._ground.tenants, box.tenants),

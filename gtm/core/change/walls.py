@@ -55,15 +55,8 @@ class Bounded:
         self._services = _numbered(way.service[side] for way in ground.ways)
         self._tenants = _Stated(ground.tenants, [way.tenant for way in ground.ways], side)
         self._classes = _Stated(ground.classes, [way.data_class for way in ground.ways], side)
-        shared = {}
-        if side == 0:
-            shared = {ground.led_to((name,)): ground.led_to(led) for name, led in ground.shared.items()}
         self._compiled = [
-            (
-                period,
-                closed
-                | sum(region for region, led in shared.items() if closed & led and not closed & region),
-            )
+            (period, closed if side else closed | _closed_shared(ground, rule, closed))
             for rule in policy.residency_rules
             for period, closed in _parts(ground, compiler, rule, regions)
         ]
@@ -175,6 +168,12 @@ def _parts(
                 if version is rule:
                     closed |= ground.closed_edges(period, seen) | _closed_others(ground, period)
                 yield period, closed
+
+
+def _closed_shared(ground: Ground, rule: ResidencyRule, closed: int) -> int:
+    """The mask of regions whose endpoints lead to places that a rule closes."""
+    shared = ground.shared.get(rule.name, {})
+    return ground.led_to(name for name, led in shared.items() if closed & ground.led_to(led))
 
 
 def _closed_others(ground: Ground, period: CompiledRule) -> int:

@@ -127,7 +127,7 @@ def body(seen: Mapping[str, Any]) -> dict[str, Any]:
     edges = [
         {
             **one,
-            "behind": one["revision"] < revision,
+            "behind": one["revision"] < revision or one["name"] in status["sync"]["lost"],
             "lacks_since": seen["made"].get(one["revision"] + 1) if one["revision"] < revision else None,
             "other_version": one["version"] != status["version"],
             "view": views.get(one["name"]),

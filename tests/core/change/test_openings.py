@@ -412,7 +412,7 @@ def _tenant(draw: Any, policy: Policy) -> Policy:
         return replace(
             policy, tenants=(*(one for one in policy.tenants if one.name != "third"), Tenant("third"))
         )
-    if draw(st.booleans()):
+    if policy.tenants and draw(st.booleans()):
         country = draw(st.sampled_from([None, "DE", "US"]))
         first, *rest = policy.tenants
         return replace(policy, tenants=(replace(first, country=country), *rest))

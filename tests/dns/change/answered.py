@@ -55,9 +55,8 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
-REFUSED_BEHIND_REGIONS = True
 RULES_OF_GONE_REGIONS = True
-"""What openings do not tell yet is left out here: each goes when it is mended (`test_ways` has the ways)."""
+"""What openings do not tell yet is left out here until it is mended."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
 NOWHERE = frozenset({"0.0.0.0", "::"})
@@ -425,6 +424,10 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
         return [Law(before, asked, name)]
     if name in memory.names:
         found.append(memory.names[name])
+    meant = next(each for each in (name, *above(name)) if not each.startswith("_"))
+    asked = answers.decided(meant)
+    if asked is not None:  # whoever asks for a port of a name means that name
+        return [*found, Law(before, asked, name, below=True)]
     for higher in above(name):
         # A wildcard that is a host name is closer than the name above it.
         wildcard = f"*.{higher}" in before.snapshot.hostnames
@@ -463,16 +466,6 @@ def opened(
                 new = after.answers(at)
                 for client in CLIENTS:
                     known = [side.reached(name, client) for side in old]
-                    if law.side is before:  # what blocked a wildcard is gone: each name beside led there
-                        known += (
-                            [
-                                side.reached(f"{NOBODY}.{higher}", client)
-                                for side in old
-                                for higher in above(name)
-                            ]
-                            if law.below
-                            else []
-                        )
                     for target, ways in new.reached(name, client).items():
                         if any(target in one for one in known):  # what it led to before opens nothing new
                             continue
@@ -529,8 +522,6 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
             places |= {region for region in others if region.name.removesuffix(" again") != way.own}
             if way.own is None and not others:
                 places.add(None)
-        if REFUSED_BEHIND_REGIONS and None in way.chosen[1:]:
-            continue
         for place in places:
             kept = keeping(law.asked, client, place, at)
             found += tuple(

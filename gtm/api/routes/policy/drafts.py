@@ -123,9 +123,13 @@ async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) ->
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
             found = await asyncio.to_thread(done, job)
-        return reply({**found, "sync": await edges.sync(ctx.database, ctx.replica.edges(), revision)})
+        return reply(
+            {**found, "sync": await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost)}
+        )
     said = await ctx.apart.run(job)
-    sync = msgspec.json.encode(await edges.sync(ctx.database, ctx.replica.edges(), revision))
+    sync = msgspec.json.encode(
+        await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost)
+    )
     return Response(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
 
 

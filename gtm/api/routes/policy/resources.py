@@ -74,7 +74,7 @@ async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
         await refreshed(ctx)
     return {
         "revision": outcome.revision,
-        "sync": await edges.sync(ctx.database, ctx.replica.edges(), outcome.revision),
+        "sync": await edges.sync(ctx.database, ctx.replica.edges(), outcome.revision, ctx.present.lost),
         "warnings": outcome.warnings,
     }
 

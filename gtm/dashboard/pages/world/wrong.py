@@ -28,7 +28,7 @@ def _of_control(seen: Now) -> Iterator[tuple[int, str, str, str]]:
         yield 2, "bad", f"The planner failed, so the plan before stays: {seen.top['plan']['error']}", ""
     sync = seen.status["sync"]
     if sync["state"] != "IN_SYNC":
-        late = ", ".join([*sync["pending"], *sync["unreachable"]])
+        late = ", ".join([*sync["pending"], *sync["lost"], *sync["unreachable"]])
         words = f": {late}" if late else ", for no edge is heard of"
         yield 3, "warn", f"Revision {sync['revision']} is not everywhere yet{words}.", ""
 
