@@ -173,7 +173,9 @@ def test_whatever_is_read_again_counts_at_once(region: str, seed: int) -> None:
     recent: list[tuple[str | None, list[tuple[bytes, bytes]], bytes]] = []  # most clients come again
     for step in range(600):
         if step % 10 == 0:
-            moment.later(1.0)  # what is not believed has a bound a second, which no gate that begins now knows of
+            moment.later(
+                1.0
+            )  # what is not believed has a bound a second, which no gate that begins now knows of
         change = random.randrange(20)
         if change == 0:
             moment.law(random.choice(LAWS))

@@ -187,7 +187,9 @@ def exponent(reader: Reader, pattern: bytes) -> float:
         return 1.0
     taken: tuple[list[float], list[float]] = ([], [])
     found = SQUARE
-    while found >= SQUARE and len(taken[0]) < _TURNS:  # what else the machine does adds time, and takes none away
+    while (
+        found >= SQUARE and len(taken[0]) < _TURNS
+    ):  # what else the machine does adds time, and takes none away
         for seconds, text in zip(taken, texts, strict=True):
             seconds.append(_seconds(reader, reader.wrap(text)))
         found = log(min(taken[1]) / min(taken[0])) / log(len(texts[1]) / len(texts[0]))

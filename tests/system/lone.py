@@ -81,7 +81,9 @@ class LoneEdge:
             assert process.popen.poll() is None, process.output
             if process.output.count("answers from revision 1") < 2 * workers:
                 return False
-            url = f"http://127.0.0.1:{self.http_port}/readyz"  # HTTP workers hear of DNS workers a moment later
+            url = (
+                f"http://127.0.0.1:{self.http_port}/readyz"  # HTTP workers hear of DNS workers a moment later
+            )
             return httpx.get(url, trust_env=False, timeout=PATIENCE).status_code == 200
 
         eventually(ready, f"the edge answers:\n{process.output}")
