@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import partial
+from pathlib import Path
 
 from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
@@ -21,15 +22,16 @@ def main() -> None:
 
     told = received(ServedControl)
     configure(told.settings.log_level, "control")
-    prepare = None if told.preparing is None else partial(_prepare, told.preparing)
+    prepare = None if told.preparing is None else partial(_prepare, told.preparing, told.settings.data_dir)
     try:
         asyncio.run(run_control(told.settings, prepare))
     except (OSError, SchemaError, StorageUnavailable) as error:
         sys.exit(f"error: {(error.strerror if isinstance(error, OSError) else None) or error}")
 
 
-async def _prepare(preparing: Preparing, url: str) -> None:
+async def _prepare(preparing: Preparing, data_dir: Path, url: str) -> None:
     from gtm.demo.policy import demo_policy, standing
+    from gtm.runtime.control.first_token import FirstToken
     from gtm.runtime.control.prepare import prepare
     from gtm.storage.errors import SchemaError, StorageUnavailable
 
@@ -37,13 +39,15 @@ async def _prepare(preparing: Preparing, url: str) -> None:
     try:
         prepared = await prepare(
             url,
+            first=FirstToken(data_dir),
             edge_token=preparing.edge_token,
             balancer_tokens={one: region_token(preparing.secret, one) for one in regions},
             policy=None if preparing.block is None else partial(standing, block=preparing.block),
             comment="demo world",
         )
-    except (SchemaError, StorageUnavailable) as error:
-        wrong = DatabaseReport(error=str(error), unreachable=isinstance(error, StorageUnavailable))
+    except (OSError, SchemaError, StorageUnavailable) as error:
+        reason = f"cannot keep the first admin token: {error}" if isinstance(error, OSError) else str(error)
+        wrong = DatabaseReport(error=reason, unreachable=isinstance(error, StorageUnavailable))
         wrong.tell(preparing.said)
         raise
     DatabaseReport(prepared.admin_token, regions).tell(preparing.said)

@@ -23,6 +23,7 @@ import msgspec
 
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
+from gtm.runtime.control.first_token import FirstToken
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import signals
 from gtm.runtime.process.child import Child
@@ -69,11 +70,11 @@ class Supervisor:
 
     Args:
         settings: where and how.
-        announce: called once everything is ready; it may start a process.
+        announce: called once everything is ready; it may start a process. It says whether people could read what it printed.
     """
 
     def __init__(
-        self, settings: ServeSettings, announce: Callable[[Running, Lifeline], Awaitable[None]]
+        self, settings: ServeSettings, announce: Callable[[Running, Lifeline], Awaitable[bool]]
     ) -> None:
         self._settings = settings
         self._announce = announce
@@ -210,7 +211,8 @@ class Supervisor:
             dashboard=link,
             embedded=self._settings.control.database_url is None,
         )
-        await self._announce(running, self._lifeline)
+        if await self._announce(running, self._lifeline):
+            FirstToken(self._data_dir).forget()
         Facts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
 
     def _child(
