@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from gtm.lockfile import LockFile, LockHeld
 from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
-from gtm.runtime.serve.control_settings import DatabaseReport, Preparing, ServedControl
+from gtm.runtime.serve.control_settings import LOCK, DatabaseReport, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import region_token
 
 
@@ -22,6 +24,9 @@ def main() -> None:
 
     told = received(ServedControl)
     configure(told.settings.log_level, "control")
+    lock = LockFile(told.settings.data_dir / LOCK)
+    with suppress(LockHeld, OSError):  # an earlier start's that hangs has it; a disk that is full takes none
+        lock.acquire()
     prepare = None if told.preparing is None else partial(_prepare, told.preparing, told.settings.data_dir)
     try:
         asyncio.run(run_control(told.settings, prepare))
