@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -61,3 +63,22 @@ def test_a_strangers_port_is_not_the_edges(tmp_path: Path) -> None:
         assert running.process.end() == 5
         assert running.process.output.splitlines()[-1].endswith("is in use; choose another with --edge-port")
         assert "earlier start" not in running.process.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="agents show their descriptors to root alone")
+def test_an_edge_of_another_directory_is_named(tmp_path: Path) -> None:
+    """It goes on until something starts there, or is told to end: a start elsewhere says so. One that is looked after is not named."""
+    with system(tmp_path / "first") as first:
+        second = System(tmp_path / "second", "--edge-port", str(urlsplit(first.edge).port))
+        assert second.process.end() == 5
+        assert second.process.output.splitlines()[-1].endswith("is in use; choose another with --edge-port")
+        first.process.signal(signal.SIGKILL)
+        first.process.end()
+        second.process = second.start()
+        assert second.process.end() == 5
+        advice = f"gtm edge --stop --data-dir {first.data_dir}"
+        assert second.process.output.splitlines()[-1].endswith(f"or end the edge with `{advice}`")
+        command = [sys.executable, "-m", "gtm.cli", *advice.split()[1:]]
+        subprocess.run(command, check=True, capture_output=True)
+        with system(tmp_path / "second", *second.arguments[9:]) as third:
+            assert third.edge == first.edge

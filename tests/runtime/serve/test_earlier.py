@@ -115,12 +115,15 @@ def test_what_ends_by_itself_is_waited_for(
     )
 
 
-def test_what_stays_is_named(lock: Path, left: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_is_named(
+    lock: Path, left: Holder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """After a while, with its process and how to end it; it is said to be waited for once."""
     monkeypatch.setattr(earlier, "PATIENCE", 0.3)
     start = Start(left)
-    with pytest.raises(PortInUseError) as refused:
+    with caplog.at_level("INFO"), pytest.raises(PortInUseError) as refused:
         start.run(lock)
+    assert len(caplog.messages) == 1
     pid = left.process.pid
     assert f"port {left.port} is in use; move; the control of an earlier start on `{lock.parent}`" in str(
         refused.value
