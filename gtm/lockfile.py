@@ -17,6 +17,24 @@ class LockHeld(Exception):  # noqa: N818 - it names what is so, not a fault
         self.holder = holder
 
 
+def holder_of(path: Path) -> str | None:
+    """The process id of whoever holds the lock of a file, as text, empty if it is not known; None: nobody does, as far as this user may look."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(fd, 32, 0).decode(errors="replace").strip()
+    except OSError:  # a file system that locks nothing
+        return None
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
 class LockFile:
     """A lock by the name of a file, held until `release` or the death of the process.
 

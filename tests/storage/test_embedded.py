@@ -23,8 +23,10 @@ from gtm.storage.embedded import (
     EmbeddedPostgres,
     EmbeddedPostgresError,
     binaries,
+    giving,
     leftovers,
 )
+from gtm.storage.embedded import account as accounts
 from gtm.storage.embedded.account import Account
 
 OWNER = Path(__file__).with_name("embedded_owner.py")
@@ -62,9 +64,9 @@ def gone(pid: int) -> bool:
 class Owner:
     """Another process with an embedded Postgres."""
 
-    def __init__(self, data_dir: Path, user: int | None = None) -> None:
+    def __init__(self, data_dir: Path, user: int | None = None, within: tuple[str | Path, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, OWNER, data_dir, *([] if user is None else [str(user)])],
+            [*within, sys.executable, OWNER, data_dir, *([] if user is None else [str(user)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -272,7 +274,7 @@ def test_interrupted_setting_up_is_done_anew(data_dir: Path) -> None:
     unfinished.mkdir(parents=True)
     (unfinished / "PG_VERSION").write_text("18\n")
     if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
+        nobody = pwd.getpwnam("nobody")  # of a version that ran as that
         os.chown(data_dir / "postgres", nobody.pw_uid, nobody.pw_gid)
     with EmbeddedPostgres(data_dir) as server:
         write(server.url)
@@ -374,7 +376,7 @@ def test_root_below_a_private_directory_changes_nothing_outside(shared_tmp: Path
     before = [path.stat() for path in (shared_tmp, private)]
     with EmbeddedPostgres(private / "gtm") as server:
         assert server.pid is not None
-        assert Path(f"/proc/{server.pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+        assert Path(f"/proc/{server.pid}").stat().st_uid == pwd.getpwnam(accounts.OWN).pw_uid
         write(server.url)
     after = [path.stat() for path in (shared_tmp, private)]
     assert [(s.st_mode, s.st_uid, s.st_gid) for s in before] == [
@@ -441,3 +443,165 @@ def test_ordinary_user_on_roots_directory(shared_tmp: Path, user: int) -> None:
         pass
     owner = Owner(shared_tmp / "gtm", user)
     assert "EmbeddedPostgresError: can't use the data directory: permission denied: " in owner.stop()
+
+
+class Machine:
+    """What this machine is to a process of root's that sees another /etc: one that has no account of ours yet.
+
+    Args:
+        etc: where the other /etc is made.
+    """
+
+    def __init__(self, etc: Path) -> None:
+        self.etc = etc
+        subprocess.run(["cp", "-a", "/etc", etc], check=True)
+        for name in ("passwd", "group", "shadow", "gshadow"):
+            lines = (etc / name).read_text().splitlines(keepends=True)
+            (etc / name).write_text("".join(line for line in lines if not line.startswith(accounts.OWN)))
+
+    def start(self, data_dir: Path, *, fixed: bool = False) -> Owner:
+        """An embedded Postgres there; on a machine whose /etc is `fixed` nobody makes accounts."""
+        owner = self.try_start(data_dir, fixed=fixed)
+        assert owner.url, owner.stop()
+        return owner
+
+    def try_start(self, data_dir: Path, *, fixed: bool = False) -> Owner:
+        """The same, or one that does not start."""
+        mode = "ro" if fixed else "rw"
+        script = f'mount --bind "$0" /etc && mount -o remount,bind,{mode} /etc && exec "$@"'
+        return Owner(data_dir, within=("unshare", "--mount", "sh", "-c", script, self.etc))
+
+    def entry(self) -> list[str]:
+        """What /etc/passwd says of our account; nothing if there is none."""
+        lines = (self.etc / "passwd").read_text().splitlines()
+        return next((line.split(":") for line in lines if line.startswith(f"{accounts.OWN}:")), [])
+
+
+@pytest.fixture
+def machine(shared_tmp: Path) -> Machine:
+    """Another machine, as far as accounts go."""
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no name spaces of mounts can be made here")
+    return Machine(shared_tmp / "etc")
+
+
+def read_by_nobody(postmaster: int) -> subprocess.CompletedProcess[str]:
+    """What another process of `nobody` reads as the password of a server, however closed the directories above are."""
+    nobody = pwd.getpwnam("nobody")
+    return subprocess.run(
+        ["cat", f"/proc/{postmaster}/cwd/../password"],
+        user=nobody.pw_uid,
+        group=nobody.pw_gid,
+        extra_groups=(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def owners(home: Path) -> set[int]:
+    """Whose the files of a database are."""
+    return {path.lstat().st_uid for path in (home, *home.rglob("*"))}
+
+
+@pytest.mark.drill
+@pytest.mark.endurance
+@as_root
+def test_root_makes_an_account_for_the_server(data_dir: Path, machine: Machine) -> None:
+    """Once, without a home or a log-in; processes of `nobody` read nothing of what it has."""
+    for _ in range(2):
+        owner = machine.start(data_dir)
+        name, _, uid, gid, _, home, shell = machine.entry()
+        assert (name, home, Path(shell).name in ("nologin", "false")) == (accounts.OWN, "/nonexistent", True)
+        assert 0 < int(uid) < 1000
+        assert Path(f"/proc/{owner.postmaster}").stat().st_uid == int(uid)
+        assert owners(data_dir / "postgres") == {int(uid)}
+        assert (data_dir / "postgres").stat().st_gid == int(gid)
+        tried = read_by_nobody(owner.postmaster)
+        assert tried.stdout == ""
+        assert "Permission denied" in tried.stderr
+        assert owner.stop() == ""
+    assert machine.etc.joinpath("passwd").read_text().count(accounts.OWN) == 1
+
+
+@pytest.mark.drill
+@pytest.mark.endurance
+@as_root
+def test_without_an_account_it_says_what_nobody_reads(data_dir: Path, machine: Machine) -> None:
+    """Where none can be made the server runs as `nobody`, and one line says what that opens, and what to do."""
+    owner = machine.start(data_dir, fixed=True)
+    nobody = pwd.getpwnam("nobody").pw_uid
+    assert machine.entry() == []
+    assert Path(f"/proc/{owner.postmaster}").stat().st_uid == nobody
+    write(owner.url)
+    assert read_by_nobody(owner.postmaster).stdout.strip() in owner.url
+    said = owner.stop().splitlines()
+    assert len(said) == 1
+    assert "every other process of `nobody` can read the database's password" in said[0]
+    assert f"useradd --system {accounts.OWN}" in said[0]
+
+
+@pytest.mark.drill
+@pytest.mark.endurance
+@as_root
+@pytest.mark.parametrize("way", ["stopped", "killed", "interrupted"])
+def test_what_was_nobodys_is_given_to_the_account(way: str, data_dir: Path, machine: Machine) -> None:
+    """With its data, and another password, since the last may have been read. No link leads out; what was begun is ended."""
+    home, nobody = data_dir / "postgres", pwd.getpwnam("nobody")
+    before = machine.start(data_dir, fixed=True)
+    write(before.url)
+    (before.kill if way == "killed" else before.stop)()
+    outside = data_dir / "outside"
+    outside.write_text("kept")
+    os.chown(outside, nobody.pw_uid, nobody.pw_gid)
+    (home / "data" / "link").symlink_to(outside)
+    os.chown(home / "data" / "link", nobody.pw_uid, nobody.pw_gid, follow_symlinks=False)
+    if way == "interrupted":
+        (home / "data" / "/".join(["deep"] * giving.DEEPEST) / "deep").mkdir(parents=True)
+        for path in home.rglob("deep"):
+            os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        assert "directories in one another" in machine.try_start(data_dir).stop()
+        shutil.rmtree(home / "data" / "deep")
+    after = machine.start(data_dir)
+    uid = int(machine.entry()[2])
+    assert Path(f"/proc/{after.postmaster}").stat().st_uid == uid
+    assert gone(before.postmaster)
+    assert read(after.url) == 42
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(before.url.replace(before.url.partition("@")[2], after.url.partition("@")[2]))
+    assert owners(home) == {uid}
+    assert outside.stat().st_uid == nobody.pw_uid
+    assert after.stop() == ""
+    again = machine.start(data_dir)
+    assert again.url == after.url
+    assert again.stop() == ""
+
+
+@as_root
+def test_only_so_much_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree of `nobody`'s that is no database costs no more than a database, and others' files in it stay theirs."""
+    nobody, own = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
+    home = tmp_path / "postgres"
+    (home / "/".join(["deep"] * giving.DEEPEST)).mkdir(parents=True)
+    (home / "roots").write_text("")
+    (home / "theirs").write_text("")
+    for path in (home, home / "theirs", *home.rglob("deep")):
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    directory = os.open(home, os.O_RDONLY)
+    try:
+        account = Account(own.pw_uid, own.pw_gid)
+        with monkeypatch.context() as fewer:
+            fewer.setattr(giving, "MOST", giving.DEEPEST + 1)
+            with pytest.raises(EmbeddedPostgresError, match=f"chown -hR {accounts.OWN}"):
+                giving.give(home, directory, account)
+        assert giving.give(home, directory, account) == giving.DEEPEST + 2  # it goes on with what is left
+        assert (home / "roots").stat().st_uid == 0
+        assert {path.stat().st_uid for path in (home / "theirs", *home.rglob("deep"))} == {own.pw_uid}
+        deeper = home / "/".join(["deep"] * giving.DEEPEST) / "deep"
+        deeper.mkdir()
+        os.chown(deeper, nobody.pw_uid, nobody.pw_gid)
+        (deeper / "file").touch()
+        with pytest.raises(EmbeddedPostgresError, match="directories in one another"):
+            giving.give(home, directory, account)
+    finally:
+        os.close(directory)

@@ -62,6 +62,7 @@ def control(
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
     with pauses.loading():
+        from gtm.runtime.control.first_token import FirstToken
         from gtm.runtime.control.prepare import prepare as prepare_database
         from gtm.runtime.control.server import run_control
         from gtm.runtime.process.logs import configure
@@ -74,9 +75,13 @@ def control(
         _prepare_data_dir(settings.data_dir)
 
     async def make_ready(url: str) -> None:
-        prepared = await prepare_database(url)
+        # Beside a Postgres of somebody's control has no directory of its own.
+        first = FirstToken(settings.data_dir) if settings.database_url is None else None
+        prepared = await prepare_database(url, first=first)
         if prepared.admin_token is not None:
             typer.echo(f"first admin token (shown only this once): {prepared.admin_token}")
+        if first is not None:
+            first.forget()
 
     run_with_database(run_control(settings, make_ready if prepare else None))
 

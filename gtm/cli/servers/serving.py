@@ -44,10 +44,10 @@ def _serve(told: _Told) -> None:
     from gtm.runtime.process.logs import configure
     from gtm.runtime.serve.supervisor import Supervisor
 
-    async def announce(running: Running, lifeline: Lifeline) -> None:
+    async def announce(running: Running, lifeline: Lifeline) -> bool:
         """What prints it ends with it, and what that takes to load."""
         process = await lifeline.spawn(["gtm.cli.servers.welcome", told.program], document(running))
-        await process.wait()
+        return await process.wait() == 0
 
     configure(told.settings.control.log_level, "serve")
     run_with_database(Supervisor(told.settings, announce).run())

@@ -1,5 +1,7 @@
 """Bearer tokens. Law: a token's text is shown once and kept nowhere; at rest there is its SHA-256.
 
+The first one's text is kept until it has been shown (`gtm.runtime.control.first_token`).
+
 A token's text is `gtm_<id>_<secret>` with 256 random bits in the secret, so that a plain hash is enough: there is
 nothing to guess. The id tells people (and scanners for leaked secrets) which token it is.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -273,8 +276,19 @@ async def rotate(
     return NewToken(token, text)
 
 
-async def bootstrap(database: Database) -> NewToken | None:
+async def counts(database: Database, text: str, now: datetime) -> bool:
+    """Whether a text is that of a token which works."""
+    async with database.transaction() as transaction:
+        token = await transaction.tokens.find_by_hash(digest(text))
+    return token is not None and token.works(now.timestamp())
+
+
+async def bootstrap(database: Database, keep: Callable[[str], None] = lambda _: None) -> NewToken | None:
     """Prepare a fresh database: its first admin token, and a first (empty) revision for edges to start from.
+
+    Args:
+        database: the database.
+        keep: is given the token's text before it counts; what this raises keeps it from counting.
 
     Returns:
         The token, to be shown once; None if there is, or was, an admin token already.
@@ -287,6 +301,7 @@ async def bootstrap(database: Database) -> NewToken | None:
                 FIRST_ADMIN, Role.ADMIN, digest(text), token_id=identity, hands=_hands(CONTROL, None)
             )
             made = NewToken(token, text)
+            keep(text)
             await transaction.audit.add(
                 CONTROL, "token.create", f"token {FIRST_ADMIN}", detail=_detail(token)
             )

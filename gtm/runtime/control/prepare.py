@@ -14,6 +14,7 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument
+from gtm.runtime.control.first_token import FirstToken
 from gtm.settings import LOCAL_EDGE
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable
@@ -28,7 +29,7 @@ _PAUSE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What came of it. `admin_token` is there only the first time, and never again."""
+    """What came of it. `admin_token` is there the first time, and then until it was shown, where it is kept."""
 
     admin_token: str | None
 
@@ -36,6 +37,7 @@ class Prepared:
 async def prepare(
     url: str,
     *,
+    first: FirstToken | None = None,
     edge_token: str | None = None,
     balancer_tokens: Mapping[str, str] | None = None,
     policy: Callable[[Policy], Policy] | None = None,
@@ -45,6 +47,7 @@ async def prepare(
 
     Args:
         url: a Postgres URL.
+        first: where the first admin token is kept until it has been shown; whoever shows it then has it forgotten.
         edge_token: the text of a token for the edge started beside control, in place of the last such.
         balancer_tokens: likewise, of tokens for the demo world's balancers, by their region.
         policy: makes of the policy in force (without regions: there is none yet) the one that is to be.
@@ -53,11 +56,12 @@ async def prepare(
     Raises:
         StorageUnavailable: the database stays unreachable (half a minute of tries).
         SchemaError: the database was migrated by a newer gtm.
+        OSError: the first admin token cannot be kept; there is none then.
     """
     await _migrated(url)
     database = Database(url)
     try:
-        made = await tokens.bootstrap(database)
+        admin_token = await _first_admin(database, first)
         if edge_token is not None:
             await tokens.install(database, "serve-edge", Role.EDGE, edge_token, edges=LOCAL_EDGE)
         for region, text in (balancer_tokens or {}).items():
@@ -76,7 +80,19 @@ async def prepare(
                 )
     finally:
         await database.dispose()
-    return Prepared(made.text if made else None)
+    return Prepared(admin_token)
+
+
+async def _first_admin(database: Database, first: FirstToken | None) -> str | None:
+    """The first admin token if nobody has seen it: made now, or by a start that was ended before it could show it."""
+    made = await (tokens.bootstrap(database) if first is None else tokens.bootstrap(database, first.keep))
+    if made is not None or first is None:
+        return None if made is None else made.text
+    kept = first.text
+    if kept is not None and not await tokens.counts(database, kept, datetime.now(UTC)):
+        first.forget()  # it was revoked, or is another database's
+        return None
+    return kept
 
 
 async def _migrated(url: str) -> None:

@@ -38,6 +38,8 @@ from gtm.runtime.process.listeners import Listener, Use
 
 logger = logging.getLogger(__name__)
 
+LOCK = "edge.lock"
+"""The lock file in the data directory that an agent holds."""
 _NAME = "edge-worker.{}.sock"
 _AGAIN = 0.5
 """Seconds until a door that could not open is tried again."""
@@ -183,7 +185,7 @@ def left_over(data_dir: Path) -> list[Listener]:
 
 def _found_if_free(data_dir: Path) -> list[Predecessor]:
     """The orphans of a data directory; none while an agent is there, whose workers may not listen at their doors yet."""
-    lock = LockFile(data_dir / "edge.lock")
+    lock = LockFile(data_dir / LOCK)
     try:
         lock.acquire()
     except LockHeld:
@@ -207,7 +209,7 @@ def end(data_dir: Path) -> list[int]:
         OSError: the data directory cannot be used.
     """
     ended: list[int] = []
-    lock = LockFile(data_dir / "edge.lock")
+    lock = LockFile(data_dir / LOCK)
     deadline = time.monotonic() + ENDING
     while not lock.held:
         try:

@@ -22,7 +22,9 @@ _random = SystemRandom()  # the usual one may be seeded alike in several process
 
 
 class PortInUseError(OSError):
-    """Another process listens there; the message names the address and the option that moves gtm."""
+    """Another process listens there; the message names the address and the option that moves gtm. `port` is 0 if it is not known."""
+
+    port = 0
 
 
 def reserve(hosts: Sequence[str], port: int, kinds: Sequence[socket.SocketKind], option: str) -> int:
@@ -91,9 +93,9 @@ def explained(host: str, port: int, kind: socket.SocketKind, option: str) -> Ite
         protocol = "TCP" if kind == socket.SOCK_STREAM else "UDP"
         where = f"{protocol} port {port} on {host}"
         if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(
-                errno.EADDRINUSE, f"{where} is in use; choose another with {option}"
-            ) from error
+            taken = PortInUseError(errno.EADDRINUSE, f"{where} is in use; choose another with {option}")
+            taken.port = port
+            raise taken from error
         raise OSError(
             error.errno, f"cannot listen on {where}: {_advice(error, host, port, option)}"
         ) from error

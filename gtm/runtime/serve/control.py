@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
+from gtm.lockfile import LockFile, LockHeld
 from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
-from gtm.runtime.serve.control_settings import DatabaseReport, Preparing, ServedControl
+from gtm.runtime.serve.control_settings import LOCK, DatabaseReport, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import region_token
 
 
@@ -21,15 +24,19 @@ def main() -> None:
 
     told = received(ServedControl)
     configure(told.settings.log_level, "control")
-    prepare = None if told.preparing is None else partial(_prepare, told.preparing)
+    lock = LockFile(told.settings.data_dir / LOCK)
+    with suppress(LockHeld, OSError):  # an earlier start's that hangs has it; a disk that is full takes none
+        lock.acquire()
+    prepare = None if told.preparing is None else partial(_prepare, told.preparing, told.settings.data_dir)
     try:
         asyncio.run(run_control(told.settings, prepare))
     except (OSError, SchemaError, StorageUnavailable) as error:
         sys.exit(f"error: {(error.strerror if isinstance(error, OSError) else None) or error}")
 
 
-async def _prepare(preparing: Preparing, url: str) -> None:
+async def _prepare(preparing: Preparing, data_dir: Path, url: str) -> None:
     from gtm.demo.policy import demo_policy, standing
+    from gtm.runtime.control.first_token import FirstToken
     from gtm.runtime.control.prepare import prepare
     from gtm.storage.errors import SchemaError, StorageUnavailable
 
@@ -37,13 +44,15 @@ async def _prepare(preparing: Preparing, url: str) -> None:
     try:
         prepared = await prepare(
             url,
+            first=FirstToken(data_dir),
             edge_token=preparing.edge_token,
             balancer_tokens={one: region_token(preparing.secret, one) for one in regions},
             policy=None if preparing.block is None else partial(standing, block=preparing.block),
             comment="demo world",
         )
-    except (SchemaError, StorageUnavailable) as error:
-        wrong = DatabaseReport(error=str(error), unreachable=isinstance(error, StorageUnavailable))
+    except (OSError, SchemaError, StorageUnavailable) as error:
+        reason = f"cannot keep the first admin token: {error}" if isinstance(error, OSError) else str(error)
+        wrong = DatabaseReport(error=reason, unreachable=isinstance(error, StorageUnavailable))
         wrong.tell(preparing.said)
         raise
     DatabaseReport(prepared.admin_token, regions).tell(preparing.said)

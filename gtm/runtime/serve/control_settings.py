@@ -9,6 +9,9 @@ import msgspec
 
 from gtm.settings import ControlSettings
 
+LOCK = "control.lock"
+"""The lock file in the data directory that a control holds while it runs: it tells a next start who may still have its port."""
+
 
 @dataclass(frozen=True, slots=True)
 class Preparing:

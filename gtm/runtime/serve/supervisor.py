@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import msgspec
 
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
+from gtm.runtime.control.first_token import FirstToken
 from gtm.runtime.edge import orphans
 from gtm.runtime.process import signals
 from gtm.runtime.process.child import Child
@@ -30,10 +31,11 @@ from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
-from gtm.runtime.process.sockets import reserve
+from gtm.runtime.process.sockets import PortInUseError, reserve
+from gtm.runtime.serve import earlier
 from gtm.runtime.serve.asking import asked
 from gtm.runtime.serve.common import common
-from gtm.runtime.serve.control_settings import DatabaseReport, Preparing, ServedControl
+from gtm.runtime.serve.control_settings import LOCK, DatabaseReport, Preparing, ServedControl
 from gtm.runtime.serve.demo_settings import WorldSettings
 from gtm.runtime.serve.facts import Facts
 from gtm.settings import LOCAL_EDGE, EdgeSettings, ServeSettings
@@ -69,11 +71,11 @@ class Supervisor:
 
     Args:
         settings: where and how.
-        announce: called once everything is ready; it may start a process.
+        announce: called once everything is ready; it may start a process. It says whether people could read what it printed.
     """
 
     def __init__(
-        self, settings: ServeSettings, announce: Callable[[Running, Lifeline], Awaitable[None]]
+        self, settings: ServeSettings, announce: Callable[[Running, Lifeline], Awaitable[bool]]
     ) -> None:
         self._settings = settings
         self._announce = announce
@@ -108,33 +110,44 @@ class Supervisor:
         try:
             # A second start on a directory meets its own ports as well: the directory is what to tell of. One that
             # isn't there yet nobody works on, and it stays away if a port is taken.
-            inherited: list[Listener] = []
             if os.access(self._data_dir, os.F_OK):
                 self._lock.acquire()
-                inherited = await asyncio.to_thread(orphans.left_over, self._data_dir)
-            self._reserve_ports(inherited)
-            for one in inherited:
-                one.socket.close()
+            await self._reserve_ports()
             self._lock.acquire()
-            await self._start()
+            if not self._stopping.is_set():
+                await self._start()
         finally:
             await self._stop()
 
-    def _reserve_ports(self, inherited: Sequence[Listener]) -> None:
+    async def _reserve_ports(self) -> None:
         """Fail early and clearly if a port is taken, but by an edge whose place ours will take; settle ports of 0."""
-        control, edge = self._settings.control, self._settings.edge
+        left = ((LOCK, "control", self._reserve_control), (orphans.LOCK, "edge", self._reserve_edge))
+        for lock, what, take in left:
+            await earlier.given_up(self._data_dir / lock, what, take, self._stopped_within)
+
+    async def _reserve_control(self) -> None:
+        control = self._settings.control
+        port = reserve(control.bind[:1], control.control_port, (socket.SOCK_STREAM,), "--control-port")
+        self._settings = replace(self._settings, control=replace(control, control_port=port))
+
+    async def _reserve_edge(self) -> None:
+        edge = self._settings.edge
         dns_option = "--dns-bind" if edge.dns_bind else "--dns-port"
         http = [(host, edge.edge_port) for host in edge.bind]
-        port = reserve(control.bind[:1], control.control_port, (socket.SOCK_STREAM,), "--control-port")
-        self._settings = replace(
-            self._settings,
-            control=replace(control, control_port=port),
-            edge=replace(
-                edge,
-                edge_port=settle(http, (Use.HTTP,), "--edge-port", inherited)[0][1],
-                dns_bind=tuple(settle(edge.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option, inherited)),
-            ),
-        )
+        inherited: list[Listener] = []
+        if self._lock.held:
+            inherited = await asyncio.to_thread(orphans.left_over, self._data_dir)
+        try:
+            port = settle(http, (Use.HTTP,), "--edge-port", inherited)[0][1]
+            dns = settle(edge.dns_addresses, (Use.DNS_UDP, Use.DNS_TCP), dns_option, inherited)
+        except PortInUseError as error:
+            if inherited:  # the edge that is left over has told which are its own: this one is a stranger's
+                raise OSError(error.errno, error.strerror) from error
+            raise
+        finally:
+            for one in inherited:
+                one.socket.close()
+        self._settings = replace(self._settings, edge=replace(edge, edge_port=port, dns_bind=tuple(dns)))
 
     async def _start(self) -> None:
         self._lifeline.forks.start()  # it loads what children need while the database starts
@@ -210,7 +223,8 @@ class Supervisor:
             dashboard=link,
             embedded=self._settings.control.database_url is None,
         )
-        await self._announce(running, self._lifeline)
+        if await self._announce(running, self._lifeline):
+            FirstToken(self._data_dir).forget()
         Facts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
 
     def _child(

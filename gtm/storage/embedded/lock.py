@@ -7,13 +7,15 @@ from pathlib import Path
 from gtm.lockfile import LockFile, LockHeld
 from gtm.storage.embedded.errors import DataDirectoryInUse, unusable
 
+LOCK = "gtm.lock"
+
 
 class DataDirectoryLock:
-    """The lock file `gtm.lock` of a data directory, held until `release` or the death of the process."""
+    """The lock file of a data directory, held until `release` or the death of the process."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._file = LockFile(data_dir / "gtm.lock")
+        self._file = LockFile(data_dir / LOCK)
 
     @property
     def held(self) -> bool:

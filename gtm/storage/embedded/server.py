@@ -13,6 +13,7 @@ Laws:
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
@@ -26,10 +27,12 @@ from typing import Self
 import psycopg
 
 from gtm.storage.embedded import account as accounts
-from gtm.storage.embedded import binaries, leftovers
+from gtm.storage.embedded import binaries, giving, leftovers
 from gtm.storage.embedded.account import Account
 from gtm.storage.embedded.errors import EmbeddedPostgresError, unusable
 from gtm.storage.embedded.lock import DataDirectoryLock
+
+logger = logging.getLogger(__name__)
 
 _HOST = "127.0.0.1"
 _NAME = "gtm"  # of the role and of the database
@@ -82,6 +85,7 @@ class EmbeddedPostgres:
         self._cluster = self._home / "data"
         self._settings = {**_SETTINGS, **(settings or {})}
         self._lock = lock or DataDirectoryLock(self.data_dir)
+        self._account: Account | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._url = ""
 
@@ -159,12 +163,15 @@ class EmbeddedPostgres:
             self._process = None
 
     def _start(self) -> str:
-        account = accounts.choose(self._home)
+        account = self._account = self._account or accounts.choose(self._home)
         programs = binaries.find(account)
-        self._make_home(account)
+        if not self._home.is_dir():
+            self._home.mkdir(mode=0o700)
         if self._cluster.is_dir():
             leftovers.clear(self._cluster)
-        else:
+        if account.uid not in (None, self._home.stat().st_uid):
+            self._give_home(account, programs)
+        if not self._cluster.is_dir():
             self._initialise(account, programs)
         self._check_version(programs)
         for _ in range(_PORT_TRIES):
@@ -173,17 +180,55 @@ class EmbeddedPostgres:
                 return self._connect(port)
         raise EmbeddedPostgresError(f"no free port on {_HOST}: {self._log_tail()}")
 
-    def _make_home(self, account: Account) -> None:
-        if not self._home.is_dir():
-            self._home.mkdir(mode=0o700)
-            descriptor = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                account.own(descriptor)
-            finally:
-                os.close(descriptor)
+    def _give_home(self, account: Account, programs: Path) -> None:
+        """Make it the account's: it is new, or was `nobody`'s. It is root's until all is done, also if this is interrupted."""
+        home = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            giving.close(home, accounts.ROOT)
+            if self._cluster.is_dir():
+                self._check_version(programs)
+                giving.give(self._home, home, account)
+                self._renew_password(account, programs)
+                logger.info(
+                    "gave the embedded Postgres in `%s` from `%s` to an account of its own, user id %d, with a new password",
+                    *(self._home, accounts.NOBODY, account.uid),
+                )
+            account.own(home)
+        finally:
+            os.close(home)
+
+    def _renew_password(self, account: Account, programs: Path) -> None:
+        """Give the role another password, without the last one: other processes of `nobody` may have read that.
+
+        Raises:
+            EmbeddedPostgresError: Postgres does not do so.
+        """
+        password = secrets.token_urlsafe(32)
+        cluster = os.open(self._cluster, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            done = subprocess.run(
+                [programs / "postgres", "--single", "-D", f"/proc/self/fd/{cluster}", "postgres"],
+                **{**account.popen(), "stdin": None},
+                input=f"ALTER ROLE {_NAME} PASSWORD '{password}'\n",
+                pass_fds=(cluster,),
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_START_SECONDS,
+            )
+        finally:
+            os.close(cluster)
+        if done.returncode != 0 or "ERROR:" in done.stderr:
+            raise EmbeddedPostgresError(
+                f"can't give the database in `{self._home}` a new password{_advice(done.stderr, self._home)}; postgres "
+                f"said:\n{done.stderr.strip()}"
+            )
+        (self._home / "password").unlink(missing_ok=True)
+        self._write("password", f"{password}\n", account)
 
     def _write(self, name: str, text: str, account: Account) -> None:
-        descriptor = os.open(self._home / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(self._home / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w") as file:
             account.own(descriptor)
             file.write(text)

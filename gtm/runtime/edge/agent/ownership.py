@@ -24,7 +24,7 @@ class Ownership:
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
-        self._lock = LockFile(settings.data_dir / "edge.lock")
+        self._lock = LockFile(settings.data_dir / orphans.LOCK)
         self._predecessors: list[Predecessor] = []
         self._orphans = False
         self._handover: Handover | None = None
