@@ -111,6 +111,10 @@ def _split(value: str) -> SplitResult:
     return parts
 
 
+_ENDS_IN_A_NUMBER = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)\.?$")
+"""A host that clients take for an IPv4 address, however its numbers are written (https://url.spec.whatwg.org/#ends-in-a-number-checker)."""
+
+
 def _url(value: str) -> str:
     parts = _split(value)
     host = parts.hostname or ""
@@ -118,7 +122,7 @@ def _url(value: str) -> str:
         raise invalid("invalid_format", f"`{value}` is not a URL with a valid host and port")
     if ":" in host:
         host = f"[{_address(IPv6Address, 'IPv6')(host)}]"
-    elif re.fullmatch(r"[0-9.]+", host):
+    elif _ENDS_IN_A_NUMBER.search(host):
         host = _address(IPv4Address, "IPv4")(host)
     elif not re.fullmatch(HOSTNAME_PATTERN, host):
         raise invalid("invalid_format", f"the host of `{value}` {PATTERN_WORDS[HOSTNAME_PATTERN]}")

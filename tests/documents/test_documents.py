@@ -104,6 +104,10 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("regions", {**REGION, "endpoints": [{"url": "ftp://a"}]}, "must be an http or https URL"),
     ("regions", {**REGION, "endpoints": [{"url": "http://u:p@a"}]}, "without user, query or fragment"),
     ("regions", {**REGION, "endpoints": [{"url": "http://a:99999"}]}, "is not a URL"),
+    *(
+        ("regions", {**REGION, "endpoints": [{"url": f"http://{host}"}]}, "is not an IPv4 address")
+        for host in ("3221225986", "0xC0000202", "192.0.514", "192.0.2.0x2", "0300.0.2.2", "a.0x2.", "a.2")
+    ),
     (
         "regions",
         {**REGION, "endpoints": [{"url": "http://a", "ipv4": ["::1"]}]},
