@@ -228,14 +228,16 @@ Shared = Mapping[str, Mapping[str, frozenset[str]]]
 
 
 def given_back(before: Snapshot, after: Snapshot, owners: Owners, targets: frozenset[str]) -> Shared:
-    """Regions that have some targets which are gone, and had none of them before: they lead to the other places that had these."""
+    """Regions that have some targets which are gone, and had none of them before: they lead to the other places that had these.
+
+    A region that has its own again leads nowhere else, and is judged all the same: rules about it may be gone.
+    """
     earlier = {region.name: targets_of(region) for region in before.regions}
     found = {}
     for region in after.regions:
         back = targets & targets_of(region) - earlier.get(region.name, frozenset())
-        places = owners.places(back) - {region.name}
-        if places:
-            found[region.name] = places
+        if back:
+            found[region.name] = owners.places(back) - {region.name}
     return {rule.name: found for rule in binding(owners.before)} if found else {}
 
 
@@ -246,10 +248,11 @@ def taken_over(before: Snapshot, after: Snapshot, owners: Owners, old: Leads, ne
     anyway = refused_anyway(before)
     endpoints = Endpoints(before, old, anyway), Endpoints(after, new, anyway)
     known = {region.name: region for region in before.regions}
+    zones = before.zones.keys() | after.zones.keys()
     for region in after.regions:
         earlier = known.get(region.name)
         unchanged = earlier is not None and earlier.endpoints == region.endpoints
-        if unchanged and not any(closest(after.zones, target) for target in targets_of(region)):
+        if unchanged and not any(closest(zones, target) for target in targets_of(region)):
             continue
         led = endpoints[1].of(region)
         was = endpoints[0].of(earlier) if earlier is not None else Led()

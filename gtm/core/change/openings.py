@@ -630,7 +630,7 @@ class _Teller:
             edges=tuple(self._ground.edges(places)),
             outside=bool(places >> self._ground.outside & 1),
             led=any(self._ground.ways[number].led is not None for number in ways),
-            shared=tuple((region, tuple(sorted(shared[region]))) for region in regions if region in shared),
+            shared=tuple((region, tuple(sorted(shared[region]))) for region in regions if shared.get(region)),
             countries=countries,
             certain=certain,
             tenants=_named(self._ground.tenants, box.tenants),

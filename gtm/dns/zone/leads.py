@@ -18,8 +18,8 @@ from gtm.dns.zone.static import Alias, static_content
 from gtm.dns.zone.zones import Host, Rdatas, build_names, wire_name
 
 _SVCB = int(dns.rdatatype.SVCB)
-_ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB)
-"""The types that clients ask for to connect (RFC 9460 §3)."""
+_ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB, wire.SRV)
+"""The types that clients ask for to connect (RFC 9460 §3, RFC 2782)."""
 _LEADING = frozenset((*_ASKED, wire.CNAME))
 
 _kept: deque[tuple[Snapshot, ZoneLeads]] = deque(maxlen=3)
@@ -93,6 +93,8 @@ class ZoneLeads:
                     yield _address(record.rdata)
                 elif record.rdtype in (wire.HTTPS, _SVCB):
                     yield from self._bound(record.rdtype, record.rdata, owner)
+                elif record.rdtype == wire.SRV and record.rdata[6:] != b"\0":
+                    yield from self._named(record.rdata[6:].lower())
             last = content.records[-1] if content.records else None
             if last is not None and last.rdtype == wire.CNAME:
                 yield from self._named(last.rdata.lower())

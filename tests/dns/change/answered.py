@@ -43,7 +43,7 @@ DATES = (200.0, 400.0)
 MOMENTS = (NOW, *(at + 50 for at in DATES))
 """One in each time in which the law stays the same."""
 SVCB = int(dns.rdatatype.SVCB)
-TYPES = (wire.A, wire.AAAA, wire.HTTPS, SVCB, wire.CNAME)
+TYPES = (wire.A, wire.AAAA, wire.HTTPS, SVCB, wire.SRV, wire.CNAME)
 CLIENTS = (
     Location("DE", source="geoip", accuracy_km=20.0),
     Location("US", source="geoip", accuracy_km=20.0),
@@ -125,6 +125,8 @@ def read(rdtype: int, rdata: bytes) -> tuple[tuple[str, ...], str | None]:
         return (address(str(ip_address(rdata))),), None
     if rdtype == wire.CNAME:
         return (), text_of(rdata)
+    if rdtype == wire.SRV:
+        return (), text_of(rdata[6:])
     if rdtype in (wire.HTTPS, SVCB):
         data = dns.rdata.from_wire(dns.rdataclass.IN, rdtype, rdata, 0, len(rdata))
         hints = tuple(
@@ -173,6 +175,13 @@ class Answers:
         found = static_content(self.answerer.names, wire_name(name), wire.A)
         host = found.host if isinstance(found, Alias) else found
         return Asked(host.service, host.tenant, host.data_class) if isinstance(host, Host) else None
+
+    def theirs(self, name: str, seen: tuple[str, ...] = ()) -> list[Asked]:
+        """The services whose name it is: that which decides there, or those that its records lead to."""
+        asked = self.decided(name)
+        if asked is not None or name in seen:
+            return [] if asked is None else [asked]
+        return [one for onward in self.fixed(name)[2] for one in self.theirs(onward, (*seen, name))]
 
     def answered(self, name: str) -> bool:
         """Whether anything leads anywhere from there, for anybody."""
@@ -419,23 +428,21 @@ def laws(name: str, before: Side, memory: Memory) -> list[Law]:
     """Those that answers at a name are judged by."""
     answers = before.answers(NOW)
     found = []
-    asked = answers.decided(name)
-    if asked is not None:
-        return [Law(before, asked, name)]
-    if name in memory.names:
+    if answers.decided(name) is None and name in memory.names:
         found.append(memory.names[name])
+    if theirs := answers.theirs(name):
+        return [*found, *(Law(before, asked, name) for asked in theirs)]
     meant = next(each for each in (name, *above(name)) if not each.startswith("_"))
-    asked = answers.decided(meant)
-    if asked is not None:  # whoever asks for a port of a name means that name
-        return [*found, Law(before, asked, name, below=True)]
+    closest = [meant] if meant != name else []  # whoever asks for a port of a name means that name
     for higher in above(name):
-        # A wildcard that is a host name is closer than the name above it.
-        wildcard = f"*.{higher}" in before.snapshot.hostnames
-        asked = answers.decided(f"{NOBODY}.{higher}") if wildcard else answers.decided(higher)
-        if asked is not None:
-            return [*found, Law(before, asked, name, below=True)]
-        if higher in memory.names and not found:
-            return [replace(memory.names[higher], name=name, below=True)]
+        # A wildcard is closer than the name above it.
+        closest += [f"{NOBODY}.{higher}"] if f"*.{higher}" in before.snapshot.existing else []
+        closest.append(higher)
+    for each in closest:
+        if theirs := answers.theirs(each):
+            return [*found, *(Law(before, asked, name, below=True) for asked in theirs)]
+        if each in memory.names and not found:
+            return [replace(memory.names[each], name=name, below=True)]
     return found
 
 

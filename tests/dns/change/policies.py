@@ -189,6 +189,7 @@ DATA: dict[str, tuple[str, ...]] = {
         "\\# 11 0001 00 0004 0004 c0000202",
     ),
     "SVCB": ("1 a", "1 . ipv4hint=192.0.2.2", "0 evil.example.", "2 B.Demo.Test."),
+    "SRV": ("0 0 443 us.cloud.test.", "0 0 443 b", "0 0 443 evil.example.", "0 0 0 ."),
     "NS": ("ns.evil.example.", "ns1"),
     "TXT": ("x",),
     "MX": ("10 evil.example.", "10 b"),

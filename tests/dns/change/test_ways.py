@@ -151,6 +151,11 @@ def without_service(name: str) -> Step:
     return step
 
 
+def without_zone(name: str) -> Step:
+    """A zone gone."""
+    return lambda policy: replace(policy, zones=tuple(each for each in policy.zones if each.name != name))
+
+
 def renamed(old: str, new: str) -> Step:
     """A service by another name, and no rule of it any more."""
 
@@ -292,6 +297,14 @@ WAYS = {
     "HTTPS of a port": Way(
         (with_records(("_8443._https.a", "HTTPS", "1 us.test.")),),
         (with_records(("_8443._https.b", "HTTPS", "1 evil.example.")),),
+    ),
+    "SRV below": Way(
+        (with_records(("_grpclb._tcp.a", "SRV", "0 0 443 us.test.")),),
+        (with_records(("_grpclb._tcp.a", "SRV", "0 0 0 ."), ("_x._tcp.a", "SRV", "0 0 443 DE.test.")),),
+    ),
+    "SRV to another service": Way(
+        (with_records(("_grpclb._tcp.a", "SRV", "0 0 443 b")),),
+        (with_records(("_grpclb._tcp.a", "SRV", "0 0 443 a")),),
     ),
     "A below": Way((with_records(("x.a", "A", "192.0.2.2")),), (with_records(("x.b", "A", "192.0.2.2")),)),
     "NS at the name": Way(off("NS", "ns.evil.example."), off("MX", "10 evil.example.")),
@@ -584,6 +597,11 @@ WAYS = {
         (with_region("us", url="https://lb.demo.test"),),
         given=(with_records(("lb", "A", "203.0.113.1")),),
     ),
+    "another's host in the policy's zone, which goes": Way(
+        (with_region("de", url="https://h.free.test"), without_zone("free.test")),
+        (with_region("de", url="https://own.free.test"), without_zone("free.test")),
+        given=(with_region("us", url="https://h.free.test"),),
+    ),
     "what a region's cname leads to": Way(
         (with_records(("lb", "A", "192.0.2.2")),),
         (with_records(("other", "A", "192.0.2.2")),),
@@ -661,6 +679,10 @@ WAYS = {
     "name deleted with the service, and an alias of it": Way(
         (without_service("chat"), nothing, with_records(("a", "CNAME", "b"))),
         (without_service("chat"), nothing, with_records(("n", "CNAME", "b"))),
+    ),
+    "region made again with its address": Way(
+        (without_region("us"), nothing, also(replace(US, country="DE"))),
+        (without_region("us"), nothing, also(late())),
     ),
     "region gone with the rule of it, and its address": Way(
         (without_region("us"), nothing, with_region("de", ipv4=("192.0.2.2",))),
