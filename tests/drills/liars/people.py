@@ -7,7 +7,6 @@ The second person never acts.
 
 from __future__ import annotations
 
-import atexit
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
@@ -271,7 +271,7 @@ class Control:
 def control() -> Control:
     """This process's, on a Postgres of its own."""
     stack = ExitStack()
-    atexit.register(stack.close)
+    Finalize(None, stack.close, exitpriority=0)  # processes of a pool heed this alone, and `atexit` never
     place = Path(stack.enter_context(TemporaryDirectory(prefix="liars-")))
     postgres = stack.enter_context(EmbeddedPostgres(place, settings={"fsync": "off"}))
     migrate.upgrade(postgres.url)
