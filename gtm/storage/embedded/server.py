@@ -206,17 +206,14 @@ class EmbeddedPostgres:
         password = secrets.token_urlsafe(32)
         cluster = os.open(self._cluster, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            done = subprocess.run(
-                [programs / "postgres", "--single", "-D", f"/proc/self/fd/{cluster}", "postgres"],
-                **{**account.popen(), "stdin": None},
-                input=f"ALTER ROLE {_NAME} PASSWORD '{password}'\n",
-                pass_fds=(cluster,),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_START_SECONDS,
-            )
+            command: list[str | Path] = [
+                programs / "postgres",
+                "--single",
+                "-D",
+                f"/proc/self/fd/{cluster}",
+                "postgres",
+            ]
+            done = _run(command, account, cluster, f"ALTER ROLE {_NAME} PASSWORD '{password}'\n")
         finally:
             os.close(cluster)
         if done.returncode != 0 or "ERROR:" in done.stderr:
@@ -239,28 +236,20 @@ class EmbeddedPostgres:
         self._write("password", secrets.token_urlsafe(32) + "\n", account)
         home = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            done = subprocess.run(
-                [
-                    programs / "initdb",
-                    f"--pgdata=/proc/self/fd/{home}/unfinished",
-                    f"--pwfile=/proc/self/fd/{home}/password",
-                    f"--username={_NAME}",
-                    "--auth=scram-sha-256",
-                    "--encoding=UTF8",
-                    "--locale=C",
-                    "--locale-provider=builtin",
-                    "--builtin-locale=C.UTF-8",
-                    "--no-instructions",
-                    "--sync-method=syncfs",  # one call in place of one for each of a thousand files
-                ],
-                **account.popen(),
-                pass_fds=(home,),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_START_SECONDS,
-            )
+            command: list[str | Path] = [
+                programs / "initdb",
+                f"--pgdata=/proc/self/fd/{home}/unfinished",
+                f"--pwfile=/proc/self/fd/{home}/password",
+                f"--username={_NAME}",
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--locale-provider=builtin",
+                "--builtin-locale=C.UTF-8",
+                "--no-instructions",
+                "--sync-method=syncfs",  # one call in place of one for each of a thousand files
+            ]
+            done = _run(command, account, home)
         finally:
             os.close(home)
         if done.returncode != 0:
@@ -412,6 +401,23 @@ def connection_url(data_dir: Path) -> str:
 def _url(password: str, port: int, database: str) -> str:
     options = "require_auth=scram-sha-256&sslmode=disable&gssencmode=disable"
     return f"postgresql://{_NAME}:{password}@{_HOST}:{port}/{database}?{options}"
+
+
+def _run(
+    command: list[str | Path], account: Account, directory: int, told: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of Postgres to its end, as an account that gets a directory opened and some text to read."""
+    return subprocess.run(
+        command,
+        **{**account.popen(), "stdin": None},
+        input=told,
+        pass_fds=(directory,),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=_START_SECONDS,
+    )
 
 
 def _advice(said: str, home: Path) -> str:
