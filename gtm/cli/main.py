@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -129,8 +130,16 @@ def needed(arguments: Sequence[str]) -> typer.Typer:
     return needed if needed.registered_commands or needed.registered_groups else app
 
 
+def _open_streams() -> None:
+    """Open to nothing what the caller has closed of input, output and errors: a socket would get its number, and what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None and os.open(os.devnull, os.O_RDWR) == number:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
 def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
+    _open_streams()
     try:
         needed(sys.argv[1:])()
     except CommandError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,3 +38,16 @@ def test_help_and_mistakes_are_about_all(arguments: list[str], bare: Gtm) -> Non
     assert needed(arguments) is app
     said = bare(*arguments)
     assert "apply" in said.out + said.err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(closed: str) -> None:
+    """As some who start daemons leave them: what would be printed goes nowhere, and the command does what it does."""
+    demo = Path(__file__).parents[3] / "policies" / "demo"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m gtm.cli check "$1" {closed}', sys.executable, demo],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
