@@ -76,9 +76,12 @@ def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_dem
             "control knows the edge",
         )
         eventually(lambda: "cannot save the last-good file" in edge.output, "it says that it cannot save")
-        ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5)
-        assert ready.status_code == 200
-        assert "would answer by an older one" in ready.json()["unsaved"]
+
+        def told() -> bool:
+            ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5)
+            return ready.status_code == 200 and "would answer by an older one" in ready.json()["unsaved"]
+
+        eventually(told, "it is ready, and says what a restart would do")
         eventually(lambda: unsaved(running) == ["second"], "control knows what it cannot keep")
         status = running.api("GET", "/v1/status").json()
         assert status["sync"]["state"] == "STALE"
@@ -93,7 +96,10 @@ def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_dem
         last_good.rmdir()
         eventually(last_good.is_file, "it saves once it can")
         eventually(lambda: unsaved(running) == [], "and control knows")
-        assert "unsaved" not in httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).json()
+        eventually(
+            lambda: "unsaved" not in httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).json(),
+            "and workers know",
+        )
     assert not last_good.stat().st_mode & 0o077
     # Control is out of reach from here on: nothing listens at that address.
     lonely = start_edge(tmp_path / "edge", "http://127.0.0.1:9", token, "--edge-port", str(port))

@@ -63,7 +63,7 @@ def test_a_region_that_is_not_there_yet_and_is_deleted(tmp_path: Path, workers: 
                 _apply(running, having)
                 for place_of in asked:
                     eventually(lambda one=place_of: _says(*one)[0] == 200, "it is ready", of=[process])
-                assert f"{WORDS}, and balancers" not in warnings()
+                eventually(lambda: f"{WORDS}, and balancers" not in warnings(), "and control knows")
                 _apply(running, without)
                 for place_of in asked:
                     eventually(lambda one=place_of: _says(*one) == (503, WORDS), "it is gone", of=[process])

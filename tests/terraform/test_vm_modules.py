@@ -351,7 +351,9 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
         assert "runs with what is new" in upgraded.stdout
         assert site.pid("gtm-edge") != pid
         assert len(vm.must("ls", "/opt/gtm/edge/venvs").split()) == 2
-        assert httpx.get(f"http://127.0.0.1:{http_port}/readyz").status_code == 200
+        eventually(
+            lambda: httpx.get(f"http://127.0.0.1:{http_port}/readyz").status_code == 200, "it is ready"
+        )
 
         api.server.__exit__()
         vm.must("systemctl", "restart", "gtm-edge")
