@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.system.harness import System, eventually, kill_remains, system
+from gtm.runtime.serve.facts import Facts
+from tests.system.harness import System, eventually, kill_remains, marked, system
 
 pytestmark = [pytest.mark.system, pytest.mark.drill, pytest.mark.endurance]
 
@@ -46,3 +50,29 @@ def test_the_first_start_that_gets_ready_shows_it(way: signal.Signals, tmp_path:
         ready.revived()
         assert printed(ready) == [text]
         assert ready.process.output.count("The admin token was printed at the first start") == 1
+
+
+def test_what_nobody_could_read_is_shown_again(tmp_path: Path) -> None:
+    """A start whose output goes into a pipe that nobody reads (`gtm serve | head -1`) keeps the token for the next."""
+    data = tmp_path / "data"
+    unread, pipe = os.pipe()
+    os.close(unread)
+    ports = ("--control-port", "0", "--edge-port", "0", "--dns-port", "0")
+    with (tmp_path / "errors").open("wb") as errors:
+        first = subprocess.Popen(
+            [sys.executable, "-m", "gtm.cli", "serve", "--data-dir", str(data), *ports],
+            stdout=pipe,
+            stderr=errors,
+            env=os.environ | marked(data),
+        )
+    os.close(pipe)
+    try:
+        eventually(lambda: Facts.path(data).exists() or first.poll() is not None, "it is ready")
+        assert first.poll() is None, (tmp_path / "errors").read_text()
+        assert (data / "first-admin-token").exists()
+    finally:
+        first.send_signal(signal.SIGINT)
+        first.wait()
+    with system(data) as ready:
+        assert len(printed(ready)) == 1
+        assert ready.api("GET", "/v1/tokens").status_code == 200
