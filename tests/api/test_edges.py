@@ -156,12 +156,14 @@ def test_an_edge_that_asks_for_far_too_much_is_named(world: Api) -> None:
         _asked(bad, "bad", 1e6)
         _eventually(warned)
         assert world.admin.delete("/v1/tokens/bad").is_success
-        _eventually(
-            lambda: (
-                [one["name"] for one in world.viewer.get("/v1/edges").json()["items"] if one["live"]]
-                == ["good"]
-            )
-        )
+
+        def alone() -> bool:
+            _asked(good, "good", 30.0)  # an edge that has been silent is not live
+            return [one["name"] for one in world.viewer.get("/v1/edges").json()["items"] if one["live"]] == [
+                "good"
+            ]
+
+        _eventually(alone)
         _eventually(lambda: not warned())
         assert demand() == pytest.approx(30.0, rel=0.5)
 

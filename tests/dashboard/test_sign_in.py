@@ -223,11 +223,11 @@ def test_attempts_are_bounded() -> None:
 
     def work() -> None:
         nonlocal now
-        for number in range(100_000):
+        for number in range(50_000):
             now += 1.0
             attempts.take(f"d{number}")
 
-    assert held(work) < 8_000_000  # two generations of 10,000 networks; all would take 20 MB
+    assert held(work) < 8_000_000  # two generations of 10,000 networks; all would take 10 MB
     assert len(attempts) <= 20_000
 
 

@@ -153,8 +153,13 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             tls_context(tmp_path / name)
 
 
-def test_certificates_are_read_where_a_connection_may_need_them(tmp_path: Path) -> None:
+def test_certificates_are_read_where_a_connection_may_need_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over TLS, to a proxy, and where a file is named; else nobody is trusted, so that a mistake here lets nobody in."""
+    monkeypatch.setenv(
+        "SSL_CERT_FILE", str(folder / "ca.pem")
+    )  # a system's own may be read when one is asked for
     assert context_for("https://127.0.0.1:8443", None, direct=True).cert_store_stats()["x509_ca"] > 0
     assert context_for("http://control.example", None, direct=False).cert_store_stats()["x509_ca"] > 0
     with pytest.raises(CertificatesError):

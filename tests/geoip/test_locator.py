@@ -285,7 +285,7 @@ def test_locate_while_reloading(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(ask, seed) for seed in range(4)]
         try:
-            for number in range(60):
+            for number in range(20):
                 put(files[number % 2])
                 assert locator.reload_if_changed()
         finally:

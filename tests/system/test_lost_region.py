@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,18 @@ import pytest
 
 from tests.ports import free_port
 from tests.system.balancers import REGIONS, Backends, balancer_token, followed_balancer
-from tests.system.harness import System, eventually, system
+from tests.system.harness import Process, System, eventually, system
 from tests.system.test_balancer_fleet import policy
 
 pytestmark = pytest.mark.system
 
-WORDS = "there is no region `nope`"
+NOPE = ("nope", "nada")
+"""Regions that the policy does not have at first."""
+
+
+def words(region: str) -> str:
+    """What is said of one that is not there."""
+    return f"there is no region `{region}`"
 
 
 def _apply(running: System, document: dict[str, Any]) -> None:
@@ -30,45 +37,58 @@ def _says(port: int, path: str) -> tuple[int, str]:
     return answer.status_code, said.get("detail") or said.get("status") or ""
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_region_that_is_not_there_yet_and_is_deleted(tmp_path: Path, workers: int) -> None:
-    """`/healthz`, `/readyz`, the log once, and `gtm status`; until the policy has it, and again when it has it no more."""
-    ports, admin = {name: free_port() for name in (*REGIONS, "nope")}, free_port()
+def test_regions_that_are_not_there_yet_and_are_deleted(tmp_path: Path) -> None:
+    """`/healthz`, `/readyz`, the log once, and `gtm status`; until the policy has them, and again when it has them no more.
+
+    One's balancer is one process, the other's are two workers.
+    """
+    ports = {name: free_port() for name in (*REGIONS, *NOPE)}
     backends = Backends(tmp_path / "backends.log", 1)
+    balancers: list[Process] = []
+    asked: list[tuple[str, int, str]] = []
     try:
         with system(tmp_path / "data", "--probe-allow", "127.0.0.0/8") as running:
             without = policy(ports)
-            place = {**json.loads(json.dumps(without["regions"][0])), "name": "nope"}
-            place["endpoints"] = [{"url": f"http://127.0.0.1:{ports['nope']}"}]
-            having = {**without, "regions": [*without["regions"], place]}
+            places = [{**json.loads(json.dumps(without["regions"][0])), "name": name} for name in NOPE]
+            for place in places:
+                place["endpoints"] = [{"url": f"http://127.0.0.1:{ports[place['name']]}"}]
+            having = {**without, "regions": [*without["regions"], *places]}
             _apply(running, without)
-            process = followed_balancer(
-                running,
-                tmp_path,
-                "nope",
-                balancer_token(running, "nope"),
-                {"service": "chat", "backends": [{"url": backends.urls[0], "slots": 1}]},
-                "--workers",
-                str(workers),
-                ports=(ports["nope"], admin),
-            )
-            try:
-                asked = ((ports["nope"], "/healthz"), (admin, "/readyz"))
-                for place_of in asked:
-                    eventually(lambda one=place_of: _says(*one) == (503, WORDS), "it says so", of=[process])
-                warnings = lambda: "".join(running.api("GET", "/v1/status").json()["warnings"])  # noqa: E731
-                eventually(
-                    lambda: f"{WORDS}, and balancers say" in warnings(), "control says so", of=[process]
+            for workers, name in enumerate(NOPE, 1):
+                admin = free_port()
+                balancers.append(
+                    followed_balancer(
+                        running,
+                        tmp_path,
+                        name,
+                        balancer_token(running, name),
+                        {"service": "chat", "backends": [{"url": backends.urls[0], "slots": 1}]},
+                        "--workers",
+                        str(workers),
+                        ports=(ports[name], admin),
+                    )
                 )
-                _apply(running, having)
-                for place_of in asked:
-                    eventually(lambda one=place_of: _says(*one)[0] == 200, "it is ready", of=[process])
-                eventually(lambda: f"{WORDS}, and balancers" not in warnings(), "and control knows")
-                _apply(running, without)
-                for place_of in asked:
-                    eventually(lambda one=place_of: _says(*one) == (503, WORDS), "it is gone", of=[process])
-                assert process.output.count(f"{WORDS} in revision") == 2, process.output
-            finally:
-                process.stop()
+                asked += [(name, ports[name], "/healthz"), (name, admin, "/readyz")]
+
+            def told(what: str) -> int:
+                warnings = "".join(running.api("GET", "/v1/status").json()["warnings"])
+                return sum(f"{words(name)}, and balancers{what}" in warnings for name in NOPE)
+
+            def gone(name: str, port: int, path: str) -> bool:
+                return _says(port, path) == (503, words(name))
+
+            for one in asked:
+                eventually(partial(gone, *one), "it says so", of=balancers)
+            eventually(lambda: told(" say") == len(NOPE), "control says so", of=balancers)
+            _apply(running, having)
+            for _, port, path in asked:
+                eventually(lambda of=(port, path): _says(*of)[0] == 200, "it is ready", of=balancers)
+            eventually(lambda: told("") == 0, "and control knows")
+            _apply(running, without)
+            for one in asked:
+                eventually(partial(gone, *one), "it is gone", of=balancers)
+            for name, process in zip(NOPE, balancers, strict=True):
+                assert process.output.count(f"{words(name)} in revision") == 2, process.output
     finally:
-        backends.process.stop()
+        for process in (*balancers, backends.process):
+            process.stop()

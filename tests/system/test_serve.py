@@ -271,6 +271,22 @@ def test_metrics_say_how_everything_stands(demo: System) -> None:
     eventually(edge_says_so, "the edge's gauges are there")
 
 
+def test_sighup_ends_no_process(demo: System) -> None:
+    """All of `gtm serve` are told at once, as by `systemctl kill --signal=HUP`: supervisor, control, edge, workers, fork servers."""
+    family = [demo.process.popen.pid, *descendants(demo.process.popen.pid)]
+    for pid in family:
+        if alive(pid):
+            os.kill(pid, signal.SIGHUP)
+    for said in ("SIGHUP: files of places", "SIGHUP: looking whether files of places"):
+        eventually(lambda said=said: said in demo.process.output, said)
+    assert httpx.get(f"{demo.control}/readyz", trust_env=False).status_code == 200
+    servers = [pid for pid in family if alive(pid)]
+    for pid in servers:
+        os.kill(pid, signal.SIGHUP)
+    assert demo.api("GET", "/v1/policy").status_code == 200
+    assert all(map(alive, servers)), demo.process.output
+
+
 def test_second_serve_on_the_same_data_directory_says_so(demo: System) -> None:
     """A second gtm on a data directory ends at once, clearly, and the first goes on."""
     second = System(

@@ -10,12 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.ports import free_port
 from tests.system.balancers import LoneBalancer
-from tests.system.harness import alive, descendants, eventually, system
+from tests.system.harness import alive, descendants, eventually
 
 pytestmark = pytest.mark.system
 
@@ -89,23 +88,6 @@ def test_a_balancer_outlives_its_terminal(tmp_path: Path) -> None:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def test_no_process_of_a_system_ends(tmp_path: Path) -> None:
-    """All of `gtm serve` are told at once, as by `systemctl kill --signal=HUP`: supervisor, control, edge, workers, fork servers."""
-    with system(tmp_path / "data") as running:
-        family = [running.process.popen.pid, *descendants(running.process.popen.pid)]
-        for pid in family:
-            if alive(pid):
-                os.kill(pid, signal.SIGHUP)
-        for said in ("SIGHUP: files of places", "SIGHUP: looking whether files of places"):
-            eventually(lambda said=said: said in running.process.output, said)
-        assert httpx.get(f"{running.control}/readyz", trust_env=False).status_code == 200
-        servers = [pid for pid in family if alive(pid)]
-        for pid in servers:
-            os.kill(pid, signal.SIGHUP)
-        assert running.api("GET", "/v1/policy").status_code == 200
-        assert all(map(alive, servers)), running.process.output
 
 
 def test_sighup_ends_no_server_that_is_starting() -> None:

@@ -34,7 +34,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
+from operator import add
 from statistics import median_low
 from typing import NamedTuple
 
@@ -99,13 +101,14 @@ def _likely(claims: Mapping[str, float], evidence: Evidence) -> dict[str, _Likel
     """Of each token; all of a lone one's."""
     if len(claims) < 2:
         return dict.fromkeys(claims, _Likely(inf, inf))
-    total = sum(claims.values())
+    said = list(claims.values())
+    # What the others say is added up without the token's own claim: taken off a sum again, a claim of 2⁵² takes small ones along.
+    before, after = accumulate(said, initial=0.0), list(accumulate(reversed(said), initial=0.0))[-2::-1]
     found = {}
-    for token, claim in claims.items():
+    for token, rest in zip(claims, map(add, before, after), strict=False):
         like_others = 0.0
         if token not in evidence.peaks:
             like_others = median_low(other for name, other in claims.items() if name != token)
-        rest = total - claim
         others = max(like_others, evidence.part, evidence.world - rest)
         found[token] = _Likely(others, evidence.arrivals - rest)
     return found

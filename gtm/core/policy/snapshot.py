@@ -38,7 +38,7 @@ class CompiledRule:
     allowed: int
     starts: float = -inf
     ends: float = inf
-    established: Mapping[str, str | None] = field(default_factory=dict, compare=False)
+    established: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     edge_countries: frozenset[str] | None = None
     edge_operators: frozenset[str] | None = None
     outdated: bool = False

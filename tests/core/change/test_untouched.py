@@ -16,7 +16,7 @@ from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
 from gtm.core.latency import LatencyTable
-from gtm.core.model.policy import Policy, SpilloverRule
+from gtm.core.model.policy import Policy, SpilloverRule, Tenant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
@@ -130,6 +130,25 @@ def test_what_both_rank_alike_is_ranked_once(case: tuple[World, World, list[str]
     found, alone = Ranked(after, cells, known), Ranked(after, cells)
     event(f"taken over: {any(found.rankings.get(cell) is one for cell, one in known.rankings.items())}")
     assert plain(found.rankings.items()) == plain(alone.rankings.items())
+
+
+def test_why_a_rule_matched_is_not_taken_over() -> None:
+    """Nobody knows any more where the tenant is established: the rule matches, and allows the same, for another reason."""
+    before = usual.policy(
+        usual.region("de"),
+        usual.service("chat", "de"),
+        usual.rule("eu", "EU", tenant_jurisdictions="EU"),
+        Tenant("clinic", country="DE"),
+    )
+    cells = ["chat||||clinic|||real_time||"]
+    worlds = [World(usual.view(one, now=NOW), {}) for one in (before, EDITS["tenants"](before))]
+    known = Ranked(worlds[0], cells)
+    reasons = [
+        match.because
+        for ranked in (known, Ranked(worlds[1], cells, known))
+        for match in ranked.rankings[cells[0]].within.matched
+    ]
+    assert reasons == [("tenant clinic established in DE",), ("tenant clinic of unknown establishment",)]
 
 
 @given(case=worlds())

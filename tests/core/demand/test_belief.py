@@ -6,7 +6,7 @@ import random
 from math import exp, inf, pi, sin
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gtm.core.demand.belief import (
@@ -41,6 +41,7 @@ def believed(claims: dict[str, float], evidence: Evidence) -> dict[str, float]:
     RATES,
     RATES,
 )
+@example({"a": (1.0, 0.5)}, 2.0**52, 0.0, 0.0, 0.0)  # so much that a sum of it and the half is rounded
 def test_the_largest_lie_is_a_burst(
     honest: dict[str, tuple[float, float]], lie: float, peak: float, arrivals: float, part: float
 ) -> None:
