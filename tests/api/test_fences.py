@@ -115,7 +115,10 @@ def test_records_open_no_fence(world: Api) -> None:
     assert rules(world.operator.put(zone, json=with_record(a_record("127.0.1.3")))) == ["fence"]
     text = problem(world.operator.put(zone, json=with_record(a_record("203.0.113.9"))), 409)
     assert "asked for by host name `chat.demo.test`" in text
-    assert "from whatever stands outside of the policy (records or refusal addresses lead there" in text
+    assert (
+        "from whatever stands outside of the policy (records, refusal addresses or name servers lead there"
+        in text
+    )
     assert rules(world.operator.put(zone, json=with_record(a_record("127.0.1.3", name="a.chat")))) == [
         "fence"
     ]
@@ -127,6 +130,35 @@ def test_records_open_no_fence(world: Api) -> None:
     for path, more in (("apply", {"dry_run": True}), ("plan", {})):
         planned = world.operator.post(f"/v1/policy:{path}", json={**body, **more}).json()
         assert [breach["rule"] for breach in planned["safety"]["breaches"]] == ["fence"]
+
+
+def test_a_zone_is_handed_to_nobody_outside(world: Api) -> None:
+    """Whoever runs a name server answers for the fenced names of its zone, those that are gone included; inside the fence one may stand."""
+    zone = "/v1/zones/demo.test"
+
+    def served_by(name: str, country: str | None = None) -> dict[str, Any]:
+        server = {"name": name} if country is None else {"name": name, "country": country}
+        return {**ZONE, "name_servers": [server]}
+
+    def by_plan(document: dict[str, Any]) -> set[str]:
+        body = {"policy": {"zones": [{"name": "demo.test", **document}]}, "partial": True}
+        planned = world.operator.post("/v1/policy:plan", json=body).json()
+        return {breach["rule"] for breach in planned["safety"]["breaches"]}
+
+    assert "name servers lead there" in problem(
+        world.operator.put(zone, json=served_by("ns.evil.example")), 409
+    )
+    text = problem(world.operator.put(zone, json=served_by("ns.evil.example", "US")), 409)
+    assert "from `ns.evil.example in US`" in text
+    assert world.operator.put(zone, json=served_by("ns2.example.com", "DE")).status_code == 200
+    assert world.operator.put("/v1/services/chat", json=ELSEWHERE).status_code == 200
+    moved = {**ELSEWHERE, "hostnames": []}
+    moved.pop("refusal")
+    assert world.operator.put("/v1/services/chat", json={**moved, "zone": None}).status_code == 200
+    wrong = served_by("ns.evil.example")
+    assert by_plan(wrong) == {"fence"}
+    assert set(rules(world.operator.put(zone, json=wrong))) == {"fence"}
+    assert by_plan(served_by("ns3.example.com", "DE")) == set()
 
 
 def test_what_was_deleted_with_its_rules_keeps_them(world: Api) -> None:

@@ -97,7 +97,7 @@ async def edit(
             gone = await transaction.gone.list()
             passed = Passed()
             if check is not None:
-                back = await remembered(transaction, gone, in_policy(snapshot))
+                back = await remembered(transaction, gone, in_policy(current.policy, snapshot))
                 passed = await check.require(transaction, current.policy, snapshot, current.revision, back)
             forced = passed.said
             if current.revision:
@@ -294,7 +294,7 @@ async def _tried(
     if check is not None and before != after:
         snapshot = await _compiled(after)
         async with database.transaction() as transaction:
-            gone = await remembered(transaction, await transaction.gone.list(), in_policy(snapshot))
+            gone = await remembered(transaction, await transaction.gone.list(), in_policy(before, snapshot))
         judged = partial(check.rules.verdict, await check.situation(), before, revision=revision, gone=gone)
     return await asyncio.to_thread(tried, before, after, revision, now, judged=judged, settled=settled)
 

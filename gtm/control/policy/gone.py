@@ -83,27 +83,27 @@ async def remembered(
     return Remembered(tuple(revisions), targets, tuple(untold))
 
 
-def in_policy(snapshot: Snapshot) -> Callable[[GoneKind, str], bool]:
-    """Whether a policy may answer at what is gone, or lead to it."""
+def in_policy(before: Policy, snapshot: Snapshot) -> Callable[[GoneKind, str], bool]:
+    """Whether a change of a policy may have what is gone answered, or lead to it."""
     led = cache(lambda: led_to(snapshot, leads_of(snapshot)))
 
     def may_return(kind: GoneKind, name: str) -> bool:
         if kind is GoneKind.TARGET:
             return name in led()
-        return name in snapshot.services if kind is GoneKind.SERVICE else may_be_back(name, snapshot)
+        return name in snapshot.services if kind is GoneKind.SERVICE else may_be_back(name, before, snapshot)
 
     return may_return
 
 
 def in_text(body: bytes) -> Callable[[GoneKind, str], bool]:
-    """Whether a policy that is not read yet may: by the first label of a name, a wildcard, or an address somewhere in its text."""
+    """Whether a policy that is not read yet may: by the first label of a name, a wildcard, name servers, or an address somewhere in its text."""
     text = body.lower()
 
     def may_return(kind: GoneKind, name: str) -> bool:
         if kind is GoneKind.TARGET:
             return name.encode() in text
         label = name.removeprefix("*.").partition(".")[0]
-        return b"*" in text or b"@" in text or label.encode() in text
+        return b"*" in text or b"@" in text or b"name_servers" in text or label.encode() in text
 
     return may_return
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gtm.core.change.leads import Leads, LeadsOf, leading, refusals_of, targets_of
+from gtm.core.change.leads import Leads, LeadsOf, leading, refusals_of, servers_of, targets_of
 from gtm.core.model.names import WILDCARD, ancestors
-from gtm.core.model.policy import RuleMode
+from gtm.core.model.policy import Policy, RuleMode
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
 
@@ -86,8 +86,11 @@ def led_to(snapshot: Snapshot, leads: Leads) -> frozenset[str]:
     return frozenset(found)
 
 
-def may_be_back(name: str, snapshot: Snapshot) -> bool:
-    """Whether a policy has anything at a name that is gone, or below it, or a wildcard above it."""
+def may_be_back(name: str, before: Policy, after: Snapshot) -> bool:
+    """Whether a change leaves anything at a name that is gone, or below it, or a wildcard above it, or gives its zone to others."""
     own = name.removeprefix(WILDCARD)
-    existing = snapshot.existing
-    return own in existing or any(f"{WILDCARD}{above}" in existing for above in ancestors(own))
+    existing = after.existing
+    if own in existing or any(f"{WILDCARD}{above}" in existing for above in ancestors(own)):
+        return True
+    zones = {zone.name: zone for zone in before.zones}
+    return servers_of(zones, own) != servers_of(after.zones, own)

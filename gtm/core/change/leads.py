@@ -2,7 +2,8 @@
 
 A name of DNS *leads* to the services that decide its answer, and to targets: addresses, and names outside of the policy's
 zones. A target is the place that has it: the regions that have, had before a change, or had last, an endpoint of that address
-or name. A target that no region has is outside of the policy.
+or name. A target that no region has is outside of the policy. It leads to the name servers of its zone, too: whoever runs one
+answers for the name. A name server is the place where the policy says that it stands.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gtm.core.model.addresses import led_to
 from gtm.core.model.names import closest
 from gtm.core.model.policy import ResidencyRule, RuleMode
 from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import RefusalAddress
+from gtm.core.model.services import NameServer, RefusalAddress, Zone
 from gtm.core.policy.snapshot import Snapshot
 
 NOWHERE = frozenset({"0.0.0.0", "::"})
@@ -37,10 +38,11 @@ class Decider(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What a name leads to: `services` that decide, and `targets` that are the same for everyone."""
+    """What a name leads to: `services` that decide, `targets` that are the same for everyone, and the `servers` of its zone."""
 
     services: frozenset[Decider] = frozenset()
     targets: frozenset[str] = frozenset()
+    servers: frozenset[NameServer] = frozenset()
 
 
 class Leads(Protocol):
@@ -112,6 +114,19 @@ def refusals_of(refusal: RefusalAddress) -> frozenset[str]:
     return frozenset(given - NOWHERE)
 
 
+def servers_of(zones: Mapping[str, Zone], name: str) -> frozenset[NameServer]:
+    """The name servers of the closest of some zones (by name) above a name or at it."""
+    zone = closest(zones, name)
+    if zone is None:
+        return frozenset()
+    return frozenset(zones[zone].name_servers or (NameServer(zones[zone].primary_ns),))
+
+
+def _reached(server: NameServer) -> frozenset[str]:
+    """The name and the addresses by which resolvers reach a name server."""
+    return frozenset((server.name, *server.ipv4, *server.ipv6))
+
+
 class Owners:
     """Who has a target: by name, regions of the old policy, of the new one, or of neither any more.
 
@@ -140,7 +155,30 @@ class Owners:
         self.others: dict[str, Region] = {
             name: region for name, region in known.items() if name not in present
         }
-        """Regions that the new policy has not, by name."""
+        """Places that are no regions of the new policy, by name: its regions of before, and where name servers stand."""
+
+    def standing(self, servers: Iterable[NameServer], before: Iterable[NameServer]) -> frozenset[str]:
+        """Where name servers stand that were not there before, or not by that name or address.
+
+        That is the regions that have such an address, else where the policy says that the server stands (from then on one of
+        `others`), else `OUTSIDE`.
+        """
+        known = {target for server in before for target in _reached(server)}
+        found: set[str] = set()
+        for server in servers:
+            new = _reached(server) - known
+            if not new:
+                continue
+            having = self.places(new) - {OUTSIDE}
+            if not having and server.country is not None:
+                run = "" if server.operator_country is None else f", run from {server.operator_country}"
+                place = f"{server.name} in {server.country}{run}"
+                self.others[place] = Region(
+                    place, 0.0, 0.0, server.country, (), operator_country=server.operator_country
+                )
+                having = frozenset((place,))
+            found.update(having or (OUTSIDE,))
+        return frozenset(found)
 
     def _own(self, name: str, targets: Iterable[str]) -> None:
         for target in targets:

@@ -14,7 +14,7 @@ wildcard, has no such requests. A new service is judged by the rules that named 
 taken to be that one's new name.
 
 What clients are led to without a decision (`gtm.core.change.leads`) is judged likewise: records at such a name or below a
-host name, refusal addresses, and endpoints that are those of other places. What is gone keeps its rules until it is
+host name, refusal addresses, name servers, and endpoints that are those of other places. What is gone keeps its rules until it is
 answered again: then the change is judged by the policy that was the last to have it, too.
 
 Law: what cannot be told apart counts as opened.
@@ -45,7 +45,7 @@ from gtm.core.change.leads import (
     taken_over,
 )
 from gtm.core.change.walls import Bounded
-from gtm.core.model.names import WILDCARD, ancestors
+from gtm.core.model.names import WILDCARD, ancestors, closest
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.regions import AdminState
 from gtm.core.policy.snapshot import Snapshot, bits
@@ -347,7 +347,13 @@ class _Changed:
             for pair in _same_services(self.before, self.after):
                 ways.add(Way(pair))
             names = (
-                {*self._hosts_changed(), *self.old.names, *self.new.names, *self._bound()}
+                {
+                    *self._hosts_changed(),
+                    *self.old.names,
+                    *self.new.names,
+                    *self._bound(),
+                    *self.handed_over(),
+                }
                 if self.leads
                 else set()
             )
@@ -394,6 +400,15 @@ class _Changed:
             if below and not name.startswith(WILDCARD):
                 yield f"{_PORT}.{name}"
 
+    def handed_over(self) -> Iterator[str]:
+        """Zones that have other name servers than answered there before, and the host names in them."""
+        zones = {name: zone.name_servers for name, zone in self.before.zones.items()}
+        changed = {name for name, zone in self.after.zones.items() if zones.get(name) != zone.name_servers}
+        yield from changed
+        for name in self.before.hostnames if changed else ():
+            if closest(self.after.zones, name.removeprefix(WILDCARD)) in changed:
+                yield name
+
     @cached_property
     def unblocked(self) -> frozenset[str]:
         """Names that exist no more: wildcards may stand for them, and what is below, from now on (RFC 4592 §2.2.1)."""
@@ -419,7 +434,8 @@ class _Changed:
         try:
             for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
                 ways.add(Way((name, name)))
-            answered = {name: name for name in (*names, *self.after.hostnames, *self.new.names)}
+            asked = (*names, *self.after.hostnames, *self.new.names, *changed.handed_over())
+            answered = {name: name for name in asked}
             answered |= {f"{_PORT}.{gone}": gone for gone in changed.unblocked}
             for name, told in sorted(answered.items()):
                 is_back = name in names or any(above in names for above in _above(name))
@@ -433,6 +449,10 @@ class _Changed:
         """How requests by a name of DNS come, if it was answered, and is; `told`: the name to tell of in its place."""
         told = told or name
         old, new = self.old.at(name), self.new.at(name)
+        if new.servers != old.servers:
+            places = owners.standing(new.servers, old.servers)
+            for was in (old.services or self._around(name)) if places else ():
+                ways.add(_led(was, places), told)
         if not (new.services or new.targets):
             return
         # Below the name that browsers were led to there is nobody's name: it is where they ask for that one.

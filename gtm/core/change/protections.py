@@ -151,7 +151,9 @@ def _kept(one: Opening) -> str:
 
 def _why(one: Opening) -> str:
     """How requests would get there, where no rule lets them."""
-    parts = ["records or refusal addresses lead there, whatever the rules say"] if one.led else []
+    parts = (
+        ["records, refusal addresses or name servers lead there, whatever the rules say"] if one.led else []
+    )
     for region, places in one.shared:
         known = [f"`{name}`" for name in places if name != OUTSIDE]
         shown = [some(known, "regions")] if known else []

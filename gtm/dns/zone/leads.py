@@ -11,7 +11,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rdtypes.svcbbase as svcb
 
-from gtm.core.change.leads import NOWHERE, Decider, Led
+from gtm.core.change.leads import NOWHERE, Decider, Led, servers_of
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.zone.static import Alias, static_content
@@ -45,6 +45,7 @@ class ZoneLeads:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._names = build_names(snapshot)
+        self._zones = snapshot.zones
         self._known: dict[str, Led] = {}
 
     @property
@@ -54,7 +55,7 @@ class ZoneLeads:
         return [_text(name) for name in {*led, *self._names.cuts}]
 
     def at(self, name: str) -> Led:
-        """What a name leads to, itself or by a wildcard."""
+        """What a name leads to, itself or by a wildcard, and the name servers that answer for it."""
         if name not in self._known:
             try:
                 start = wire_name(name)
@@ -72,7 +73,8 @@ class ZoneLeads:
                     elif found not in seen:
                         seen.add(found)
                         ahead.append(found)
-            self._known[name] = Led(frozenset(services), frozenset(targets - NOWHERE))
+            servers = servers_of(self._zones, name)
+            self._known[name] = Led(frozenset(services), frozenset(targets - NOWHERE), servers)
         return self._known[name]
 
     def _from(self, name: bytes) -> Iterator[Host | str | bytes]:

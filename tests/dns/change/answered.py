@@ -25,6 +25,7 @@ from gtm.core.latency import EMPTY_TABLE, Estimator
 from gtm.core.model.policy import Places, Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import NameServer
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -182,6 +183,16 @@ class Answers:
         if asked is not None or name in seen:
             return [] if asked is None else [asked]
         return [one for onward in self.fixed(name)[2] for one in self.theirs(onward, (*seen, name))]
+
+    def servers(self, name: str) -> tuple[NameServer, ...]:
+        """The name servers of the zone that a name is in."""
+        zones = [
+            zone for zone in self.policy.zones if f".{name.removeprefix('*.')}".endswith(f".{zone.name}")
+        ]
+        if not zones:
+            return ()
+        zone = max(zones, key=lambda each: len(each.name))
+        return zone.name_servers or (NameServer(zone.primary_ns),)
 
     def answered(self, name: str) -> bool:
         """Whether anything leads anywhere from there, for anybody."""
@@ -471,13 +482,48 @@ def opened(
                     else [before.answers(at)]
                 )
                 new = after.answers(at)
+                strangers = list(_strangers(law, name, old, new, before, after, memory))
                 for client in CLIENTS:
+                    for target, place in strangers:
+                        if rules := law.side.fence.keeping(law.asked, client, place, at):
+                            yield Complaint(name, client, target, rules)
                     known = [side.reached(name, client) for side in old]
                     for target, ways in new.reached(name, client).items():
                         if any(target in one for one in known):  # what it led to before opens nothing new
                             continue
                         if rules := forbidden(law, client, at, target, ways, before, after, memory, between):
                             yield Complaint(name, client, target, rules)
+
+
+def _strangers(  # noqa: PLR0917 - what changed, and who is known
+    law: Law, name: str, old: Iterable[Answers], new: Answers, before: Side, after: Side, memory: Memory
+) -> Iterator[tuple[str, Region | None]]:
+    """The name servers that answer for a name, and did not, by the names and addresses that are new, and where each stands."""
+    known = {text for answers in old for server in answers.servers(name) for text in _texts(server)}
+    for server in new.servers(name):
+        fresh = [text for text in _texts(server) if text not in known]
+        regions = {
+            region
+            for text in fresh
+            for region in (
+                *(before.regions[each] for each in before.owners.get(text, ())),
+                *memory.targets.get(text, ()),
+                *(after.regions[each] for each in after.owners.get(text, ()) if text not in before.owners),
+            )
+        }
+        if not fresh:
+            continue
+        declared = Region(
+            "a name server", 0.0, 0.0, server.country or "", (), operator_country=server.operator_country
+        )
+        for place in regions or {None if server.country is None else declared}:
+            described = place if place is None else law.side.regions.get(place.name, place)
+            yield server.name, described
+
+
+def _texts(server: NameServer) -> Iterator[str]:
+    yield server.name
+    yield from map(address, (*server.ipv4, *server.ipv6))
 
 
 def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by

@@ -671,6 +671,7 @@ def _servers(before: Policy, pick: Pick) -> Policy:
             (NameServer("ns.outer.test"),),
             (NameServer("ns1.demo.test", ("192.0.2.2",)),),
             (NameServer("x.demo.test", ("203.0.113.9",)),),
+            (NameServer("x.demo.test", ("203.0.113.9",), country="DE"),),
         )
     )
     return replace(before, zones=(replace(first, name_servers=servers, primary_ns=servers[0].name), *rest))

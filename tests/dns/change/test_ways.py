@@ -194,12 +194,18 @@ def child(*records: RecordSet) -> Step:
     return lambda policy: replace(policy, zones=(*policy.zones, zone("a.demo.test", records)))
 
 
-def servers(name: str, *ipv4: str) -> Step:
+def handed(name: str, server: str, country: str | None = None) -> Step:
+    """A zone of its own, of this name server."""
+    made = zone(name, servers=(NameServer(server, country=country),))
+    return lambda policy: replace(policy, zones=(*policy.zones, made))
+
+
+def servers(name: str, *ipv4: str, country: str | None = None) -> Step:
     """The name server of demo.test."""
     return lambda policy: replace(
         policy,
         zones=tuple(
-            replace(each, primary_ns=name, name_servers=(NameServer(name, ipv4),))
+            replace(each, primary_ns=name, name_servers=(NameServer(name, ipv4, country=country),))
             if each.name == "demo.test"
             else each
             for each in policy.zones
@@ -325,8 +331,49 @@ WAYS = {
         (both(OFF, child(RecordSet("@", "A", ("203.0.113.1",)))),),
         (both(OFF, child(RecordSet("@", "TXT", ("x",)))),),
     ),
-    "name server": Way(
-        (both(OFF, servers("a.demo.test", "203.0.113.1")),), (servers("ns1.demo.test", "203.0.113.1"),)
+    "name server in a name's place": Way(
+        (both(OFF, servers("a.demo.test", "203.0.113.1", country="DE")),),
+        (both(OFF, servers("n.demo.test", "203.0.113.1", country="DE")),),
+    ),
+    "name server": Way((servers("ns.evil.example"),), (servers("ns.evil.example", country="DE"),)),
+    "name server's address": Way(
+        (servers("ns1.demo.test", "203.0.113.1", "203.0.113.2"),),
+        (servers("ns1.demo.test", "203.0.113.1"),),
+        given=(servers("ns1.demo.test", "203.0.113.1"),),
+    ),
+    "name server at a region's address": Way(
+        (servers("ns1.demo.test", "192.0.2.2", country="DE"),), (servers("ns1.demo.test", "192.0.2.1"),)
+    ),
+    "name server of a zone of the name": Way(
+        (both(OFF, handed("a.demo.test", "ns.evil.example")),),
+        (both(unhosted("b.demo.test"), handed("b.demo.test", "ns.evil.example")),),
+    ),
+    "name server of a zone below": Way(
+        (handed("x.a.demo.test", "ns.evil.example"),), (handed("x.a.demo.test", "ns.outer.test"),)
+    ),
+    "name server of a zone above a wildcard": Way(
+        (both(unhosted("*.w.demo.test"), without_record("t.w"), handed("w.demo.test", "ns.evil.example")),),
+        (
+            both(
+                unhosted("*.w.demo.test"),
+                without_record("t.w"),
+                handed("w.demo.test", "ns.evil.example", "DE"),
+            ),
+        ),
+    ),
+    "name server after the name is gone": Way(
+        (OFF, nothing, unhosted("*.w.demo.test"), without_record("docs"), servers("ns.evil.example")),
+        (
+            OFF,
+            nothing,
+            unhosted("*.w.demo.test"),
+            without_record("docs"),
+            handed("v.demo.test", "ns.evil.example"),
+        ),
+    ),
+    "name server of a zone below a name that is gone": Way(
+        (OFF, nothing, handed("x.a.demo.test", "ns.evil.example")),
+        (OFF, nothing, handed("x.n.demo.test", "ns.evil.example")),
     ),
     "wildcard that covers it": Way(off("*", "A", "192.0.2.2"), off("*.v", "A", "192.0.2.2")),
     "wildcard in a wildcard's place": Way(
