@@ -42,6 +42,7 @@ from gtm.core.change.leads import (
     given_back,
     leading,
     refusals_of,
+    servers_of,
     taken_over,
 )
 from gtm.core.change.walls import Bounded
@@ -401,12 +402,16 @@ class _Changed:
                 yield f"{_PORT}.{name}"
 
     def handed_over(self) -> Iterator[str]:
-        """Zones that have other name servers than answered there before, and the host names in them."""
-        zones = {name: zone.name_servers for name, zone in self.before.zones.items()}
-        changed = {name for name, zone in self.after.zones.items() if zones.get(name) != zone.name_servers}
+        """Zones that come, go, or get other name servers, and the host names in them."""
+        old, new = self.before.zones, self.after.zones
+        changed = {
+            name
+            for name in old.keys() | new.keys()
+            if name not in old or name not in new or servers_of(old, name) != servers_of(new, name)
+        }
         yield from changed
         for name in self.before.hostnames if changed else ():
-            if closest(self.after.zones, name.removeprefix(WILDCARD)) in changed:
+            if {closest(zones, name.removeprefix(WILDCARD)) for zones in (old, new)} & changed:
                 yield name
 
     @cached_property

@@ -56,7 +56,7 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
-RULES_OF_GONE_REGIONS = True
+RULES_OF_GONE_REGIONS = False
 """What openings do not tell yet is left out here until it is mended."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""

@@ -361,6 +361,15 @@ WAYS = {
             ),
         ),
     ),
+    "name server of the zone around one that goes": Way(
+        (without_zone("x.a.demo.test"),),
+        (without_zone("x.n.demo.test"),),
+        given=(
+            servers("ns.evil.example"),
+            handed("x.a.demo.test", "ns.outer.test"),
+            handed("x.n.demo.test", "ns.outer.test"),
+        ),
+    ),
     "name server after the name is gone": Way(
         (OFF, nothing, unhosted("*.w.demo.test"), without_record("docs"), servers("ns.evil.example")),
         (
