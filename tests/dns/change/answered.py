@@ -22,7 +22,7 @@ import dns.rdatatype
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view
 from gtm.core.latency import EMPTY_TABLE, Estimator
-from gtm.core.model.policy import Places, Policy, RuleMode
+from gtm.core.model.policy import Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import NameServer
@@ -56,8 +56,6 @@ CLIENTS = (
     Location("JP", source="override"),
 )
 """A client of each class that rules tell apart."""
-RULES_OF_GONE_REGIONS = False
-"""What openings do not tell yet is left out here until it is mended."""
 NOBODY = "nobody-s"
 """A label that no name of the worlds has, so that names with it are those that a wildcard stands for."""
 NOWHERE = frozenset({"0.0.0.0", "::"})
@@ -336,13 +334,6 @@ class Fence:
         self.kept: dict[tuple, tuple[str, ...]] = {}
         self.known = {region.name: region for region in policy.regions}
 
-    def of_gone(self, name: str, regions: Mapping[str, Region]) -> bool:
-        """Whether a rule is about regions alone that are not there any more."""
-        (rule,) = (each for each in self.rules if each.name == name)
-        return rule.allow == Places() and rule.deny == Places(
-            regions=tuple(each for each in rule.deny.regions if each not in regions)
-        )
-
     def keeping(self, asked: Asked, client: Location, place: Region | None, at: float) -> tuple[str, ...]:
         """The rules that keep a client of a service from a place; None: one that nobody knows."""
         if not self.rules:
@@ -576,12 +567,7 @@ def forbidden(  # noqa: PLR0917 - an answer, and what it is judged by
             if way.own is None and not others:
                 places.add(None)
         for place in places:
-            kept = keeping(law.asked, client, place, at)
-            found += tuple(
-                name
-                for name in kept
-                if not (RULES_OF_GONE_REGIONS and law.side.fence.of_gone(name, after.regions))
-            )
+            found += keeping(law.asked, client, place, at)
     return tuple(dict.fromkeys(found))
 
 
