@@ -38,7 +38,7 @@ JSON_FIELD_PATTERN = r"^[^.\s]+(\.[^.\s]+)*$"
 MANAGER_PATTERN = r"^[a-z][a-z0-9-]{0,31}/[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$"
 """A tool and the name of what of it owns resources: `terraform/prod-network`, `gtm-apply/github.com/acme/policy`."""
 LINE_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
-TEXT_PATTERN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"
+TEXT_PATTERN = r"^([^\x00-\x08\x0b-\x1f\x7f-\x9f]|\r\n)*$"
 
 PATTERN_WORDS = {
     NAME_PATTERN: "must be lower-case letters, digits and inner hyphens (at most 63 characters)",
@@ -59,7 +59,7 @@ PATTERN_WORDS = {
     MANAGER_PATTERN: "must be a tool and a name of its own with a slash between, such as `terraform/prod-network`: the tool in "
     "lower-case letters, digits and hyphens (at most 32), the name in letters, digits and . _ : / @ + - (at most 200)",
     LINE_PATTERN: "must not contain control characters",
-    TEXT_PATTERN: "must not contain control characters other than line breaks and tabs",
+    TEXT_PATTERN: "must not contain control characters other than line breaks and tabs (a carriage return stands before a line feed alone)",
 }
 """What each pattern asks for, in words: errors are for people."""
 
@@ -220,7 +220,12 @@ JsonField = Annotated[StrictStr, Field(pattern=JSON_FIELD_PATTERN, max_length=20
 JsonInt = Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]
 Manager = Annotated[StrictStr, Field(pattern=MANAGER_PATTERN, max_length=233)]
 Line = Annotated[StrictStr, Field(pattern=LINE_PATTERN, max_length=200)]
-Text = Annotated[StrictStr, Field(pattern=TEXT_PATTERN, max_length=4000)]
+Text = Annotated[
+    StrictStr,
+    Field(pattern=TEXT_PATTERN, max_length=4000),
+    AfterValidator(lambda text: text.replace("\r\n", "\n")),
+]
+"""A text of several lines; its line breaks are kept as line feeds, whatever system they were written on."""
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Status = Annotated[StrictInt, Field(ge=100, le=599)]
 Ttl = Annotated[StrictInt, Field(ge=1, le=86400)]

@@ -162,6 +162,17 @@ def test_names_are_normalised() -> None:
     assert (found.url, found.ipv6, found.cname) == ("http://ex.test:80/a", ("2001:db8::1",), "ex.test")
 
 
+def test_line_ends_of_windows_are_line_ends() -> None:
+    """Text of several lines is the same from whatever system; a carriage return that ends no line is a mistake."""
+    law = {"name": "r", "match": {}, "allow": {"jurisdictions": ["EEA"]}}
+    read = PolicyDocument.model_validate({"residency_rules": [{**law, "legal_basis": "Art. 44\r\nto 46\n"}]})
+    assert read.to_core().residency_rules[0].legal_basis == "Art. 44\nto 46\n"
+    with pytest.raises(ValidationError) as caught:
+        PolicyDocument.model_validate({"residency_rules": [{**law, "legal_basis": "Art. 44\rto 46"}]})
+    (problem,) = problems_of(caught.value)
+    assert "carriage return" in problem.message
+
+
 def test_yaml_reads_norway() -> None:
     """Country codes, times and dates stay text; only true and false are booleans."""
     assert yamls.load("[NO, on, 12:30, 2026-01-01, 010, true, 1e3, ~]") == [

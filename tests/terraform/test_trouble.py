@@ -69,7 +69,8 @@ def state(terraform: Terraform) -> set[str]:
     """The names of what Terraform believes that there is."""
     file = terraform.folder / "terraform.tfstate"
     resources = json.loads(file.read_text())["resources"] if file.exists() else []
-    return {one["attributes"]["name"] for held in resources for one in held["instances"]}
+    managed = [held for held in resources if held["mode"] == "managed"]
+    return {one["attributes"]["name"] for held in managed for one in held["instances"]}
 
 
 def nothing_to_do(terraform: Terraform) -> Ran:
@@ -101,6 +102,74 @@ def test_who_is_no_control(terraform: Terraform, tmp_path: Path) -> None:
     refused = terraform("plan", GTM_TOKEN="")
     assert refused.code == 1
     assert "gtm token create" in refused.said
+
+
+def test_a_control_that_hangs_or_is_gone_is_said_once(terraform: Terraform, control: Control) -> None:
+    """However many resources there are, and whatever reads: the run ends once `timeout` is over, with one reason."""
+    many = FEW.replace("count = 12", "count = 40") + 'data "gtm_revision" "now" {}\n'
+    terraform.write("main.tf", provider_block(timeout="3s") + many)
+    terraform.apply(**control.environment())
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        hangs = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        planned = terraform("plan", **{**control.environment(), "GTM_CONTROL_URL": hangs})
+    assert planned.code == 1
+    assert planned.said.count("does not answer in time (3s)") == 1, planned.said
+    refused = terraform("plan", **{**control.environment(), "GTM_CONTROL_URL": hangs})
+    assert refused.code == 1
+    assert refused.said.count("refused") == 1, refused.said
+    assert len(state(terraform)) == 40
+    terraform.write("main.tf", provider_block(timeout="soon") + many)
+    assert "`timeout` is a duration" in terraform("plan", **control.environment()).said
+
+
+def test_line_ends_of_windows(terraform: Terraform, control: Control) -> None:
+    """A heredoc of a file that was saved on Windows is the same text; where no line break may be, the carriage return is named."""
+    terraform.environment |= control.environment()
+    basis = "legal_basis = <<-EOT\n    Art. 44\n    to 46\n  EOT\n"
+    terraform.write(
+        "main.tf", (REGION + rule("it", "it").removesuffix("}\n") + basis + "}\n").replace("\n", "\r\n")
+    )
+    terraform.apply()
+    (held,) = control.policy()["residency_rules"]
+    assert held["legal_basis"] == "Art. 44\nto 46\n"
+    nothing_to_do(terraform)
+    terraform.write(
+        "tenant.tf",
+        'resource "gtm_tenant" "it" {\r\n  name = "acme"\r\n  display_name = <<-EOT\r\n    Acme\r\n  EOT\r\n}\r\n',
+    )
+    wrong = terraform("plan")
+    assert wrong.code == 1
+    assert "carriage return" in wrong.said, wrong.said
+
+
+def test_a_route_that_does_not_wait_says_so(terraform: Terraform, control: Control) -> None:
+    """It was decided by the policy before the plan; with `depends_on` it is decided after, in the first apply, too."""
+    terraform.environment |= control.environment()
+    reads = (
+        'data "gtm_route" "it" {\n  service = "chat"\n  country = "DE"\n%s}\n'
+        'output "allowed" {\n  value = data.gtm_route.it.allowed_regions\n}\n'
+    )
+    early = "list what it rests on: `depends_on"
+    terraform.write("main.tf", REGION + reads % "")
+    refused = terraform("plan")
+    assert refused.code == 1
+    assert early in refused.said, refused.said
+    waits = "  depends_on = [gtm_service.chat, gtm_residency_rule.it]\n"
+    terraform.write("main.tf", REGION + rule("it", "it") + reads % waits)
+    assert early not in terraform.apply().said
+    assert terraform.outputs()["allowed"] == ["fra"]
+    assert early not in nothing_to_do(terraform).said
+    terraform.write("main.tf", REGION + rule("it", "it") + rule("two", "two", "EU") + reads % "")
+    assert early in terraform.ok("plan").said
+    terraform.write(
+        "main.tf",
+        REGION
+        + rule("it", "it")
+        + rule("two", "two", "EU")
+        + reads % waits.replace("]", ", gtm_residency_rule.two]"),
+    )
+    terraform.apply()
+    assert terraform.outputs()["allowed"] == ["fra"]
 
 
 def test_tokens_that_do_not_do(terraform: Terraform, control: Control) -> None:

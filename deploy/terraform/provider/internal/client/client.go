@@ -6,6 +6,8 @@
 //  2. Reading resources costs requests by the number of kinds, not of resources: a kind is listed once for a run, and again
 //     after a write to it.
 //  3. What is written is written under the condition that it is as it was read (entity tags).
+//  4. A call ends within Options.Timeout, however often it is made. Once control could not be reached by one, the others say so at once
+//     (Repeated): a run of a thousand resources neither waits a thousand times nor says the same a thousand times.
 package client
 
 import (
@@ -24,6 +26,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"terraform-provider-gtm/internal/values"
@@ -33,7 +36,9 @@ const (
 	attempts    = 6
 	firstPause  = 200 * time.Millisecond
 	longestWait = 30 * time.Second
-	largest     = 256 << 20 // bytes of an answer
+	// outage is for how long nothing more is tried once control could not be reached.
+	outage  = 30 * time.Second
+	largest = 256 << 20 // bytes of an answer
 )
 
 // Options are how control is spoken with.
@@ -44,6 +49,8 @@ type Options struct {
 	Insecure  bool
 	ManagedBy string
 	Agent     string
+	// Timeout is how long a call may take, with all its tries; 0: a minute.
+	Timeout time.Duration
 	// Transport carries requests in place of the network; nil: the network does.
 	Transport http.RoundTripper
 }
@@ -53,6 +60,23 @@ type Client struct {
 	options Options
 	http    *http.Client
 	base    string
+	gone    atomic.Pointer[unreachable]
+}
+
+// unreachable is since when control cannot be reached.
+type unreachable struct{ since time.Time }
+
+// Repeated is why a call failed, or was not made, that another call of this run has said already.
+type Repeated struct{ base string }
+
+func (e *Repeated) Error() string {
+	return fmt.Sprintf("control at %s cannot be reached, as another error of this run says", e.base)
+}
+
+// IsRepeated says whether another call has said why this one failed.
+func IsRepeated(err error) bool {
+	var repeated *Repeated
+	return errors.As(err, &repeated)
 }
 
 // New checks the options; it sends nothing.
@@ -86,6 +110,9 @@ func New(options Options) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
+	if options.Timeout == 0 {
+		options.Timeout = time.Minute
+	}
 	var carrier http.RoundTripper = transport
 	if options.Transport != nil {
 		carrier = options.Transport
@@ -95,7 +122,6 @@ func New(options Options) (*Client, error) {
 		base:    base,
 		http: &http.Client{
 			Transport: carrier,
-			Timeout:   2 * time.Minute,
 			// A redirect would carry the token elsewhere.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -124,6 +150,27 @@ type Call struct {
 
 // Do makes a call, again where that is safe; the answer's headers.
 func (c *Client) Do(ctx context.Context, call Call) (http.Header, error) {
+	known := c.gone.Load()
+	if known != nil && time.Since(known.since) < outage {
+		return nil, &Repeated{c.base}
+	}
+	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	header, err := c.tried(limited, call)
+	var unreached *unreachedError
+	switch {
+	case err == nil:
+		c.gone.CompareAndSwap(known, nil)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w (%s)", ctx.Err(), err)
+	case !errors.As(err, &unreached):
+	case !c.gone.CompareAndSwap(known, &unreachable{time.Now()}):
+		return nil, &Repeated{c.base} // another call of just now has said it
+	}
+	return header, err
+}
+
+func (c *Client) tried(ctx context.Context, call Call) (http.Header, error) {
 	var body []byte
 	if call.Body != nil {
 		var err error
@@ -142,7 +189,7 @@ func (c *Client) Do(ctx context.Context, call Call) (http.Header, error) {
 		pause := time.Duration(float64(firstPause<<(made-1)) * (0.5 + rand.Float64()/2))
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w (%s)", ctx.Err(), err)
+			return nil, err
 		case <-time.After(max(pause, after)):
 		}
 	}
@@ -172,11 +219,14 @@ func (c *Client) once(ctx context.Context, call Call, body []byte) (header http.
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, again(ctx, call, err), c.unreached(err)
+		return nil, again(ctx, call, err), c.unreached(ctx, err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
 	if err != nil {
+		if silent := c.silent(ctx); silent != nil {
+			return nil, -1, silent
+		}
 		return nil, again(ctx, call, err), fmt.Errorf("control at %s broke the connection off: %w", c.base, err)
 	}
 	if len(text) > largest {
@@ -210,9 +260,25 @@ func untrusted(err error) bool {
 	return errors.As(err, &certificate) || errors.As(err, &plain)
 }
 
+// unreachedError says that no call of now will reach control.
+type unreachedError struct{ error }
+
+func (e *unreachedError) Unwrap() error { return e.error }
+
+// silent is what is said once a call's time is over; nil: it is not.
+func (c *Client) silent(ctx context.Context) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	return &unreachedError{fmt.Errorf("control at %s does not answer in time (%s): see whether it runs (`gtm status`), and what stands between; `timeout` in the provider block gives it longer", c.base, c.options.Timeout)}
+}
+
 // unreached says why control cannot be reached, and what to do about it where that is known.
-func (c *Client) unreached(err error) error {
-	said := fmt.Errorf("control at %s cannot be reached: %w", c.base, unwrapped(err))
+func (c *Client) unreached(ctx context.Context, err error) error {
+	if silent := c.silent(ctx); silent != nil {
+		return silent
+	}
+	var said error = &unreachedError{fmt.Errorf("control at %s cannot be reached: %w", c.base, unwrapped(err))}
 	var authority x509.UnknownAuthorityError
 	var plain tls.RecordHeaderError
 	switch {

@@ -174,3 +174,60 @@ func TestSegmentsStayWithinTheirPath(t *testing.T) {
 		}
 	}
 }
+
+// TestAControlThatHangs: a call ends in a minute, and says so; nine others of the same moment, and those after it, say no more than that it was said.
+func TestAControlThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, hangs := 0, true
+		control := speaking(t, func(request *http.Request) (*http.Response, error) {
+			asked++
+			if !hangs {
+				return answer(200, strings.NewReader("{}")), nil
+			}
+			<-request.Context().Done()
+			return nil, &url.Error{Op: "Get", URL: "/", Err: request.Context().Err()}
+		})
+		call := Call{Method: "GET", Path: "/", Reads: true}
+		since, failed := time.Now(), make(chan error)
+		for range 10 {
+			go func() {
+				_, err := control.Do(t.Context(), call)
+				failed <- err
+			}()
+		}
+		said := 0
+		for range 10 {
+			if err := <-failed; !IsRepeated(err) {
+				said++
+				if !strings.Contains(err.Error(), "does not answer in time (1m0s)") {
+					t.Error(err)
+				}
+			}
+		}
+		if said != 1 || asked != 10 || time.Since(since) != time.Minute {
+			t.Errorf("%d said it, after %s and %d requests", said, time.Since(since), asked)
+		}
+		if _, err := control.Do(t.Context(), call); !IsRepeated(err) || asked != 10 {
+			t.Errorf("after %d requests: %v", asked, err)
+		}
+		hangs = false
+		time.Sleep(outage)
+		if _, err := control.Do(t.Context(), call); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNobodyListens: it is tried for some seconds, and said once.
+func TestNobodyListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		control := speaking(t, func(*http.Request) (*http.Response, error) {
+			return nil, &url.Error{Op: "Get", URL: "/", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+		})
+		_, first := control.Do(t.Context(), Call{Method: "PUT", Path: "/"})
+		_, second := control.Do(t.Context(), Call{Method: "GET", Path: "/", Reads: true})
+		if IsRepeated(first) || !strings.Contains(first.Error(), "cannot be reached") || !strings.Contains(first.Error(), "connection refused") || !IsRepeated(second) {
+			t.Errorf("%v; %v", first, second)
+		}
+	})
+}

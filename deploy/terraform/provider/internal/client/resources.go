@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/url"
 	"sync"
@@ -24,6 +25,7 @@ type listing struct {
 	once  sync.Once
 	known map[string]Resource
 	err   error
+	told  bool // somebody has the error
 }
 
 // Shelf keeps what was read of each kind, and what has been written since.
@@ -96,10 +98,18 @@ func (s *Shelf) All(ctx context.Context, path string) (map[string]Resource, erro
 	})
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if kind.err != nil && s.kinds[path] == kind { // not for ever: the next may have better luck
+	if kind.err == nil {
+		return kind.known, nil
+	}
+	if s.kinds[path] == kind { // not for ever: the next may have better luck
 		delete(s.kinds, path)
 	}
-	return kind.known, kind.err
+	var unreached *unreachedError
+	if errors.As(kind.err, &unreached) && kind.told {
+		return nil, &Repeated{s.client.base}
+	}
+	kind.told = true
+	return nil, kind.err
 }
 
 func (c *Client) list(ctx context.Context, path string) (map[string]Resource, error) {

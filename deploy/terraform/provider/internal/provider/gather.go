@@ -108,6 +108,19 @@ func (g *Gather) TellState(ctx context.Context, region, state string) diag.Diagn
 	return g.watch(ctx, resourceKey{"regions", region})
 }
 
+// Changing are the resources that this plan changes, as far as it has told, as `gtm_service chat`.
+func (g *Gather) Changing() (found []string) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	for key := range g.changes {
+		if kind, known := spec.Find(key.field); known {
+			found = append(found, fmt.Sprintf("gtm_%s `%s`", kind.Name, key.name))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
 // watch is called with the lock, and gives it back.
 func (g *Gather) watch(ctx context.Context, key resourceKey) diag.Diagnostics {
 	g.version++
@@ -150,6 +163,9 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	seen := g.version
 	body, unknown, err := g.body(ctx)
 	g.lock.Unlock()
+	if client.IsRepeated(err) {
+		return nil
+	}
 	if err != nil {
 		return unchecked(err.Error())
 	}
@@ -161,7 +177,7 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	if err != nil || slices.ContainsFunc(found.breaches(), unforced) {
 		g.wait(ctx, puttings, seen)
 	}
-	if g.later(seen) || g.writer.Begun() {
+	if g.later(seen) || g.writer.Begun() || client.IsRepeated(err) {
 		return nil
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -50,6 +51,7 @@ type model struct {
 	Insecure         types.Bool   `tfsdk:"insecure"`
 	Workspace        types.String `tfsdk:"workspace"`
 	Comment          types.String `tfsdk:"comment"`
+	Timeout          types.String `tfsdk:"timeout"`
 	AllowFenceChange types.String `tfsdk:"allow_fence_change"`
 	AllowDisruption  types.String `tfsdk:"allow_disruption"`
 	TakeOver         types.String `tfsdk:"take_over"`
@@ -70,6 +72,7 @@ func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, respon
 			"insecure":           schema.BoolAttribute{Optional: true, MarkdownDescription: "Send the token over http to another machine, where the network between is your own. Default: `false`."},
 			"workspace":          schema.StringAttribute{Optional: true, MarkdownDescription: "What manages these resources is called `terraform/` and this: two workspaces of different names cannot own one resource. Left out: `TF_WORKSPACE`, or `default`."},
 			"comment":            schema.StringAttribute{Optional: true, MarkdownDescription: "Kept with every revision that this makes; left out: the run, as far as the environment tells it."},
+			"timeout":            schema.StringAttribute{Optional: true, MarkdownDescription: "How long a call of control may take, with all its tries, such as `2m`. Default: `60s`."},
 			"allow_fence_change": schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that lets requests go where a residency rule kept them from, or that deletes a zone or much at once; without, such a plan fails. It takes a token of role `fence-admin`, is kept with the revision, and is to be removed again."},
 			"allow_disruption":   schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that moves much of the present traffic at once, or leaves clients without a region or capacity; without, control refuses it. Kept with the revision; remove it again."},
 			"take_over":          schema.StringAttribute{Optional: true, MarkdownDescription: "Why this workspace may manage what another tool or workspace manages; without, changes of such resources fail. Kept with the revision; remove it again."},
@@ -97,7 +100,16 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 		response.Diagnostics.AddAttributeError(path.Root("workspace"), "gtm's provider is not set up", fmt.Sprintf("`%s` is no name of a workspace: letters, digits and `._:/@+-`, at most 200, beginning with a letter or a digit", shortened(workspace)))
 		return
 	}
+	timeout := 60.0
+	if !given.Timeout.IsNull() {
+		var err error
+		if timeout, err = parseDuration(given.Timeout.ValueString()); err != nil || timeout < 1 {
+			response.Diagnostics.AddAttributeError(path.Root("timeout"), "gtm's provider is not set up", fmt.Sprintf("`timeout` is a duration of a second at least, such as `2m`, not `%s`", shortened(given.Timeout.ValueString())))
+			return
+		}
+	}
 	made, err := client.New(client.Options{
+		Timeout:   time.Duration(timeout * float64(time.Second)),
 		Endpoint:  or(given.Endpoint, "GTM_CONTROL_URL", "http://127.0.0.1:8080"),
 		Token:     or(given.Token, "GTM_TOKEN", ""),
 		CAFile:    or(given.CAFile, "GTM_CA_FILE", ""),

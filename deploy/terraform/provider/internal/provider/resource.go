@@ -305,8 +305,11 @@ func nameOf(state tftypes.Value) string {
 // label is what people call a kind.
 func label(kind spec.Kind) string { return strings.ReplaceAll(kind.Name, "_", " ") }
 
-// refused tells a refusal, each fault at the attribute where it can be found.
+// refused tells a refusal, each fault at the attribute where it can be found. That a resource could not be read is not said where another error of the run says why.
 func refused(diagnostics *diag.Diagnostics, kind spec.Kind, name, verb string, err error) {
+	if verb == "read" && client.IsRepeated(err) {
+		return
+	}
 	title := fmt.Sprintf("Cannot %s %s `%s`", verb, label(kind), name)
 	var problem *client.Problem
 	if errors.As(err, &problem) {

@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -99,8 +101,10 @@ func (d *routeData) attributes() map[string]schema.Attribute {
 
 func (d *routeData) Schema(_ context.Context, _ datasource.SchemaRequest, response *datasource.SchemaResponse) {
 	response.Schema = schema.Schema{
-		MarkdownDescription: "Which region serves a request, by the policy in force and by health, plan and latency as they are now, with all of why. For `check` blocks that assert decisions.",
-		Attributes:          d.attributes(),
+		MarkdownDescription: "Which region serves a request, by the policy in force and by health, plan and latency as they are now, with all of why. For `check` blocks that assert decisions. " +
+			"It is asked while the plan is made, unless it waits for what the plan changes: list the services and rules of the same configuration that the decision rests on in `depends_on`, so that it is made by the policy with them, in the first apply, too. " +
+			"A reference such as `gtm_service.chat.name` waits for that service alone, and not for the rules about it.",
+		Attributes: d.attributes(),
 	}
 }
 
@@ -119,13 +123,33 @@ func (d *routeData) Read(ctx context.Context, request datasource.ReadRequest, re
 			body[name] = value.ValueString()
 		}
 	}
+	d.shared.Gather.settle(ctx, quiet, 5*quiet) // what changes beside it may be told at this very moment
+	changing := ""
+	if some := d.shared.Gather.Changing(); len(some) > 0 && !d.shared.Writer.Begun() {
+		changing = fmt.Sprintf("This plan changes %s, and this was decided without. To wait until they are made, list what it rests on: `depends_on = [gtm_service.NAME, gtm_residency_rule.NAME]`.", listed(some))
+	}
 	var found explanation
 	if _, err := d.shared.Client.Do(ctx, client.Call{Method: "POST", Path: "/v1/route:explain", Body: body, Into: &found, Reads: true}); err != nil {
 		failed(&response.Diagnostics, "Cannot tell the route", err, d.attributes())
+		if changing != "" {
+			response.Diagnostics.AddWarning("The route is asked before what this plan changes is there", changing)
+		}
 		return
+	}
+	if changing != "" {
+		response.Diagnostics.AddWarning("The route is decided by the policy before this plan", changing)
 	}
 	model.fill(found)
 	response.Diagnostics.Append(response.State.Set(ctx, model)...)
+}
+
+// listed are a few of some, and how many more there are.
+func listed(some []string) string {
+	const most = 3
+	if len(some) <= most {
+		return strings.Join(some, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(some[:most], ", "), len(some)-most)
 }
 
 func (m *routeModel) fill(found explanation) {

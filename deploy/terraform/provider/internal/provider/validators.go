@@ -101,6 +101,9 @@ func textChecks(a spec.Attribute) []check {
 			if pattern.MatchString(value.(string)) {
 				return ""
 			}
+			if strings.ContainsRune(value.(string), '\r') {
+				return fmt.Sprintf("%q holds a carriage return: the file was saved with the line ends of Windows. Save it with line feeds, or write `replace(TEXT, \"\\r\", \"\")`", shortened(value.(string)))
+			}
 			return fmt.Sprintf("`%s` does not have the form %s", value, a.Pattern)
 		}})
 	}
