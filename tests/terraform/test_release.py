@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import zipfile
@@ -114,3 +115,18 @@ def test_the_code_is_vetted() -> None:
     assert said.stdout == ""
     vetted = subprocess.run([go, "vet", "./..."], cwd=sources, capture_output=True, text=True, check=False)
     assert vetted.returncode == 0, vetted.stderr
+
+
+@pytest.mark.drill
+def test_the_code_s_own_tests_pass() -> None:
+    """What the provider's parts promise one another, with control and time as the tests say."""
+    clean = {name: value for name, value in os.environ.items() if name != "TF_ACC"}
+    tested = subprocess.run(
+        [tool("go"), "test", "./..."],
+        cwd=DEPLOYED / "provider",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean,
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -178,7 +178,7 @@ func (s samples) scalar(a spec.Attribute, which int) string {
 		return fmt.Sprintf(`"192.0.2.%d"`, 7+which)
 	case a.Format == "ipv6":
 		return fmt.Sprintf(`"2001:DB8::000%d"`, 7+which)
-	case a.Pattern == "" || strings.HasPrefix(a.Pattern, "^["+`^\x00`):
+	case a.Pattern == "" || strings.Contains(a.Pattern, `[^\x00`):
 		return `"Ein „Wort“ und \"Zeichen\""`
 	}
 	panic("there is no sample of " + a.Name + ": " + a.Pattern)

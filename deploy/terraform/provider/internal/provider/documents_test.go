@@ -95,7 +95,7 @@ func bomb(width, levels int) string {
 }
 
 func TestWhatHasNoEndIsRefusedSoon(t *testing.T) {
-	deep := "tenants: " + strings.Repeat("[", 60) + strings.Repeat("]", 60)
+	deep := "tenants: " + strings.Repeat("[", deepest+1) + strings.Repeat("]", deepest+1)
 	const row = 1000
 	huge := "tenants: [&a [" + strings.Repeat("0,", row) + "]" + strings.Repeat(", *a", mostValues/row) + "]"
 	for name, text := range map[string]string{
