@@ -19,6 +19,7 @@ from gtm.core.model.regions import Region
 from gtm.storage import documents
 from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
+from gtm.storage.deferred import DeferredRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import unavailable
@@ -126,6 +127,11 @@ class Transaction:
     def gone(self) -> GoneRepository:
         """What the policy had and has no more."""
         return GoneRepository(self.connection)
+
+    @property
+    def deferred(self) -> DeferredRepository:
+        """Deletions that wait."""
+        return DeferredRepository(self.connection)
 
     @property
     def sessions(self) -> SessionRepository:

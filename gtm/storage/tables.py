@@ -159,6 +159,18 @@ gone = Table(
 )
 """What the policy had and has no more; `revision` was the last that had it."""
 
+deferred_deletions = Table(
+    "deferred_deletions",
+    metadata,
+    Column("kind", Text(collation="C"), primary_key=True),
+    Column("name", Text(collation="C"), primary_key=True),
+    Column("manager", Text, nullable=True),
+    Column("asked_by", Text, nullable=False),
+    _timestamp("asked_at"),
+    Column("why", Text, nullable=False),
+)
+"""Resources that are to be deleted as soon as nothing keeps them; `why`: what does."""
+
 fence_approvals = Table(
     "fence_approvals",
     metadata,

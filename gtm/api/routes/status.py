@@ -14,6 +14,7 @@ from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
+from gtm.control.policy import deferred
 from gtm.control.warnings import warnings
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.regions import Region
@@ -49,6 +50,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
             "warnings": [
                 *warnings(replica, now.timestamp(), ctx.approvals),
                 *edges.warnings(known, revision),
+                *(await deferred.warnings(ctx.database)),
             ],
         }
     )

@@ -76,6 +76,19 @@ class ManagedResourceSchema(ManagedSchema):
     name: str
 
 
+class DeferredSchema(Schema):
+    """A resource that is to be deleted as soon as nothing keeps it."""
+
+    kind: str
+    name: str
+    manager: str | None
+    """For which tool; null: for a person."""
+    asked_by: str
+    asked_at: datetime
+    why: str
+    """What keeps it."""
+
+
 class PolicyChanged(Changed):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
@@ -87,6 +100,8 @@ class PolicyChanged(Changed):
     """Of a dry run; otherwise empty."""
     safety: SafetySchema | None = None
     """Only of dry runs that change something."""
+    deferred: tuple[DeferredSchema, ...] = ()
+    """The deletions that wait, of this change and of earlier ones. Not of dry runs."""
     held: tuple[Held, ...] = ()
     """The resources of `unless_changed` with their entity tags from now on; empty ones where there is none any more. Not of dry runs."""
 

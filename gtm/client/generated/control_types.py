@@ -64,6 +64,10 @@ class ApplyRequest(TypedDict):
     """Kept with the revision."""
     unless_changed: NotRequired[list[Held]]
     """Resources that must be as they were read."""
+    defer: NotRequired[bool]
+    """Whether what is in `delete` may wait until nothing refers to it and no fence opens by it: a later
+    change makes the deletion then. For tools that make changes one by one.
+    """
     only_own: NotRequired[bool]
     """Whether of what the policy does not hold only that is deleted which the tool of `GTM-Managed-By`
     manages.
@@ -391,6 +395,19 @@ class DataClassDocumentPut(TypedDict):
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
     """What people call it."""
+
+
+class DeferredSchema(TypedDict):
+    """A resource that is to be deleted as soon as nothing keeps it."""
+
+    kind: str
+    name: str
+    manager: str | None
+    """For which tool; null: for a person."""
+    asked_by: str
+    asked_at: str
+    why: str
+    """What keeps it."""
 
 
 class DemandRow(TypedDict):
@@ -1459,6 +1476,8 @@ class PolicyChanged(TypedDict):
     """Of a dry run; otherwise empty."""
     safety: NotRequired[SafetySchema | None]
     """Only of dry runs that change something."""
+    deferred: NotRequired[list[DeferredSchema]]
+    """The deletions that wait, of this change and of earlier ones. Not of dry runs."""
     held: NotRequired[list[Held]]
     """The resources of `unless_changed` with their entity tags from now on; empty ones where there is
     none any more. Not of dry runs.

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from gtm.control.errors import PreconditionFailed
+from gtm.control.errors import PreconditionFailed, UnsafeChange
 from gtm.control.live.compiled import compiled
+from gtm.control.policy.deferred import attempts, freed
 from gtm.control.policy.gone import in_policy, remember, remembered
 from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
 from gtm.control.policy.safety import Passed, SafetyCheck
@@ -24,8 +25,10 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
-from gtm.documents.parts import DraftDocument, Held
+from gtm.documents.parts import DraftDocument, Held, merged
+from gtm.storage.deferred import Deferred
 from gtm.storage.documents import policy_sha256
+from gtm.storage.gone import Gone
 from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed, Stored
 from gtm.storage.session import Database, Transaction
@@ -37,8 +40,8 @@ _last: dict[str, Policy] = {}
 class Edit:
     """A policy change under way: `policy` is what was in force when it began, and `managed` what tools managed of it.
 
-    `written` is what the writer says how it is to be; None: what it creates or updates. `outcome` is set at its end, and
-    `managed` is what holds from then on.
+    `written` is what the writer says how it is to be; None: what it creates or updates. `deferrable` are resources that are to be
+    deleted, and may wait for that. `outcome` is set at its end, and `managed` is what holds from then on.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Edit:
         self.revision = revision
         self.managed = managed
         self.written: Collection[Key] | None = None
+        self.deferrable: Collection[Key] = ()
         self.outcome = Outcome(revision, (), ())
 
 
@@ -87,18 +91,22 @@ async def edit(
         number = latest.number if latest else 0
         current = Edit(transaction, await transaction.policy.load(), number, managed)
         yield current
-        after = await transaction.policy.load()
-        snapshot = await _compiled(after)
-        changes = diff_policies(current.policy, after)
-        settled = settle(writer, managed, changes, current.written)
+        written = await transaction.policy.load()
+        asked = diff_policies(current.policy, merged(written, Policy(), current.deferrable))
+        settled = settle(writer, managed, asked, current.written)
         overruled = require(writer, settled)
+        waiting = await _waiting(
+            transaction, current, written, forced=check is not None and check.reason is not None
+        )
+        gone = await transaction.gone.list()
+        snapshot, passed, kept = await _judged(
+            transaction, current, written, gone=gone, waiting=waiting, check=check
+        )
+        after = snapshot.policy
+        changes = diff_policies(current.policy, after)
+        later = await _made(transaction, waiting, kept, by=by, writer=writer)
         made = None
         if changes:
-            gone = await transaction.gone.list()
-            passed = Passed()
-            if check is not None:
-                back = await remembered(transaction, gone, in_policy(current.policy, snapshot))
-                passed = await check.require(transaction, current.policy, snapshot, current.revision, back)
             forced = passed.said
             if current.revision:
                 await remember(
@@ -109,7 +117,7 @@ async def edit(
                     revision=current.revision,
                     released=passed.released,
                 )
-            comment = "; ".join(filter(None, (comment, overruled, forced)))
+            comment = "; ".join(filter(None, (comment, overruled, *later, forced)))
             made = await transaction.revisions.add(
                 after, author=by.name, comment=comment, summary=summary(changes)
             )
@@ -133,7 +141,95 @@ async def edit(
             snapshot.warnings,
             managed=settled.others,
             claimed=bool(settled.claimed),
+            deferred=tuple(await transaction.deferred.list()) if waiting else (),
         )
+
+
+async def _waiting(
+    transaction: Transaction, change: Edit, written: Policy, *, forced: bool
+) -> dict[Key, Deferred | None]:
+    """The deletions that may be made with a change: those that waited for one, and its own (None). What is written anew waits no more."""
+    earlier = {one.key: one for one in await transaction.deferred.list()}
+    there = (
+        {(kind, one.name): one for kind in KINDS for one in getattr(written, kind)}
+        if earlier or change.deferrable
+        else {}
+    )
+    before = (
+        {(kind, one.name): one for kind in KINDS for one in getattr(change.policy, kind)} if earlier else {}
+    )
+    anew = [
+        key
+        for key in earlier
+        if key not in there or key in (change.written or ()) or there[key] != before.get(key)
+    ]
+    await transaction.deferred.forget(anew)
+    found: dict[Key, Deferred | None] = {}
+    if not forced:
+        found |= {key: one for key, one in earlier.items() if key not in anew}
+    return found | {key: earlier.get(key) for key in change.deferrable if key in there}
+
+
+async def _judged(
+    transaction: Transaction,
+    change: Edit,
+    written: Policy,
+    *,
+    gone: Sequence[Gone],
+    waiting: Mapping[Key, Deferred | None],
+    check: SafetyCheck | None,
+) -> tuple[Snapshot, Passed, dict[Key, str]]:
+    """What a change makes of the policy, with as many of the deletions that wait as may be; and of the others, what keeps them.
+
+    Raises:
+        PolicyError: without any of them it does not compile.
+        UnsafeChange: without any of them the safety rules say no.
+    """
+    refused: dict[Key, str] = {}
+    for keys in attempts(waiting):
+        snapshot, kept = await asyncio.to_thread(freed, written, keys)
+        passed = Passed()
+        try:
+            if check is not None and snapshot.policy != change.policy:
+                back = await remembered(transaction, gone, in_policy(change.policy, snapshot))
+                passed = await check.require(transaction, change.policy, snapshot, change.revision, back)
+        except UnsafeChange as error:
+            if not keys:
+                raise
+            refused |= dict.fromkeys(keys, error.problems[0].message)
+            continue
+        return snapshot, passed, {key: refused[key] for key in waiting.keys() - keys} | kept
+    raise AssertionError("the last attempt is without any")
+
+
+async def _made(
+    transaction: Transaction,
+    waiting: Mapping[Key, Deferred | None],
+    kept: Mapping[Key, str],
+    *,
+    by: Actor,
+    writer: Writer,
+) -> list[str]:
+    """Delete what nothing keeps any more, and have the others wait; what of that an earlier change asked for, in words."""
+    done = [key for key in waiting if key not in kept]
+    for kind, name in done:
+        await transaction.resources(kind).delete(name)
+    await transaction.deferred.forget(done)
+    now = datetime.now(UTC)
+    await transaction.deferred.put(
+        replace(one, why=why) if one is not None else Deferred(*key, writer.manager, by.name, now, why)
+        for key, why in kept.items()
+        for one in (waiting[key],)
+    )
+    new = [key for key in kept if waiting[key] is None]
+    if new:
+        detail = "; ".join(dict.fromkeys(kept[key] for key in new))
+        await transaction.audit.add(by, "policy.defer", named(new), detail=detail)
+    earlier = [one for key in done if (one := waiting[key]) is not None]
+    return [
+        f"deletes {label(one.kind)} {one.name}, as {one.manager or one.asked_by} asked earlier"
+        for one in earlier
+    ]
 
 
 async def _mark(transaction: Transaction, changes: Sequence[ResourceChange], revision: int) -> None:
@@ -156,6 +252,7 @@ async def apply(
     check: SafetyCheck | None = None,
     writer: Writer = PERSON,
     only_own: bool = False,
+    defer: bool = False,
 ) -> Outcome:
     """Make a whole document the policy: what it does not hold is deleted. Or put a part of one into the policy in force.
 
@@ -173,6 +270,7 @@ async def apply(
         check: asked whether the change is safe; in a dry run, what it would say.
         writer: for which tool it is applied.
         only_own: of what the document does not hold, only that is deleted which the tool manages.
+        defer: what the document deletes by name may wait until nothing keeps it (`gtm.control.policy.deferred`).
 
     Raises:
         BadRequest: `only_own` for nobody's tool.
@@ -205,6 +303,9 @@ async def apply(
         await _expect_held(change.transaction, held)
         change.written = said
         own = narrowed(draft, change.managed, writer, only_own=only_own)
+        if defer:
+            change.deferrable = [(one.kind, one.name) for one in own.delete]
+            own = own.model_copy(update={"delete": ()})
         await _write(change, own.within(change.policy, now))
         tags = await _tags(change.transaction, held)
     return replace(change.outcome, held=tags)
@@ -318,8 +419,11 @@ def _expect(expected: int | None, revision: int) -> None:
 
 
 async def _expect_held(transaction: Transaction, held: Sequence[Held]) -> None:
+    waiting = {one.key for one in await transaction.deferred.list()} if held else set()
     for one in held:
         stored = await transaction.resources(one.kind).get(one.name)
+        if not one.tag and (one.kind, one.name) in waiting:
+            continue  # to whoever had it deleted there is none
         if one.tag == (f'"{stored.version}"' if stored else ""):
             continue
         named = f"{label(one.kind)} `{one.name}`"

@@ -26,6 +26,7 @@ from gtm.dns.zone.leads import leads_of
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings
+from gtm.storage.deferred import Deferred
 from gtm.storage.resources import Key, Managed
 
 
@@ -35,7 +36,7 @@ class Outcome:
 
     `held` are the resources that had to be as they were read, with their entity tags from now on.
     `managed` are the resources of it that another tool manages, `claimed` says whether some have another manager since. `findings` are what is probably not meant
-    (`gtm.core.findings.report`), `safety` what the safety rules say; only dry runs have them.
+    (`gtm.core.findings.report`), `deferred` the deletions that wait, of this writer's and of earlier changes, `safety` what the safety rules say; only dry runs have them.
     """
 
     revision: int
@@ -46,6 +47,7 @@ class Outcome:
     managed: tuple[ManagedResource, ...] = ()
     claimed: bool = False
     held: tuple[Held, ...] = ()
+    deferred: tuple[Deferred, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

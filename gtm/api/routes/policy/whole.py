@@ -61,6 +61,8 @@ class ApplyRequest(DraftDocument):
     """Kept with the revision."""
     unless_changed: Annotated[tuple[Held, ...], Field(max_length=1000)] = ()
     """Resources that must be as they were read."""
+    defer: fields.Flag = False
+    """Whether what is in `delete` may wait until nothing refers to it and no fence opens by it: a later change makes the deletion then. For tools that make changes one by one."""
     only_own: fields.Flag = False
     """Whether of what the policy does not hold only that is deleted which the tool of `GTM-Managed-By` manages."""
 
@@ -147,6 +149,7 @@ async def apply(
         check=ctx.safety_check(who, force=force, reason=force_reason),
         writer=writing,
         only_own=body.only_own,
+        defer=body.defer,
     )
     return await _policy_reply(ctx, outcome, dry_run=body.dry_run)
 
@@ -173,6 +176,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
             "safety": outcome.safety,
             "managed": outcome.managed,
             "held": [one.model_dump() for one in outcome.held],
+            "deferred": outcome.deferred,
             **done,
         }
     )

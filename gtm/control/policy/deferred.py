@@ -1,0 +1,91 @@
+"""Deletions that wait: of resources that something still names, or whose deletion alone would open a fence.
+
+A tool that makes its changes one by one (Terraform deletes a region before it changes the services that name it) says of a
+deletion that it may wait. It is made by the change that takes away what keeps it, in the same revision.
+
+Laws:
+  1. A deletion that waits never keeps another change from being made: if a change with it would be refused, it waits on.
+  2. A change that is forced takes no deletion of an earlier change along: nobody gave a reason for that.
+  3. What is written anew waits for its deletion no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from gtm.control.live.compiled import compiled
+from gtm.core.model.kinds import label
+from gtm.core.model.policy import Policy
+from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.policy.snapshot import Snapshot
+from gtm.documents.parts import merged
+from gtm.storage.deferred import Deferred
+from gtm.storage.errors import StorageUnavailable
+from gtm.storage.resources import Key
+from gtm.storage.session import Database
+
+_LAW = frozenset(("residency_rules", "jurisdictions"))
+"""Kinds whose deletion may open a fence: without them the others may go."""
+
+
+def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, str]]:
+    """The policy without as many of some resources as nothing else names; and of the others, what keeps them.
+
+    Raises:
+        PolicyError: the policy does not compile with all of them.
+    """
+    left, kept = set(keys), dict[Key, str]()
+    while True:
+        try:
+            return compiled(merged(policy, Policy(), left)), kept
+        except PolicyError as error:
+            if not left:
+                raise
+            named = {
+                key: _said(problem)
+                for problem in reversed(error.problems)
+                for key in left
+                if f"`{key[1]}`" in problem.message and not _within(problem.path, left)
+            }
+            if not named:  # nothing names them, and without them the policy is wrong in another way
+                named = dict.fromkeys(left, f"without it, {error.problems[0].path}: {error.problems[0].message}")
+            kept |= named
+            left -= named.keys()
+
+
+def _said(problem: Problem) -> str:
+    """What keeps a resource that a problem is the want of."""
+    if problem.code == "unknown_reference":
+        return f"{problem.path} names it"
+    return f"without it, {problem.path}: {problem.message}"
+
+
+def _within(path: str, keys: Collection[Key]) -> bool:
+    """Whether a path is of a resource that goes, too."""
+    return any(
+        path == f"{kind}.{name}" or path.startswith((f"{kind}.{name}.", f"{kind}.{name}["))
+        for kind, name in keys
+    )
+
+
+def attempts(keys: Collection[Key]) -> Iterator[frozenset[Key]]:
+    """Which of the deletions that wait a change is tried with: all, those that are no law, none."""
+    told = frozenset(keys)
+    yield from dict.fromkeys((told, frozenset(key for key in told if key[0] not in _LAW), frozenset[Key]()))
+
+
+async def warnings(database: Database) -> list[str]:
+    """What status says of deletions that wait; nothing while the database is down."""
+    try:
+        async with database.transaction() as transaction:
+            return [_sentence(one) for one in await transaction.deferred.list()]
+    except StorageUnavailable:
+        return []
+
+
+def _sentence(one: Deferred) -> str:
+    who = one.manager or one.asked_by
+    return (
+        f"{label(one.kind)} `{one.name}` is to be deleted since {one.asked_at:%Y-%m-%d %H:%M} UTC, as `{who}` asked, and waits: "
+        f"{one.why}"
+    )
