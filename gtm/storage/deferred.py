@@ -16,7 +16,10 @@ from gtm.storage.resources import Key
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A resource that is to be deleted: for which tool (None: a person's), who asked for it and when, and what keeps it."""
+    """A resource that is to be deleted: for which tool (None: a person's), who asked for it and when, and what keeps it.
+
+    `refused`: the safety rules do, and not a resource that names it.
+    """
 
     kind: str
     name: str
@@ -24,10 +27,11 @@ class Deferred:
     asked_by: str
     asked_at: datetime
     why: str
+    refused: bool
 
     @property
     def key(self) -> Key:
-        """Which resource it is."""
+        """The resource's kind and name."""
         return self.kind, self.name
 
 
@@ -48,13 +52,13 @@ class DeferredRepository:
         rows = [asdict(one) for one in deferred]
         if rows:
             query = insert(tables.deferred_deletions).values(rows)
-            why = {"why": query.excluded.why}
+            now = {"why": query.excluded.why, "refused": query.excluded.refused}
             await self._connection.execute(
-                query.on_conflict_do_update(index_elements=["kind", "name"], set_=why)
+                query.on_conflict_do_update(index_elements=["kind", "name"], set_=now)
             )
 
     async def forget(self, keys: Collection[Key]) -> None:
-        """They wait no more."""
+        """Have the deletions of some resources wait no more."""
         table = tables.deferred_deletions
         if keys:
             await self._connection.execute(

@@ -168,8 +168,9 @@ deferred_deletions = Table(
     Column("asked_by", Text, nullable=False),
     _timestamp("asked_at"),
     Column("why", Text, nullable=False),
+    Column("refused", Boolean, nullable=False),
 )
-"""Resources that are to be deleted as soon as nothing keeps them; `why`: what does."""
+"""Resources that are to be deleted as soon as nothing keeps them; `why` says what does, `refused` whether that is a safety rule."""
 
 fence_approvals = Table(
     "fence_approvals",

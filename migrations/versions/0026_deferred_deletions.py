@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("asked_by", sa.Text(), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("refused", sa.Boolean(), nullable=False),
     )
 
 

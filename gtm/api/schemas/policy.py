@@ -86,7 +86,9 @@ class DeferredSchema(Schema):
     asked_by: str
     asked_at: datetime
     why: str
-    """What keeps it."""
+    """What keeps the resource, in a sentence."""
+    refused: bool
+    """Whether the safety rules keep it, and not a resource that names it."""
 
 
 class PolicyChanged(Changed):

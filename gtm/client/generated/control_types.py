@@ -407,7 +407,9 @@ class DeferredSchema(TypedDict):
     asked_by: str
     asked_at: str
     why: str
-    """What keeps it."""
+    """What keeps the resource, in a sentence."""
+    refused: bool
+    """Whether the safety rules keep it, and not a resource that names it."""
 
 
 class DemandRow(TypedDict):

@@ -15,7 +15,7 @@ from typing import Any
 
 from gtm.control.errors import PreconditionFailed, UnsafeChange
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.deferred import attempts, freed
+from gtm.control.policy.deferred import Obstacle, attempts, freed
 from gtm.control.policy.gone import in_policy, remember, remembered
 from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
 from gtm.control.policy.safety import Passed, SafetyCheck
@@ -178,14 +178,14 @@ async def _judged(
     gone: Sequence[Gone],
     waiting: Mapping[Key, Deferred | None],
     check: SafetyCheck | None,
-) -> tuple[Snapshot, Passed, dict[Key, str]]:
+) -> tuple[Snapshot, Passed, dict[Key, Obstacle]]:
     """What a change makes of the policy, with as many of the deletions that wait as may be; and of the others, what keeps them.
 
     Raises:
         PolicyError: without any of them it does not compile.
         UnsafeChange: without any of them the safety rules say no.
     """
-    refused: dict[Key, str] = {}
+    refused: dict[Key, Obstacle] = {}
     for keys in attempts(waiting):
         snapshot, kept = await asyncio.to_thread(freed, written, keys)
         passed = Passed()
@@ -196,7 +196,7 @@ async def _judged(
         except UnsafeChange as error:
             if not keys:
                 raise
-            refused |= dict.fromkeys(keys, error.problems[0].message)
+            refused |= dict.fromkeys(keys, Obstacle(error.problems[0].message, refused=True))
             continue
         return snapshot, passed, {key: refused[key] for key in waiting.keys() - keys} | kept
     raise AssertionError("the last attempt is without any")
@@ -205,7 +205,7 @@ async def _judged(
 async def _made(
     transaction: Transaction,
     waiting: Mapping[Key, Deferred | None],
-    kept: Mapping[Key, str],
+    kept: Mapping[Key, Obstacle],
     *,
     by: Actor,
     writer: Writer,
@@ -217,13 +217,16 @@ async def _made(
     await transaction.deferred.forget(done)
     now = datetime.now(UTC)
     await transaction.deferred.put(
-        replace(one, why=why) if one is not None else Deferred(*key, writer.manager, by.name, now, why)
-        for key, why in kept.items()
-        for one in (waiting[key],)
+        replace(
+            waiting[key] or Deferred(*key, writer.manager, by.name, now, "", refused=False),
+            why=one.why,
+            refused=one.refused,
+        )
+        for key, one in kept.items()
     )
     new = [key for key in kept if waiting[key] is None]
     if new:
-        detail = "; ".join(dict.fromkeys(kept[key] for key in new))
+        detail = "; ".join(dict.fromkeys(kept[key].why for key in new))
         await transaction.audit.add(by, "policy.defer", named(new), detail=detail)
     earlier = [one for key in done if (one := waiting[key]) is not None]
     return [

@@ -12,6 +12,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from gtm.control.live.compiled import compiled
 from gtm.core.model.kinds import label
@@ -28,13 +29,20 @@ _LAW = frozenset(("residency_rules", "jurisdictions"))
 """Kinds whose deletion may open a fence: without them the others may go."""
 
 
-def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, str]]:
+class Obstacle(NamedTuple):
+    """Why a resource is not deleted yet; `refused`: because of the safety rules, and not of a resource that names it."""
+
+    why: str
+    refused: bool
+
+
+def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, Obstacle]]:
     """The policy without as many of some resources as nothing else names; and of the others, what keeps them.
 
     Raises:
         PolicyError: the policy does not compile with all of them.
     """
-    left, kept = set(keys), dict[Key, str]()
+    left, kept = set(keys), dict[Key, Obstacle]()
     while True:
         try:
             return compiled(merged(policy, Policy(), left)), kept
@@ -48,16 +56,16 @@ def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, st
                 if f"`{key[1]}`" in problem.message and not _within(problem.path, left)
             }
             if not named:  # nothing names them, and without them the policy is wrong in another way
-                named = dict.fromkeys(left, f"without it, {error.problems[0].path}: {error.problems[0].message}")
+                named = dict.fromkeys(left, _said(error.problems[0]))
             kept |= named
             left -= named.keys()
 
 
-def _said(problem: Problem) -> str:
-    """What keeps a resource that a problem is the want of."""
+def _said(problem: Problem) -> Obstacle:
+    """What keeps a resource, by what is wrong without it."""
     if problem.code == "unknown_reference":
-        return f"{problem.path} names it"
-    return f"without it, {problem.path}: {problem.message}"
+        return Obstacle(f"{problem.path} names it", refused=False)
+    return Obstacle(f"without it, {problem.path}: {problem.message}", refused=False)
 
 
 def _within(path: str, keys: Collection[Key]) -> bool:

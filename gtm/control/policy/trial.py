@@ -185,6 +185,7 @@ def planned(
         "safety": found.safety,
         "managed": found.managed,
         "held": found.held,
+        "deferred": found.deferred,
         "revision": found.revision,
         "warnings": found.warnings,
     }
