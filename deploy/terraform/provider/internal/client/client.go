@@ -128,6 +128,9 @@ func New(options Options) (*Client, error) {
 	}, nil
 }
 
+// Manager is for which workspace resources are managed.
+func (c *Client) Manager() string { return c.options.ManagedBy }
+
 func loopback(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true

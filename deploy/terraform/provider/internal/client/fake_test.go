@@ -3,9 +3,11 @@ package client
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -18,6 +20,9 @@ import (
 type fakeControl struct {
 	lock      sync.Mutex
 	resources map[string]map[string]any // "field/name" → document
+	deferred  map[string]bool           // what is to go as soon as nothing keeps it
+	force     bool                      // the request of now is forced
+	forced    []string                  // the reasons of those that were
 	tags      map[string]int
 	revision  int
 	applied   int // requests
@@ -27,7 +32,7 @@ type fakeControl struct {
 }
 
 func newFake() *fakeControl {
-	return &fakeControl{resources: map[string]map[string]any{}, tags: map[string]int{}, revision: 1}
+	return &fakeControl{resources: map[string]map[string]any{}, deferred: map[string]bool{}, tags: map[string]int{}, revision: 1}
 }
 
 // RoundTrip answers a request without a network.
@@ -70,10 +75,14 @@ func (f *fakeControl) serve(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	f.applied++
+	if f.force = r.URL.Query().Get("force") == "true"; f.force {
+		f.forced = append(f.forced, r.URL.Query().Get("force_reason"))
+	}
 	var body struct {
 		Policy map[string][]map[string]any        `json:"policy"`
 		Delete []struct{ Kind, Name string }      `json:"delete"`
 		Held   []struct{ Kind, Name, Tag string } `json:"unless_changed"`
+		Defer  bool                               `json:"defer"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		panic(err)
@@ -81,7 +90,7 @@ func (f *fakeControl) serve(w http.ResponseWriter, r *http.Request) bool {
 	for _, held := range body.Held {
 		key := held.Kind + "/" + held.Name
 		switch there := f.resources[key] != nil; {
-		case there && held.Tag == "":
+		case there && held.Tag == "" && !f.deferred[key]:
 			return refuse(w, 409, exists, key, exists)
 		case held.Tag != "" && (!there || held.Tag != f.tag(key)):
 			return refuse(w, 412, "precondition_failed", key, "changed")
@@ -98,19 +107,49 @@ func (f *fakeControl) serve(w http.ResponseWriter, r *http.Request) bool {
 			after[key], written = document, append(written, key)
 		}
 	}
+	waiting := maps.Clone(f.deferred)
+	for _, key := range written {
+		delete(waiting, key)
+	}
 	for _, one := range body.Delete {
-		delete(after, one.Kind+"/"+one.Name)
+		if body.Defer {
+			waiting[one.Kind+"/"+one.Name] = true
+		} else {
+			delete(after, one.Kind+"/"+one.Name)
+		}
 	}
 	if key, code := f.wrong(after); code != "" {
 		return refuse(w, map[string]int{unsafeChange: 409}[code], code, key, code)
 	}
+	after, f.deferred = f.freed(after, waiting)
 	f.resources = after
 	f.revision++
 	for _, key := range written {
 		f.tags[key] = f.revision
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"revision": f.revision})
+	deferred := []any{}
+	for key := range f.deferred {
+		kind, name, _ := strings.Cut(key, "/")
+		deferred = append(deferred, map[string]any{"kind": kind, "name": name, "why": "it opens a fence", "refused": kind == "residency_rules"})
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"revision": f.revision, "deferred": deferred})
 	return f.breaks == nil || !f.breaks()
+}
+
+// freed is a policy without as much of what waits as may go, and what is kept.
+func (f *fakeControl) freed(policy map[string]map[string]any, waiting map[string]bool) (map[string]map[string]any, map[string]bool) {
+	for found := true; found; {
+		found = false
+		for key := range waiting {
+			without := maps.Clone(policy)
+			delete(without, key)
+			if _, code := f.wrong(without); code == "" {
+				policy, found = without, true
+				delete(waiting, key)
+			}
+		}
+	}
+	return policy, waiting
 }
 
 // wrong is why a policy is refused, and of what.
@@ -126,7 +165,7 @@ func (f *fakeControl) wrong(after map[string]map[string]any) (key, code string) 
 			}
 		}
 	}
-	if fences(f.resources) > 0 && fences(after) == 0 {
+	if fences(f.resources) > 0 && fences(after) == 0 && !f.force {
 		return "residency_rules", unsafeChange
 	}
 	return "", ""

@@ -48,6 +48,14 @@ func (f Force) reason(err error) string {
 	return f.Covers(problem.Breaches)
 }
 
+// any is whatever reason there is; empty: none.
+func (f Force) any() string {
+	if f.FenceChange != "" && f.Disruption != "" && f.FenceChange != f.Disruption {
+		return f.FenceChange + "; " + f.Disruption
+	}
+	return f.FenceChange + strings.TrimPrefix(f.Disruption, f.FenceChange)
+}
+
 // Covers is the reason why these rules may be broken; empty: not all of them may.
 func (f Force) Covers(breaches []Breach) string {
 	var said []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,10 @@ type Write struct {
 //
 // Laws:
 //  1. A write that stands alone in what is wrong with it fails alone: a batch that is refused is made again one by one.
-//  2. Order is no reason to fail: what is refused because of what is there (a rule deleted before the one in its place
-//     is made, a name that something refers to) is tried again together with each batch that comes after, and fails once
-//     none has come for a while.
+//  2. Order is no reason to fail: what is refused because of what is there (a name that is not there yet) is tried again together with
+//     each batch that comes after, and fails once none has come for a while. A deletion that something keeps (a service that still
+//     names the region, a fence that the rule alone holds) waits at control, for Terraform changes what keeps it only after it: the change
+//     that lets it go makes it, in the same revision.
 //  3. Nothing is said to be written before control has it.
 type Writer struct {
 	client  *Client
@@ -45,9 +47,11 @@ type Writer struct {
 }
 
 // written is how a write ended: the entity tag that the resource has now.
+// note says what is to be known of a deletion that waits.
 type written struct {
-	tag string
-	err error
+	tag  string
+	note string
+	err  error
 }
 
 type pending struct {
@@ -78,8 +82,8 @@ func (w *Writer) Begun() bool { return w.begun.Load() }
 func (w *Writer) Begin() { w.begun.Store(true) }
 
 // Do makes a write, together with others that wait, and returns once it is in force or refused; the entity tag that the
-// resource has then, empty if it is gone.
-func (w *Writer) Do(ctx context.Context, write Write) (tag string, err error) {
+// resource has then, empty if it is gone. note: what is to be known of a deletion that control holds back.
+func (w *Writer) Do(ctx context.Context, write Write) (tag, note string, err error) {
 	w.begun.Store(true)
 	one := &pending{write: write, done: make(chan written, 1)}
 	w.lock.Lock()
@@ -91,7 +95,7 @@ func (w *Writer) Do(ctx context.Context, write Write) (tag string, err error) {
 		go w.work(context.WithoutCancel(ctx))
 	}
 	end := <-one.done // also when Terraform is told to stop: what has been written must be in its state
-	return end.tag, end.err
+	return end.tag, end.note, end.err
 }
 
 func (w *Writer) work(ctx context.Context) {
@@ -141,7 +145,7 @@ func (w *Writer) gather() {
 func (w *Writer) send(ctx context.Context, batch []*pending) {
 	w.held = nil
 	began := time.Now()
-	tags, revision, err := w.apply(ctx, batch)
+	tags, notes, revision, err := w.apply(ctx, batch)
 	w.took = time.Since(began)
 	var problem *Problem
 	if err == nil && w.after != nil {
@@ -160,7 +164,8 @@ func (w *Writer) send(ctx context.Context, batch []*pending) {
 	}
 	for _, one := range batch {
 		w.shelve(one.write, tags)
-		one.done <- written{tags[named{one.write.Field, one.write.Name}], err}
+		key := named{one.write.Field, one.write.Name}
+		one.done <- written{tags[key], notes[key], err}
 	}
 }
 
@@ -194,22 +199,49 @@ func (p *Problem) dependsOnOthers() bool {
 // named is a resource, as control names it.
 type named struct{ kind, name string }
 
-// apply sends a batch; the revision that it made, and what is written has for entity tags now.
-func (w *Writer) apply(ctx context.Context, batch []*pending) (tags map[named]string, revision int64, err error) {
-	var done struct {
-		Revision int64 `json:"revision"`
-		Held     []struct {
-			Kind string `json:"kind"`
-			Name string `json:"name"`
-			Tag  string `json:"tag"`
-		} `json:"held"`
-	}
-	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: w.force.Query(), Body: w.body(batch), Into: &done})
-	tags = map[named]string{}
+// applied is what control says of a change.
+type applied struct {
+	Revision int64 `json:"revision"`
+	Held     []struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+		Tag  string `json:"tag"`
+	} `json:"held"`
+	Deferred []struct {
+		Kind    string `json:"kind"`
+		Name    string `json:"name"`
+		Why     string `json:"why"`
+		Refused bool   `json:"refused"`
+	} `json:"deferred"`
+}
+
+// apply sends a batch; the revision that it made, what is written has for entity tags now, and what is to be known of deletions that the
+// safety rules keep. Where a reason is given to break these, such deletions are made for it.
+func (w *Writer) apply(ctx context.Context, batch []*pending) (tags, notes map[named]string, revision int64, err error) {
+	var done applied
+	query := w.force.Query()
+	err = w.force.Do(ctx, w.client, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(batch), Into: &done})
+	tags, notes = map[named]string{}, map[named]string{}
 	for _, one := range done.Held {
 		tags[named{one.Kind, one.Name}] = one.Tag
 	}
-	return tags, done.Revision, err
+	var refused []*pending
+	for _, one := range done.Deferred {
+		key := named{one.Kind, one.Name}
+		at := slices.IndexFunc(batch, func(p *pending) bool { return p.write.Document == nil && key == named{p.write.Field, p.write.Name} })
+		if at >= 0 && one.Refused {
+			refused = append(refused, batch[at])
+			notes[key] = one.Why
+		}
+	}
+	if err != nil || len(refused) == 0 || w.force.any() == "" {
+		return tags, notes, done.Revision, err
+	}
+	query.Set("force", "true")
+	query.Set("force_reason", w.force.any())
+	var again applied
+	_, err = w.client.Do(ctx, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(refused), Into: &again})
+	return tags, map[named]string{}, max(again.Revision, done.Revision), err
 }
 
 func (w *Writer) body(batch []*pending) map[string]any {
@@ -224,7 +256,11 @@ func (w *Writer) body(batch []*pending) map[string]any {
 			policy[write.Field] = append(policy[write.Field], write.Document)
 		}
 	}
-	return map[string]any{
+	body := map[string]any{
 		"policy": policy, "partial": true, "delete": deletes, "unless_changed": held, "comment": w.comment,
 	}
+	if len(deletes) > 0 {
+		body["defer"] = true
+	}
+	return body
 }

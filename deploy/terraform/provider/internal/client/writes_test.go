@@ -16,23 +16,25 @@ type outcome struct {
 	fake   *fakeControl
 	errs   map[string]error
 	early  []string // said to be written before control had it
+	notes  map[string]string
 	writer *Writer
 }
 
 // run makes writes at once or apart, as wait says, each from a goroutine of its own.
 func run(fake *fakeControl, force Force, writes []Write, wait func(int) time.Duration) *outcome {
 	made := fake.client()
-	found := &outcome{fake: fake, errs: map[string]error{}, writer: NewWriter(made, NewShelf(made), force, "", nil)}
+	found := &outcome{fake: fake, errs: map[string]error{}, notes: map[string]string{}, writer: NewWriter(made, NewShelf(made), force, "", nil)}
 	var lock sync.Mutex
 	var all sync.WaitGroup
 	for i, write := range writes {
 		all.Go(func() {
 			time.Sleep(wait(i))
-			_, err := found.writer.Do(context.Background(), write)
+			_, note, err := found.writer.Do(context.Background(), write)
 			lock.Lock()
 			defer lock.Unlock()
 			key := write.Field + "/" + write.Name
-			if err == nil && fake.has(key) != (write.Document != nil) {
+			found.notes[key] = note
+			if write.Document != nil && err == nil && !fake.has(key) {
 				found.early = append(found.early, key)
 			}
 			found.errs[key] = err
@@ -134,23 +136,55 @@ func TestOrderWithinABatchIsNoReasonToFail(t *testing.T) {
 	})
 }
 
+// What is created waits a while for what it needs.
 func TestWhatOthersMakePossibleWaitsForThem(t *testing.T) {
 	for _, late := range []struct {
 		after time.Duration
 		good  bool
 	}{{patience / 2, true}, {3 * patience, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			fake := newFake()
-			fake.put("residency_rules/old", map[string]any{"name": "old"})
-			writes := []Write{remove(fake, "residency_rules/old"), create("residency_rules/new")}
-			found := run(fake, Force{}, writes, func(i int) time.Duration { return time.Duration(i) * late.after })
-			found.check(t, map[string]bool{"residency_rules/old": late.good, "residency_rules/new": true})
+			writes := []Write{create("services/s", "regions/r"), create("regions/r")}
+			found := run(newFake(), Force{}, writes, func(i int) time.Duration { return time.Duration(i) * late.after })
+			found.check(t, map[string]bool{"services/s": late.good, "regions/r": true})
 			var problem *Problem
-			if err := found.errs["residency_rules/old"]; !late.good && (!errors.As(err, &problem) || problem.Code != unsafeChange) {
+			if err := found.errs["services/s"]; !late.good && (!errors.As(err, &problem) || problem.Status != 422) {
 				t.Errorf("it fails for another reason: %v", err)
 			}
 		})
 	}
+}
+
+// TestADeletionWaitsAtControl: Terraform gets on, and the change that lets it go makes it, however late it comes.
+func TestADeletionWaitsAtControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.put("regions/r", map[string]any{"name": "r"})
+		fake.put("services/s", map[string]any{"name": "s", "needs": []any{"regions/r"}})
+		fake.put("residency_rules/old", map[string]any{"name": "old"})
+		smaller := create("services/s")
+		smaller.Tag = fake.tag("services/s")
+		writes := []Write{remove(fake, "regions/r"), remove(fake, "residency_rules/old"), smaller, create("residency_rules/new")}
+		found := run(fake, Force{}, writes, func(i int) time.Duration { return time.Duration(i) * 5 * patience })
+		found.check(t, map[string]bool{"regions/r": true, "residency_rules/old": true, "services/s": true, "residency_rules/new": true})
+		if fake.has("regions/r") || fake.has("residency_rules/old") || len(fake.deferred) > 0 {
+			t.Error("something is still there")
+		}
+		if found.notes["regions/r"] != "" || found.notes["residency_rules/old"] == "" {
+			t.Errorf("%v: it is told of rules alone that they stay in force", found.notes)
+		}
+	})
+}
+
+// TestADeletionIsForcedForItsReason: a rule whose end opens a fence goes at once, if the provider block says why.
+func TestADeletionIsForcedForItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		fake.put("residency_rules/old", map[string]any{"name": "old"})
+		run(fake, Force{FenceChange: "counsel agreed"}, []Write{remove(fake, "residency_rules/old")}, atOnce).check(t, map[string]bool{"residency_rules/old": true})
+		if fake.has("residency_rules/old") || len(fake.forced) != 1 || fake.forced[0] != "counsel agreed" {
+			t.Error(fake.forced)
+		}
+	})
 }
 
 func TestConflictsFailAtOnceAndAlone(t *testing.T) {

@@ -28,6 +28,8 @@ import (
 //  2. The last watcher has seen everything. What it finds wrong is wrong.
 //  3. A watcher that finds something wrong waits a little for others that might put it right (a rule in place of one that
 //     goes), and leaves the judgement to them if they come.
+//  4. What is wrong with a resource of this workspace that Terraform has not planned yet is left to whoever tells of that one: a region that
+//     goes is planned before the service that named it. If it is planned as it is, it tells so.
 //
 // The number of requests goes by how deep resources refer to one another, not by how many there are.
 //
@@ -47,7 +49,9 @@ type Gather struct {
 
 	lock    sync.Mutex
 	changes map[resourceKey]change
-	states  map[string]string // region → admin state
+	states  map[string]string    // region → admin state
+	same    map[resourceKey]bool // planned, and as they are
+	owed    map[resourceKey]bool // of which something wrong is left to them
 	version int
 	round   *round // nil: nobody watches
 	asking  bool
@@ -89,7 +93,7 @@ const (
 )
 
 func newGather(made *client.Client, shelf *client.Shelf, writer *client.Writer, force client.Force) *Gather {
-	return &Gather{client: made, shelf: shelf, writer: writer, force: force, changes: map[resourceKey]change{}, states: map[string]string{}, said: map[string]bool{}}
+	return &Gather{client: made, shelf: shelf, writer: writer, force: force, changes: map[resourceKey]change{}, states: map[string]string{}, same: map[resourceKey]bool{}, owed: map[resourceKey]bool{}, said: map[string]bool{}}
 }
 
 // Tell says what becomes of a resource; what is wrong with it, as far as control can say, or with all that is known if
@@ -99,6 +103,63 @@ func (g *Gather) Tell(ctx context.Context, kind spec.Kind, name string, what cha
 	g.lock.Lock()
 	g.changes[key] = what
 	return g.watch(ctx, key)
+}
+
+// Unchanged says that a resource is planned as it is; what is wrong with it all the same, if something was left to it.
+func (g *Gather) Unchanged(ctx context.Context, kind spec.Kind, name string) diag.Diagnostics {
+	key := resourceKey{kind.Field, name}
+	g.lock.Lock()
+	g.same[key] = true
+	if !g.owed[key] {
+		g.lock.Unlock()
+		return nil
+	}
+	return g.watch(ctx, key)
+}
+
+// left is what of a refusal is not left to resources that are still to be planned.
+func (g *Gather) left(ctx context.Context, err error) error {
+	var problem *client.Problem
+	if !errors.As(err, &problem) || problem.Status != 422 || len(problem.Errors) == 0 {
+		return err
+	}
+	now := *problem
+	now.Errors = nil
+	for _, fault := range problem.Errors {
+		if of, _ := whose(fault.Path); !g.toCome(ctx, of) {
+			now.Errors = append(now.Errors, fault)
+		}
+	}
+	if len(now.Errors) == 0 {
+		return nil
+	}
+	return &now
+}
+
+// toCome says whether a resource is this workspace's, and is still to be planned; something is left to it then.
+func (g *Gather) toCome(ctx context.Context, of resourceKey) bool {
+	kind, known := spec.Find(of.field)
+	if !known {
+		return false
+	}
+	g.lock.Lock()
+	_, told := g.changes[of]
+	told = told || g.same[of]
+	g.lock.Unlock()
+	if told {
+		return false
+	}
+	found, there, err := g.shelf.Get(ctx, kind.Path, of.name)
+	if err != nil || !there || found.Manager == "" || found.Manager != g.client.Manager() {
+		return false
+	}
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if _, told := g.changes[of]; told || g.same[of] {
+		return false // meanwhile
+	}
+	g.owed[of] = true
+	return true
 }
 
 // TellState says which admin state a region will have.
@@ -174,6 +235,7 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	unforced := func(breach client.Breach) bool {
 		return breach.Protects() && g.force.Covers([]client.Breach{breach}) == ""
 	}
+	err = g.left(ctx, err)
 	if err != nil || slices.ContainsFunc(found.breaches(), unforced) {
 		g.wait(ctx, puttings, seen)
 	}

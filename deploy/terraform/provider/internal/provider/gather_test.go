@@ -27,6 +27,8 @@ type judge struct {
 	latency func() time.Duration
 	asked   []map[string][]string // by what happens, what was asked about
 	status  int                   // of every answer, if it is not 0
+	names   string                // the region that the service `s` names, which `manager` manages
+	manager string
 }
 
 type question struct {
@@ -38,8 +40,12 @@ func (j *judge) RoundTrip(request *http.Request) (*http.Response, error) {
 	recorder := httptest.NewRecorder()
 	recorder.Header().Set("X-GTM-Tier", "control")
 	if request.Method == http.MethodGet {
-		region := map[string]any{"name": "r0", "lat": 1, "admin_state": "draining", "draining_since": "x"}
-		_ = json.NewEncoder(recorder).Encode(map[string]any{"items": []any{region}})
+		one := map[string]any{"name": "r0", "lat": 1, "admin_state": "draining", "draining_since": "x"}
+		if strings.HasSuffix(request.URL.Path, "/services") {
+			one = map[string]any{"name": "s"}
+		}
+		managed := map[string]any{"s": map[string]any{"manager": j.manager}}
+		_ = json.NewEncoder(recorder).Encode(map[string]any{"items": []any{one}, "managed_by": managed})
 		return recorder.Result(), nil
 	}
 	var asked question
@@ -88,6 +94,22 @@ func (j *judge) answer(w *httptest.ResponseRecorder, asked question) {
 			findings = append(findings, client.Fault{Path: fmt.Sprintf("services.%s.ttl", one["name"]), Message: "is odd"})
 		}
 	}
+	named := j.names
+	for _, one := range asked.Policy["services"] {
+		if one["name"] == "s" {
+			named, _ = one["display_name"].(string)
+		}
+	}
+	for _, one := range asked.Delete {
+		if one.Kind == "services" && one.Name == "s" {
+			named = ""
+		}
+	}
+	for _, one := range asked.Delete {
+		if one.Kind == "regions" && one.Name == named {
+			faults = append(faults, client.Fault{Path: "services.s.members[0].region", Code: "unknown_reference", Message: "there is no region"})
+		}
+	}
 	var breaches []client.Breach
 	if len(asked.Policy["residency_rules"]) == 0 {
 		for _, one := range asked.Delete {
@@ -105,7 +127,7 @@ func (j *judge) answer(w *httptest.ResponseRecorder, asked question) {
 }
 
 func (j *judge) gather(force client.Force) *Gather {
-	made, err := client.New(client.Options{Endpoint: "http://localhost", Token: "t", Transport: j})
+	made, err := client.New(client.Options{Endpoint: "http://localhost", Token: "t", ManagedBy: "terraform/test", Transport: j})
 	if err != nil {
 		panic(err)
 	}
@@ -118,6 +140,7 @@ type telling struct {
 	field, name string
 	what        change
 	state       string // of a region, if it is that which is told
+	same        bool   // it is planned as it is
 	after       []int  // those that Terraform plans before it
 	pause       time.Duration
 }
@@ -149,6 +172,10 @@ func plan(g *Gather, parallelism int, all []telling) []diag.Diagnostics {
 				return
 			}
 			kind, _ := spec.Find(one.field)
+			if one.same {
+				said[i] = g.Unchanged(context.Background(), kind, one.name)
+				return
+			}
 			said[i] = g.Tell(context.Background(), kind, one.name, one.what)
 		})
 	}
@@ -294,6 +321,45 @@ func TestARuleInPlaceOfAnother(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestARegionThatGoesBeforeItsService: Terraform plans a region that goes before the service that named it. Whether that one still does is
+// said once it is planned, as it is or with its change; nobody else's service is waited for.
+func TestARegionThatGoesBeforeItsService(t *testing.T) {
+	gone := telling{field: "regions", name: "fra"}
+	later := func(one telling) telling {
+		one.after, one.pause = []int{0}, 3*puttings
+		return one
+	}
+	same := later(telling{field: "services", name: "s", same: true})
+	const wrong = "services.s.members[0].region: there is no region"
+	for name, one := range map[string]struct {
+		manager string
+		all     []telling
+		said    int
+		who     string
+	}{
+		"it lets go":              {"terraform/test", []telling{gone, later(put("services", "s", "dub"))}, 0, ""},
+		"it goes, too":            {"terraform/test", []telling{gone, later(telling{field: "services", name: "s"})}, 0, ""},
+		"it goes before":          {"terraform/test", []telling{{field: "services", name: "s"}, later(gone)}, 0, ""},
+		"it names it still":       {"terraform/test", []telling{gone, later(put("services", "s", "fra"))}, 1, "1 "},
+		"it stays as it is":       {"terraform/test", []telling{gone, same}, 1, "1 "},
+		"it was planned as it is": {"terraform/test", []telling{{field: "services", name: "s", same: true}, later(gone)}, 1, "1 "},
+		"it is another's":         {"terraform/other", []telling{gone}, 1, "0 "},
+		"it is nobody's":          {"", []telling{gone}, 1, "0 "},
+	} {
+		for _, parallelism := range []int{1, 10} {
+			t.Run(fmt.Sprintf("%s, %d at once", name, parallelism), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					j := &judge{names: "fra", manager: one.manager}
+					said := texts(plan(j.gather(client.Force{}), parallelism, one.all))
+					if len(said) != one.said || count(said, wrong) != one.said || (one.said > 0 && !strings.HasPrefix(said[0], one.who)) {
+						t.Errorf("%q", said)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 	}
 	response.Plan.Raw = planned
 	if planned.Equal(request.State.Raw) {
+		response.Diagnostics.Append(r.unchanged(ctx, before)...)
 		return
 	}
 	document, err := values.ObjectToJSON(r.kind.Attributes, planned)
@@ -84,7 +85,9 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 		return
 	}
 	if had, err := values.ObjectToJSON(r.kind.Attributes, request.State.Raw); err == nil && before != "" && reflect.DeepEqual(had, document) {
-		return // the same in other words, such as a number of another precision: a function's, or a quotient
+		// the same in other words, such as a number of another precision: a function's, or a quotient
+		response.Diagnostics.Append(r.unchanged(ctx, before)...)
+		return
 	}
 	if before != "" && before != name {
 		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
@@ -99,13 +102,20 @@ func (r *kindResource) tell(ctx context.Context, name string, what change) diag.
 	return r.shared.Gather.Tell(ctx, r.kind, name, what)
 }
 
+func (r *kindResource) unchanged(ctx context.Context, name string) diag.Diagnostics {
+	if r.shared == nil {
+		return nil
+	}
+	return r.shared.Gather.Unchanged(ctx, r.kind, name)
+}
+
 func (r *kindResource) Create(ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse) {
 	document, name := r.document(request.Plan.Raw, &response.Diagnostics)
 	if response.Diagnostics.HasError() {
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document}
-	tag, err := r.shared.Writer.Do(ctx, write)
+	tag, _, err := r.shared.Writer.Do(ctx, write)
 	if client.Exists(err) && !r.ours(ctx, name, document) {
 		response.Diagnostics.AddError(
 			fmt.Sprintf("There is a %s `%s` already", label(r.kind), name),
@@ -180,7 +190,7 @@ func (r *kindResource) Update(ctx context.Context, request resource.UpdateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document, Tag: tag}
-	tag, err := r.shared.Writer.Do(ctx, write)
+	tag, _, err := r.shared.Writer.Do(ctx, write)
 	if err != nil {
 		refused(&response.Diagnostics, r.kind, name, "update", err)
 		return
@@ -197,7 +207,14 @@ func (r *kindResource) Delete(ctx context.Context, request resource.DeleteReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: tag}
-	if _, err := r.shared.Writer.Do(ctx, write); err != nil {
+	_, note, err := r.shared.Writer.Do(ctx, write)
+	if note != "" {
+		response.Diagnostics.AddWarning(
+			fmt.Sprintf("The %s `%s` stays until it may go", label(r.kind), name),
+			note+"\n\nControl deletes it with the change that lets it go, such as another one of this run. If none does it stays in force, and `gtm status` says so.",
+		)
+	}
+	if err != nil {
 		if _, there, unread := r.shared.Shelf.Get(ctx, r.kind.Path, name); unread == nil && !there {
 			return // somebody else was faster
 		}
