@@ -479,9 +479,17 @@ def opened(
                         if rules := law.side.fence.keeping(law.asked, client, place, at):
                             yield Complaint(name, client, target, rules)
                     known = [side.reached(name, client) for side in old]
-                    for target, ways in new.reached(name, client).items():
+                    chains = {way.chosen for one in known for ways in one.values() for way in ways}
+                    for target, found in new.reached(name, client).items():
                         if any(target in one for one in known):  # what it led to before opens nothing new
                             continue
+                        # Nor does what a region that it led to, by the same decisions, says that it is reached by.
+                        ways = [
+                            way._replace(chosen=())
+                            if not law.below and way.own is not None and way.chosen in chains
+                            else way
+                            for way in found
+                        ]
                         if rules := forbidden(law, client, at, target, ways, before, after, memory, between):
                             yield Complaint(name, client, target, rules)
 

@@ -30,6 +30,8 @@ import (
 //     goes), and leaves the judgement to them if they come.
 //  4. What is wrong with a resource of this workspace that Terraform has not planned yet is left to whoever tells of that one: a region that
 //     goes is planned before the service that named it. If it is planned as it is, it tells so.
+//  5. Where Terraform plans one resource after the other, nobody else comes while a watcher waits. That a change opens a fence is a warning
+//     then, for one that is planned later may make up for it; if none does, control does not make it.
 //
 // The number of requests goes by how deep resources refer to one another, not by how many there are.
 //
@@ -46,6 +48,7 @@ type Gather struct {
 	shelf  *client.Shelf
 	writer *client.Writer
 	force  client.Force
+	single bool // Terraform plans one resource after the other
 
 	lock    sync.Mutex
 	changes map[resourceKey]change
@@ -93,7 +96,7 @@ const (
 )
 
 func newGather(made *client.Client, shelf *client.Shelf, writer *client.Writer, force client.Force) *Gather {
-	return &Gather{client: made, shelf: shelf, writer: writer, force: force, changes: map[resourceKey]change{}, states: map[string]string{}, same: map[resourceKey]bool{}, owed: map[resourceKey]bool{}, said: map[string]bool{}}
+	return &Gather{client: made, shelf: shelf, writer: writer, force: force, single: oneAtATime(), changes: map[resourceKey]change{}, states: map[string]string{}, same: map[resourceKey]bool{}, owed: map[resourceKey]bool{}, said: map[string]bool{}}
 }
 
 // Tell says what becomes of a resource; what is wrong with it, as far as control can say, or with all that is known if
@@ -236,7 +239,7 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 		return breach.Protects() && g.force.Covers([]client.Breach{breach}) == ""
 	}
 	err = g.left(ctx, err)
-	if err != nil || slices.ContainsFunc(found.breaches(), unforced) {
+	if !g.single && (err != nil || slices.ContainsFunc(found.breaches(), unforced)) {
 		g.wait(ctx, puttings, seen)
 	}
 	if g.later(seen) || g.writer.Begun() || client.IsRepeated(err) {
@@ -465,6 +468,9 @@ func (g *Gather) breach(breach client.Breach) notice {
 	}
 	forced := g.force.Covers([]client.Breach{breach})
 	switch {
+	case forced == "" && breach.Protects() && g.single:
+		found.title, found.warning = fmt.Sprintf("Control refuses this by its safety rule `%s`, unless a change that is planned later makes up for it", breach.Rule), true
+		found.text += meant
 	case forced != "":
 		found.title, found.warning = fmt.Sprintf("This plan breaks the safety rule `%s`, for a reason", breach.Rule), true
 		found.text += "\n\nThe reason given: " + forced
