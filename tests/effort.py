@@ -13,8 +13,10 @@ FEW = _SIZE == "few"
 SOAK = _SIZE == "soak"
 ALL = _SIZE in ("all", "soak")
 
-settings.register_profile("few", max_examples=6, deadline=None)
-settings.register_profile("some", max_examples=16, deadline=None)
+# The same ones each time, as long as a test stays as it is: a run that fails by chance breaks whoever's change it comes to. New ones are
+# looked for by `make test-all` and `make soak`.
+settings.register_profile("few", max_examples=6, deadline=None, derandomize=True)
+settings.register_profile("some", max_examples=16, deadline=None, derandomize=True)
 settings.register_profile("all", max_examples=100, deadline=None)
 settings.register_profile("soak", max_examples=10_000, deadline=None)
 settings.load_profile(
