@@ -28,7 +28,7 @@ def quoted(pattern: str) -> str:
 
 @pytest.mark.drill
 def test_the_first_world(terraform: Terraform, control: Control) -> None:
-    """Made, planned again, refused where it opens a fence, and destroyed for a reason."""
+    """Made, planned again, refused where it opens a fence, a city less, and destroyed for a reason."""
     told = control.environment()
     terraform.write("main.tf", block("main.tf"))
     applied = terraform.apply(**told)
@@ -51,13 +51,19 @@ def test_the_first_world(terraform: Terraform, control: Control) -> None:
         in refused.said
     )
 
-    terraform.write("main.tf", block("main.tf"))
+    smaller = block("main.tf").replace(', us-east = "Ashburn"', "")
+    assert smaller != block("main.tf")
+    terraform.write("main.tf", smaller)
+    applied = terraform.apply(**told)
+    assert quoted(r"Plan: 0 to add, 1 to change, 1 to destroy\.") in applied.said
+    assert quoted(r"Apply complete! Resources: 0 added, 1 changed, 1 destroyed\.") in applied.said
+    assert "No changes." in terraform.ok("plan", "-detailed-exitcode", **told).said
     assert "opens a residency fence" in terraform("destroy", "-auto-approve", **told).said
     why = '  workspace          = "world"\n  allow_fence_change = "end of the trial"\n'
     assert why in README
-    terraform.write("main.tf", block("main.tf").replace('  workspace = "world"\n', why))
+    terraform.write("main.tf", smaller.replace('  workspace = "world"\n', why))
     gone = terraform.ok("destroy", "-auto-approve", **told)
-    assert quoted(r"Destroy complete! Resources: 5 destroyed\.") in gone.said
+    assert quoted(r"Destroy complete! Resources: 4 destroyed\.") in gone.said
     assert control.policy() == {}
 
 

@@ -189,7 +189,7 @@ def test_any_world_becomes_any_other(terraform: Terraform, control: Control, see
         for kind, there in zip(
             ("regions", "services", "tenants", "residency_rules"), made.values(), strict=True
         ):
-            assert names(control, kind) == set(there)
+            assert names(control, kind) == set(there), waiting(control)
         assert waiting(control) == []
         nothing_to_do(terraform)
         assert state(terraform) == {name for there in made.values() for name in there}

@@ -6,7 +6,7 @@ Law: one transaction writes the rows, compiles the whole, stores a numbered revi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -95,13 +95,20 @@ async def edit(
         asked = diff_policies(current.policy, merged(written, Policy(), current.deferrable))
         settled = settle(writer, managed, asked, current.written)
         overruled = require(writer, settled)
-        waiting = await _waiting(
-            transaction, current, written, forced=check is not None and check.reason is not None
-        )
+        own, earlier = await _waiting(transaction, current, written)
         gone = await transaction.gone.list()
-        snapshot, passed, kept = await _judged(
-            transaction, current, written, gone=gone, waiting=waiting, check=check
-        )
+        judge = partial(_judged, transaction, current.revision, gone)
+        waiting = own | earlier
+        if not earlier:
+            snapshot, passed, kept = await judge(current.policy, written, attempts(own), check)
+        else:  # all at once, or the earlier ones by themselves, for no reason that was given for the change
+            unforced = None if check is None else replace(check, reason=None)
+            try:
+                snapshot, passed, kept = await judge(current.policy, written, [frozenset(waiting)], unforced)
+            except UnsafeChange:
+                snapshot, passed, kept = await judge(current.policy, written, attempts(own), check)
+                snapshot, _, more = await judge(snapshot.policy, snapshot.policy, attempts(earlier), unforced)
+                kept |= more
         after = snapshot.policy
         changes = diff_policies(current.policy, after)
         later = await _made(transaction, waiting, kept, by=by, writer=writer)
@@ -146,60 +153,66 @@ async def edit(
 
 
 async def _waiting(
-    transaction: Transaction, change: Edit, written: Policy, *, forced: bool
-) -> dict[Key, Deferred | None]:
-    """The deletions that may be made with a change: those that waited for one, and its own (None). What is written anew waits no more."""
-    earlier = {one.key: one for one in await transaction.deferred.list()}
-    there = (
-        {(kind, one.name): one for kind in KINDS for one in getattr(written, kind)}
-        if earlier or change.deferrable
-        else {}
+    transaction: Transaction, change: Edit, written: Policy
+) -> tuple[dict[Key, Deferred | None], dict[Key, Deferred | None]]:
+    """The deletions that a change asks for and may wait, and those that wait from before. What is written anew waits no more."""
+    known = {one.key: one for one in await transaction.deferred.list()}
+    if not (known or change.deferrable):
+        return {}, {}
+    there, before = (
+        {(kind, one.name): one for kind in KINDS for one in getattr(policy, kind)}
+        for policy in (written, change.policy)
     )
-    before = (
-        {(kind, one.name): one for kind in KINDS for one in getattr(change.policy, kind)} if earlier else {}
-    )
-    anew = [
+    anew = {
         key
-        for key in earlier
+        for key in known
         if key not in there or key in (change.written or ()) or there[key] != before.get(key)
-    ]
+    }
     await transaction.deferred.forget(anew)
-    found: dict[Key, Deferred | None] = {}
-    if not forced:
-        found |= {key: one for key, one in earlier.items() if key not in anew}
-    return found | {key: earlier.get(key) for key in change.deferrable if key in there}
+    own = {key: known.get(key) for key in change.deferrable if key in there}
+    return own, {key: one for key, one in known.items() if key not in anew and key not in own}
 
 
-async def _judged(
+async def _judged(  # noqa: PLR0917 - a change, and what judges it
     transaction: Transaction,
-    change: Edit,
-    written: Policy,
-    *,
+    revision: int,
     gone: Sequence[Gone],
-    waiting: Mapping[Key, Deferred | None],
+    before: Policy,
+    written: Policy,
+    tries: Iterable[frozenset[Key]],
     check: SafetyCheck | None,
 ) -> tuple[Snapshot, Passed, dict[Key, Obstacle]]:
-    """What a change makes of the policy, with as many of the deletions that wait as may be; and of the others, what keeps them.
+    """What a change makes of a policy, with as many deletions as can be of those that may wait; and of the others, what keeps them.
+
+    Args:
+        transaction: of the change.
+        revision: the one that it changes.
+        gone: what was gone before.
+        before: the policy that it changes.
+        written: what it makes of it without any.
+        tries: which deletions it is tried with, one after the other.
+        check: asked whether that is safe.
 
     Raises:
         PolicyError: without any of them it does not compile.
-        UnsafeChange: without any of them the safety rules say no.
+        UnsafeChange: with the last of the tries the safety rules say no.
+        Forbidden: it is forced by somebody who may not.
     """
     refused: dict[Key, Obstacle] = {}
-    for keys in attempts(waiting):
+    wrong: Exception = AssertionError("it is tried at least once")
+    for keys in tries:
         snapshot, kept = await asyncio.to_thread(freed, written, keys)
         passed = Passed()
         try:
-            if check is not None and snapshot.policy != change.policy:
-                back = await remembered(transaction, gone, in_policy(change.policy, snapshot))
-                passed = await check.require(transaction, change.policy, snapshot, change.revision, back)
+            if check is not None and snapshot.policy != before:
+                back = await remembered(transaction, gone, in_policy(before, snapshot))
+                passed = await check.require(transaction, before, snapshot, revision, back)
         except UnsafeChange as error:
-            if not keys:
-                raise
+            wrong = error
             refused |= dict.fromkeys(keys, Obstacle(error.problems[0].message, refused=True))
             continue
-        return snapshot, passed, {key: refused[key] for key in waiting.keys() - keys} | kept
-    raise AssertionError("the last attempt is without any")
+        return snapshot, passed, {key: refused[key] for key in refused.keys() - keys} | kept
+    raise wrong
 
 
 async def _made(

@@ -5,7 +5,7 @@ deletion that it may wait. It is made by the change that takes away what keeps i
 
 Laws:
   1. A deletion that waits never keeps another change from being made: if a change with it would be refused, it waits on.
-  2. A change that is forced takes no deletion of an earlier change along: nobody gave a reason for that.
+  2. A deletion of an earlier change is judged by itself, after the change that lets it go, and never forced: nobody gave a reason for it.
   3. What is written anew waits for its deletion no more.
 """
 

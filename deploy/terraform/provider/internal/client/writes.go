@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,7 @@ type Writer struct {
 	lock    sync.Mutex
 	waiting []*pending
 	held    []*pending
+	owed    map[named]*pending // deletions that wait at control
 	busy    bool
 	took    time.Duration // the last change
 }
@@ -72,7 +75,7 @@ const (
 
 // NewWriter says with which words changes are made; after is called with the revision of each, before it counts as made.
 func NewWriter(client *Client, shelf *Shelf, force Force, comment string, after func(context.Context, int64) error) *Writer {
-	return &Writer{client: client, shelf: shelf, force: force, comment: comment, after: after}
+	return &Writer{client: client, shelf: shelf, force: force, comment: comment, after: after, owed: map[named]*pending{}}
 }
 
 // Begun says whether anything has been written, or tried to be: Terraform applies, and plans no more.
@@ -216,7 +219,8 @@ type applied struct {
 }
 
 // apply sends a batch; the revision that it made, what is written has for entity tags now, and what is to be known of deletions that the
-// safety rules keep. Where a reason is given to break these, such deletions are made for it.
+// safety rules keep: of the batch, and of earlier ones that only now nothing names any more. Where a reason is given to break these rules,
+// such deletions are made for it.
 func (w *Writer) apply(ctx context.Context, batch []*pending) (tags, notes map[named]string, revision int64, err error) {
 	var done applied
 	query := w.force.Query()
@@ -225,23 +229,47 @@ func (w *Writer) apply(ctx context.Context, batch []*pending) (tags, notes map[n
 	for _, one := range done.Held {
 		tags[named{one.Kind, one.Name}] = one.Tag
 	}
-	var refused []*pending
-	for _, one := range done.Deferred {
-		key := named{one.Kind, one.Name}
-		at := slices.IndexFunc(batch, func(p *pending) bool { return p.write.Document == nil && key == named{p.write.Field, p.write.Name} })
-		if at >= 0 && one.Refused {
-			refused = append(refused, batch[at])
-			notes[key] = one.Why
+	if err != nil {
+		return tags, notes, done.Revision, err
+	}
+	for _, one := range batch {
+		if one.write.Document == nil {
+			w.owed[named{one.write.Field, one.write.Name}] = one
 		}
 	}
-	if err != nil || len(refused) == 0 || w.force.any() == "" {
-		return tags, notes, done.Revision, err
+	var refused []*pending
+	waits := map[named]*pending{}
+	first := named{batch[0].write.Field, batch[0].write.Name}
+	for _, one := range done.Deferred {
+		key := named{one.Kind, one.Name}
+		if w.owed[key] == nil {
+			continue // another run's
+		}
+		waits[key] = w.owed[key]
+		if one.Refused {
+			refused = append(refused, w.owed[key])
+			to := first
+			if slices.Contains(batch, w.owed[key]) {
+				to = key
+			}
+			notes[to] = strings.TrimPrefix(notes[to]+"\n"+fmt.Sprintf("%s `%s` stays: %s", strings.TrimSuffix(one.Kind, "s"), one.Name, one.Why), "\n")
+		}
+	}
+	w.owed = waits
+	if len(refused) == 0 || w.force.any() == "" {
+		return tags, notes, done.Revision, nil
 	}
 	query.Set("force", "true")
 	query.Set("force_reason", w.force.any())
 	var again applied
-	_, err = w.client.Do(ctx, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(refused), Into: &again})
-	return tags, map[named]string{}, max(again.Revision, done.Revision), err
+	if _, err = w.client.Do(ctx, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(refused), Into: &again}); err != nil {
+		notes[first] = strings.TrimPrefix(notes[first]+"\n"+err.Error(), "\n")
+		return tags, notes, done.Revision, nil
+	}
+	for _, one := range refused {
+		delete(w.owed, named{one.write.Field, one.write.Name})
+	}
+	return tags, map[named]string{}, max(again.Revision, done.Revision), nil
 }
 
 func (w *Writer) body(batch []*pending) map[string]any {

@@ -115,7 +115,8 @@ func (r *kindResource) Create(ctx context.Context, request resource.CreateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document}
-	tag, _, err := r.shared.Writer.Do(ctx, write)
+	tag, note, err := r.shared.Writer.Do(ctx, write)
+	stays(&response.Diagnostics, note)
 	if client.Exists(err) && !r.ours(ctx, name, document) {
 		response.Diagnostics.AddError(
 			fmt.Sprintf("There is a %s `%s` already", label(r.kind), name),
@@ -190,7 +191,8 @@ func (r *kindResource) Update(ctx context.Context, request resource.UpdateReques
 		return
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Document: document, Tag: tag}
-	tag, _, err := r.shared.Writer.Do(ctx, write)
+	tag, note, err := r.shared.Writer.Do(ctx, write)
+	stays(&response.Diagnostics, note)
 	if err != nil {
 		refused(&response.Diagnostics, r.kind, name, "update", err)
 		return
@@ -208,12 +210,7 @@ func (r *kindResource) Delete(ctx context.Context, request resource.DeleteReques
 	}
 	write := client.Write{Field: r.kind.Field, Path: r.kind.Path, Name: name, Tag: tag}
 	_, note, err := r.shared.Writer.Do(ctx, write)
-	if note != "" {
-		response.Diagnostics.AddWarning(
-			fmt.Sprintf("The %s `%s` stays until it may go", label(r.kind), name),
-			note+"\n\nControl deletes it with the change that lets it go, such as another one of this run. If none does it stays in force, and `gtm status` says so.",
-		)
-	}
+	stays(&response.Diagnostics, note)
 	if err != nil {
 		if _, there, unread := r.shared.Shelf.Get(ctx, r.kind.Path, name); unread == nil && !there {
 			return // somebody else was faster
@@ -221,6 +218,14 @@ func (r *kindResource) Delete(ctx context.Context, request resource.DeleteReques
 		refused(&response.Diagnostics, r.kind, name, "delete", err)
 	}
 	r.shared.Sync.Warn(&response.Diagnostics)
+}
+
+// stays warns of what was to be deleted and is not; an empty note: there is nothing of the kind.
+func stays(diagnostics *diag.Diagnostics, note string) {
+	if note != "" {
+		diagnostics.AddWarning("What is to be deleted stays until it may go",
+			note+"\n\nControl deletes it with the change that lets it go, such as another one of this run. If none does it stays in force, and `gtm status` says so.")
+	}
 }
 
 func (r *kindResource) ImportState(ctx context.Context, request resource.ImportStateRequest, response *resource.ImportStateResponse) {
