@@ -22,7 +22,17 @@ def led(
     zones: tuple[Zone, ...] = (),
     hosts: tuple[str | HostName, ...] = ("chat",),
 ) -> Led:
-    """What a name of `demo.test` leads to, where the zone has some records and service `chat` some host names."""
+    """What a name of `demo.test` leads to beside its name servers, where the zone has some records and service `chat` some host names."""
+    return replace(at(name, *records, zones=zones, hosts=hosts), servers=frozenset())
+
+
+def at(
+    name: str,
+    *records: tuple[str, str, str],
+    zones: tuple[Zone, ...] = (),
+    hosts: tuple[str | HostName, ...] = ("chat",),
+) -> Led:
+    """All that it leads to."""
     zone = replace(
         WORLD.zones[0], records=tuple(RecordSet(owner, kind, (data,)) for owner, kind, data in records)
     )
@@ -104,3 +114,13 @@ def test_zones_within_zones() -> None:
     assert led("www.eu", zones=(served,)) == Led(targets=frozenset({"192.0.2.9"})), (
         "a name server's addresses are records"
     )
+
+
+def test_name_servers() -> None:
+    """Those of the closest zone, whatever stands at the name; where none are listed, the one that stands for them."""
+    other = NameServer("ns.other.example", country="DE")
+    child = Zone("eu.demo.test", other.name, "hostmaster.demo.test", name_servers=(other,))
+    assert at("chat").servers == {NameServer("ns1.demo.test")}
+    assert at("nothing").servers == {NameServer("ns1.demo.test")}
+    for name in ("eu", "www.eu"):
+        assert at(name, zones=(child,)).servers == {other}
