@@ -32,6 +32,8 @@ from tests.check_lock import declared, follow, read_lock
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = {"gtm": "gtm", "migrations": "gtm/_migrations", "policies/demo": "gtm/_policies/demo"}
 """Which folders of the sources are in the wheel, and where."""
+LOCK = "gtm/requirements.lock"
+"""Where the wheel has the lock of what it needs."""
 
 PATIENCE = 180.0
 
@@ -43,7 +45,7 @@ def wanted(source: Path) -> set[str]:
         for folder, target in SOURCES.items()
         for file in (source / folder).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
-    }
+    } | {LOCK}
 
 
 def held(wheel: Path) -> set[str]:

@@ -159,7 +159,7 @@ variable "geoip_overrides" {
 # How it is installed
 
 variable "package" {
-  description = "Where gtm comes from: a `version` of the package index, or a wheel's `url` with its `sha256`."
+  description = "Where gtm comes from: a `version` of the package index, with the wheel's `sha256` or without, or a wheel's `url` with its `sha256`. What gtm needs is installed as the wheel's lock has it, each file by its hash."
   type = object({
     version = optional(string)
     url     = optional(string)
@@ -174,6 +174,10 @@ variable "package" {
     error_message = "package.version is one version, such as 0.1.0: each machine is to have the one that was tried."
   }
   validation {
+    condition     = var.package.sha256 == null ? true : can(regex("^[0-9a-f]{64}$", var.package.sha256))
+    error_message = "package.sha256 is 64 hexadecimal digits in small letters, as sha256sum prints them."
+  }
+  validation {
     condition     = var.package.url == null ? true : can(regex("^(https|file)://[^\\s'#]+[.]whl$", var.package.url)) && can(regex("^[0-9a-f]{64}$", var.package.sha256))
     error_message = "package.url is the https or file URL of a wheel (.whl), and package.sha256 what sha256sum prints for it, 64 hexadecimal digits."
   }
@@ -186,7 +190,7 @@ variable "python" {
 }
 
 variable "pip_arguments" {
-  description = "Further arguments of `pip install`, as [\"--index-url\", \"https://pypi.internal/simple\", \"--constraint\", \"https://…/constraints.txt\"]."
+  description = "Further arguments of `pip install`, as [\"--index-url\", \"https://pypi.internal/simple\"]."
   type        = list(string)
   default     = []
 }

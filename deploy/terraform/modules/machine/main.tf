@@ -6,7 +6,8 @@ locals {
   secrets  = "${local.config}.secret.env"
 
   requirement = var.package.url == null ? "gtm-service==${coalesce(var.package.version, "0")}" : "gtm-service @ ${var.package.url}#sha256=${coalesce(var.package.sha256, "0")}"
-  package_id  = substr(sha256(jsonencode([local.requirement, var.python, var.pip_arguments])), 0, 16)
+  locked      = "${local.requirement}${var.package.version != null && var.package.sha256 != null ? " --hash=sha256:${coalesce(var.package.sha256, "0")}" : ""}"
+  package_id  = substr(sha256(jsonencode([local.locked, var.python, var.pip_arguments])), 0, 16)
 
   # Where each secret is when the set-up fetches them.
   kept = { for name in var.given_names : name => "${local.config}.given/${basename(name)}" }
@@ -44,7 +45,7 @@ locals {
     flatten([for name, source in local.sources : concat([name], source)]),
     flatten([for path, one in var.downloads : [path, one.url, coalesce(one.sha256, "-")]]),
     var.pip_arguments, values(local.kept), local.reads, ["/etc/systemd/system/${var.service}.service"],
-    [var.service, local.root, local.settings, local.secrets, local.fetch, local.package_id, local.requirement, coalesce(var.python, "-")],
+    [var.service, local.root, local.settings, local.secrets, local.fetch, local.package_id, local.requirement, local.locked, coalesce(var.python, "-")],
   ))
   quoted = { for text in local.words : text => "'${replace(text, "'", "'\\''")}'" }
 
@@ -86,9 +87,10 @@ locals {
     "ON_CHANGE=${var.on_change}",
     "START_TIMEOUT=${var.start_timeout}",
     "",
-    "pip_install() {",
-    "  \"$new/bin/python\" -m pip install --quiet --disable-pip-version-check --no-input ${join(" ", [for one in concat(var.pip_arguments, [local.requirement]) : local.quoted[one]])}",
+    "pip() {",
+    "  \"$new/bin/python\" -m pip install --quiet --disable-pip-version-check --no-input --no-deps ${join(" ", [for one in var.pip_arguments : local.quoted[one]])} \"$@\"",
     "}",
+    "LOCKED=${local.quoted[local.locked]}",
     "",
     "files() {",
     join("\n", local.put),

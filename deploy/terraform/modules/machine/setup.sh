@@ -127,6 +127,18 @@ make_room() {
   fi
 }
 
+# gtm, and what it needs as its own lock has it: whatever the package index gives is held against its hash.
+pip_install() {
+  printf '%s\n' "$LOCKED" > "$new/gtm.txt"
+  pip -r "$new/gtm.txt" || return 1
+  lock=$("$new/bin/python" -c 'import os, gtm; print(os.path.join(os.path.dirname(gtm.__file__), "requirements.lock"))') || return 1
+  if [ ! -e "$lock" ]; then
+    echo "$REQUIREMENT brings no lock of what it needs: take the version of gtm that this module came with, or a later one" >&2
+    return 1
+  fi
+  pip --require-hashes -r "$lock" && "$new/bin/python" -m pip --disable-pip-version-check check
+}
+
 # gtm in an environment of its own, beside the one that runs: a download that fails changes nothing.
 install_gtm() {
   new="$ROOT/venvs/$PACKAGE_ID"
