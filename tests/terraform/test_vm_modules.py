@@ -238,11 +238,6 @@ class Site:
         return int(self.machine.must("systemctl", "show", "--property", "MainPID", "--value", service))
 
 
-def set_up(vm: Machine, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a set-up where pip finds what the lock asks for: it takes what is installed here in those versions for installed."""
-    return vm.run("env", f"PYTHONPATH={PACKAGES}", "sh", "-s", text=script)
-
-
 def quick(folder: Path) -> str:
     """A Python that makes an environment with the pip that is here, which takes a tenth of the time of another one."""
     file, pip = folder / "python", PACKAGES / "pip"
@@ -326,7 +321,11 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
             ).items()
         }
 
-        first = set_up(vm, scripts["first"])
+        # Of what the wheel's lock asks for, nothing is installed, and nothing to be had.
+        lacking = vm.run("env", "-u", "PYTHONPATH", "sh", "-s", text=scripts["first"])
+        assert lacking.returncode == 1
+        assert "could not install gtm-service" in lacking.stdout, lacking.stdout
+        first = vm.run("sh", "-s", text=scripts["first"])
         assert first.returncode == 0, first.stdout
         assert first.stdout == "gtm-edge: started\n"
         eventually(lambda: address(dns_port) == [lone.ADDRESS], "it answers")
@@ -342,7 +341,7 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
             ("broken", 1, "could not install", ()),
             ("wrong", 1, "did not take over within 1 s", ("reload gtm-edge",)),
         ):
-            again = set_up(vm, scripts[name])
+            again = vm.run("sh", "-s", text=scripts[name])
             assert again.returncode == code, again.stdout
             assert said in again.stdout
             calls = [line for line in vm.calls() if not line.startswith(("daemon-reload", "enable"))]
@@ -351,7 +350,7 @@ def test_an_edge_on_a_machine(site: Site, api: Api, tmp_path: Path) -> None:
             assert site.files() == before
             assert len(vm.must("ls", "/opt/gtm/edge/venvs").split()) == (2 if name == "wrong" else 1)
 
-        upgraded = set_up(vm, scripts["next"])
+        upgraded = vm.run("sh", "-s", text=scripts["next"])
         assert upgraded.returncode == 0, upgraded.stdout
         assert "runs with what is new" in upgraded.stdout
         assert site.pid("gtm-edge") != pid
@@ -441,7 +440,7 @@ def test_control_on_a_machine(site: Site, database_url: str, tmp_path: Path) -> 
         "environment": {"PYTHONPATH": str(PACKAGES)},
     }
     script = applied(tmp_path, {"control": given})["control"]["script"]
-    first = set_up(vm, script)
+    first = vm.run("sh", "-s", text=script)
     assert first.returncode == 1, first.stdout
     assert f"gtm-control: the first admin token is in {FIRST_ADMIN}\n" in first.stdout
     assert "gtm-control: started\n" in first.stdout
@@ -457,7 +456,7 @@ def test_control_on_a_machine(site: Site, database_url: str, tmp_path: Path) -> 
     before = site.files()
     vm.must("systemctl", "stop", "gtm-control")
     vm.must("mkdir", "/etc/store")
-    again = set_up(vm, script)
+    again = vm.run("sh", "-s", text=script)
     assert again.returncode == 0, again.stdout
     handed = "gtm-control: the first admin token was handed to admin_token.command\n"
     assert again.stdout == f"gtm-control: started\n{handed}"

@@ -136,7 +136,10 @@ pip_install() {
     echo "$REQUIREMENT brings no lock of what it needs: take the version of gtm that this module came with, or a later one" >&2
     return 1
   fi
-  pip --require-hashes -r "$lock" && "$new/bin/python" -m pip --disable-pip-version-check check
+  pip --require-hashes -r "$lock" || return 1
+  missing=$("$new/bin/python" -m pip --disable-pip-version-check check) && return 0
+  printf '%s\n' "$missing" >&2
+  return 1
 }
 
 # gtm in an environment of its own, beside the one that runs: a download that fails changes nothing.

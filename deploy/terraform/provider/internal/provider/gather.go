@@ -30,8 +30,8 @@ import (
 //     goes), and leaves the judgement to them if they come.
 //  4. What is wrong with a resource of this workspace that Terraform has not planned yet is left to whoever tells of that one: a region that
 //     goes is planned before the service that named it. If it is planned as it is, it tells so.
-//  5. Where Terraform plans one resource after the other, nobody else comes while a watcher waits. That a change opens a fence is a warning
-//     then, for one that is planned later may make up for it; if none does, control does not make it.
+//  5. Where Terraform plans one resource after the other, nobody else comes while a watcher waits. That a rule which goes opens a fence is a
+//     warning then, for one that is planned later may take its place; if none does, control leaves it in force.
 //
 // The number of requests goes by how deep resources refer to one another, not by how many there are.
 //
@@ -468,7 +468,7 @@ func (g *Gather) breach(breach client.Breach) notice {
 	}
 	forced := g.force.Covers([]client.Breach{breach})
 	switch {
-	case forced == "" && breach.Protects() && g.single:
+	case forced == "" && g.single && g.deletes(found.of):
 		found.title, found.warning = fmt.Sprintf("Control refuses this by its safety rule `%s`, unless a change that is planned later makes up for it", breach.Rule), true
 		found.text += meant
 	case forced != "":
@@ -485,6 +485,14 @@ func (g *Gather) breach(breach client.Breach) notice {
 		found.text += "\n\nApply asks again. If it is meant, set `allow_disruption = \"REASON\"` in the provider block."
 	}
 	return found
+}
+
+// deletes says whether a resource goes in this plan, as far as it has told.
+func (g *Gather) deletes(of resourceKey) bool {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	what, told := g.changes[of]
+	return told && what.document == nil && what.unknown == ""
 }
 
 func moved(share float64, byLaw *float64, short []float64) string {

@@ -7,11 +7,15 @@ import (
 	"strings"
 )
 
-// one is how Terraform is told to do one thing at a time, on its command line or in TF_CLI_ARGS.
-var one = regexp.MustCompile(`(^|\s)--?parallelism[=\s]"?1"?(\s|$)`)
+// How Terraform is told to do one thing at a time, and to destroy everything, on its command line or in TF_CLI_ARGS.
+var (
+	one        = regexp.MustCompile(`(^|\s)--?parallelism[=\s]"?1"?(\s|$)`)
+	destroying = regexp.MustCompile(`(^|\s)(destroy|--?destroy(=true)?)(\s|$)`)
+)
 
-// oneAtATime says whether Terraform plans one resource after the other, as its command line and its environment have it: nothing else
-// tells a provider. Where the command line cannot be read (it is Linux that shows a parent's), Terraform is taken to plan ten at once.
+// oneAtATime says whether Terraform plans one resource after the other, and something may take the place of what goes: it destroys not
+// everything. Its command line and its environment have that: nothing else tells a provider. Where the command line cannot be read (it is
+// Linux that shows a parent's), Terraform is taken to plan ten at once.
 func oneAtATime() bool {
 	told := []string{""}
 	for _, entry := range os.Environ() {
@@ -22,10 +26,6 @@ func oneAtATime() bool {
 	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid())); err == nil {
 		told[0] = strings.ReplaceAll(string(line), "\x00", " ")
 	}
-	for _, text := range told {
-		if one.MatchString(text) {
-			return true
-		}
-	}
-	return false
+	text := strings.Join(told, " ")
+	return one.MatchString(text) && !destroying.MatchString(text)
 }
