@@ -44,7 +44,8 @@ def test_the_first_start_that_gets_ready_shows_it(way: signal.Signals, tmp_path:
             break  # it was ready before it heard of its end, and the first one to be
     kill_remains(running.data_dir)
     with system(tmp_path / "data") as ready:
-        (text,) = set(printed(ready))  # one that was ended as it showed the token leaves the next to show it, too
+        # One that was ended as it showed the token leaves the next to show it, too.
+        (text,) = set(printed(ready))
         assert ready.api("GET", "/v1/tokens").status_code == 200
         eventually(lambda: not (ready.data_dir / "first-admin-token").exists(), "it is forgotten")
         ready.process.stop()

@@ -45,7 +45,7 @@ def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, Ob
     left, kept = set(keys), dict[Key, Obstacle]()
     while True:
         try:
-            return compiled(merged(policy, Policy(), left)), kept
+            return compiled(merged(policy, Policy(), left) if left else policy), kept
         except PolicyError as error:
             if not left:
                 raise
