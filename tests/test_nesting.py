@@ -47,6 +47,7 @@ from gtm.nesting import DEEPER, MAX_DEPTH, TwiceError, loads, read, shallow
 from gtm.prober.checks import judge_json
 from gtm.runtime.balancer.peers.datagrams import opened
 from tests.effort import examples
+from tests.sources import parsed
 
 THEIRS = jwt.made()
 _Text = TypeVar("_Text", str, bytes)
@@ -368,7 +369,7 @@ OWN = {
 
 def _unbounded(path: Path) -> list[str]:
     """The calls in a module that read JSON as it comes."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     decoders = {
         target.id
         for node in ast.walk(tree)

@@ -20,6 +20,7 @@ from gtm.dns.protocol import wire
 from gtm.runtime.process.http import PatientProtocol as Patient
 from gtm.runtime.process.sockets import TAKES_NOTHING_MS
 from gtm.storage.session import Database
+from tests.sources import parsed
 
 ROOT = Path(gtm.__file__).parent
 PAGE = (ROOT.parent / "docs" / "limits.md").read_text()
@@ -300,7 +301,7 @@ def _constants() -> Iterator[str]:
         path = ROOT / room
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            for node in ast.parse(file.read_text()).body:
+            for node in parsed(file).body:
                 for target in node.targets if isinstance(node, ast.Assign) else ():
                     for name in ast.walk(target):
                         if isinstance(name, ast.Name) and re.match(r"_?(MAX|MOST|LONGEST)(_|$)", name.id):

@@ -39,6 +39,7 @@ from tests.core.balance.spill import model
 from tests.core.strategies import quick
 from tests.docs.blocks import ROOT
 from tests.http.world import NOW, Edge, locate
+from tests.sources import parsed
 
 NAMES = ("de", "ie", "fr", "us")
 GERMAN, AMERICAN = "81.2.69.142", "198.51.100.7"
@@ -796,7 +797,7 @@ def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
     users = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "gtm").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom)
         and node.module
         in ("gtm.core.balance.spill.corrector", "gtm.core.balance.spill.edge", "gtm.http.answers.corrections")

@@ -16,6 +16,7 @@ from gtm.core.model.requests import Location, Request
 from tests.core.decision.fence_callers import BY_PLACE, BY_STATEMENT, CALLERS
 from tests.core.strategies import World, quick, worlds
 from tests.docs.blocks import ROOT
+from tests.sources import parsed
 
 SETTINGS = {"on_unknown_location", "on_anonymous", "on_doubtful_location", "max_accuracy_km"}
 """How a rule takes clients of uncertain location."""
@@ -51,7 +52,7 @@ def test_nobody_else_reads_how_rules_take_uncertain_clients() -> None:
     readers = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "gtm/core").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Attribute) and node.attr in SETTINGS
     }
     assert readers == READERS.keys(), "ask gtm.core.decision.fence instead"
