@@ -108,6 +108,21 @@ def test_what_is_written_anew_waits_no_more(world: Api) -> None:
     assert delete(world.operator, REGION).status_code == 200
 
 
+def test_a_region_that_is_to_go_may_be_drained(world: Api) -> None:
+    """Its admin state is an operator's, who says nothing of whether it goes; to write it as it is says that it stays."""
+    assert delete(world.operator, REGION, defer=True).status_code == 200
+    drained = world.operator.post(
+        "/v1/regions/us-east:drain", params={"force": True, "force_reason": "it goes"}
+    )
+    assert drained.status_code == 200, drained.text
+    assert len(waiting(world)) == 1
+    as_it_is = world.viewer.get("/v1/regions/us-east").json()
+    for name in ("name", "admin_state", "draining_since", "managed_by"):
+        as_it_is.pop(name, None)
+    assert world.operator.put("/v1/regions/us-east", json=as_it_is).status_code == 200
+    assert waiting(world) == []
+
+
 def test_nobody_s_tool_defers_for_another(world: Api) -> None:
     """What another tool manages is refused as ever, whether it may wait or not."""
     other = {"GTM-Managed-By": "pulumi/other"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any
 
@@ -116,6 +117,47 @@ def test_a_rule_in_place_of_an_identical_one(
     terraform.write("main.tf", REGIONS + CHAT.replace('"gdpr"', '"eea"'))
     terraform.apply(at_once)
     assert names(control, "residency_rules") == {"eea"}
+    assert waiting(control) == []
+    nothing_to_do(terraform)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_region_is_made_anew(terraform: Terraform, control: Control, first: bool) -> None:
+    """`-replace` deletes what the service names and makes it again, or the other way round (hashicorp/terraform#30693): it is there in the end."""
+    cbd = "\n  lifecycle {\n    create_before_destroy = true\n  }\n}\n"
+    regions = REGIONS.removesuffix("}\n") + cbd if first else REGIONS
+    terraform.write("main.tf", regions + CHAT)
+    terraform.write("terraform.tfvars", cities("fra", "dub", "iad"))
+    terraform.apply()
+    terraform.apply('-replace=gtm_region.all["dub"]')
+    assert names(control, "regions") == {"fra", "dub", "iad"}
+    assert waiting(control) == []
+    nothing_to_do(terraform)
+    terraform.write("terraform.tfvars", cities("fra", "iad"))
+    terraform.apply()
+    assert names(control, "regions") == {"fra", "iad"}
+    assert waiting(control) == []
+    nothing_to_do(terraform)
+
+
+def test_numbers_that_shift(terraform: Terraform, control: Control) -> None:
+    """A region out of the middle of a list (`count`) makes Terraform give the others' names to one another: nobody's is lost (hashicorp/terraform#25010)."""
+
+    def listed(*found: str) -> str:
+        return (
+            f"locals {{\n  cities = {json.dumps(found)}\n}}\n"
+            'resource "gtm_region" "all" {\n  count = length(local.cities)\n  name = local.cities[count.index]\n  country = "DE"\n'
+            '  lat = 50\n  lon = 8\n  endpoints = [{ url = "https://${local.cities[count.index]}.example.com" }]\n}\n'
+            + CHAT
+        )
+
+    terraform.write("main.tf", listed("fra", "dub", "iad"))
+    terraform.apply()
+    terraform.write("main.tf", listed("dub", "iad"))
+    for _ in range(3):
+        if terraform("apply", "-auto-approve").code == 0:
+            break
+    assert names(control, "regions") == {"dub", "iad"}
     assert waiting(control) == []
     nothing_to_do(terraform)
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from gtm.control.errors import PreconditionFailed, UnsafeChange
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.deferred import Obstacle, attempts, freed
+from gtm.control.policy.deferred import Obstacle, attempts, freed, without
 from gtm.control.policy.gone import in_policy, remember, remembered
-from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, require, settle
+from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, only_state, require, settle
 from gtm.control.policy.safety import Passed, SafetyCheck
 from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
@@ -25,7 +25,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
-from gtm.documents.parts import DraftDocument, Held, merged
+from gtm.documents.parts import DraftDocument, Held
 from gtm.storage.deferred import Deferred
 from gtm.storage.documents import policy_sha256
 from gtm.storage.gone import Gone
@@ -92,13 +92,13 @@ async def edit(
         current = Edit(transaction, await transaction.policy.load(), number, managed)
         yield current
         written = await transaction.policy.load()
-        asked = diff_policies(current.policy, merged(written, Policy(), current.deferrable))
+        asked = diff_policies(current.policy, without(written, current.deferrable))
         settled = settle(writer, managed, asked, current.written)
         overruled = require(writer, settled)
-        own, earlier = await _waiting(transaction, current, written)
-        gone = await transaction.gone.list()
-        judge = partial(_judged, transaction, current.revision, gone)
+        own, earlier = await _waiting(transaction, current, asked)
         waiting = own | earlier
+        gone = await transaction.gone.list() if asked or earlier else []
+        judge = partial(_judged, transaction, current.revision, gone)
         if not earlier:
             snapshot, passed, kept = await judge(current.policy, written, attempts(own), check)
         else:  # all at once, or the earlier ones by themselves, for no reason that was given for the change
@@ -153,24 +153,18 @@ async def edit(
 
 
 async def _waiting(
-    transaction: Transaction, change: Edit, written: Policy
+    transaction: Transaction, change: Edit, asked: Sequence[ResourceChange]
 ) -> tuple[dict[Key, Deferred | None], dict[Key, Deferred | None]]:
-    """The deletions that a change asks for and may wait, and those that wait from before. What is written anew waits no more."""
+    """The deletions that a change asks for and may wait, and those that wait from before.
+
+    What is written anew waits no more, and neither does what is deleted at once; a region that is drained does.
+    """
     known = {one.key: one for one in await transaction.deferred.list()}
-    if not (known or change.deferrable):
-        return {}, {}
-    there, before = (
-        {(kind, one.name): one for kind in KINDS for one in getattr(policy, kind)}
-        for policy in (written, change.policy)
-    )
-    anew = {
-        key
-        for key in known
-        if key not in there or key in (change.written or ()) or there[key] != before.get(key)
-    }
+    touched = {(one.kind, one.name): one.action for one in asked if not only_state(one)}
+    own = {key: known.pop(key, None) for key in change.deferrable if touched.get(key) is Action.DELETED}
+    anew = known.keys() & {*touched, *(change.written or ())}
     await transaction.deferred.forget(anew)
-    own = {key: known.get(key) for key in change.deferrable if key in there}
-    return own, {key: one for key, one in known.items() if key not in anew and key not in own}
+    return own, {key: one for key, one in known.items() if key not in anew}
 
 
 async def _judged(  # noqa: PLR0917 - a change, and what judges it

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from gtm.control.live.compiled import compiled
 from gtm.core.model.kinds import label
 from gtm.core.model.policy import Policy
-from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.problems import PolicyError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.parts import merged
+from gtm.documents.referrers import referrers
 from gtm.storage.deferred import Deferred
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import Key
@@ -27,6 +28,11 @@ from gtm.storage.session import Database
 
 _LAW = frozenset(("residency_rules", "jurisdictions"))
 """Kinds whose deletion may open a fence: without them the others may go."""
+
+
+def without(policy: Policy, keys: Collection[Key]) -> Policy:
+    """A policy without some of its resources."""
+    return merged(policy, Policy(), keys) if keys else policy
 
 
 class Obstacle(NamedTuple):
@@ -42,38 +48,26 @@ def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, Ob
     Raises:
         PolicyError: the policy does not compile with all of them.
     """
-    left, kept = set(keys), dict[Key, Obstacle]()
+    referring, left, kept = referrers(policy) if keys else {}, set(keys), dict[Key, Obstacle]()
     while True:
-        try:
-            return compiled(merged(policy, Policy(), left) if left else policy), kept
-        except PolicyError as error:
-            if not left:
-                raise
-            named = {
-                key: _said(problem)
-                for problem in reversed(error.problems)
-                for key in left
-                if f"`{key[1]}`" in problem.message and not _within(problem.path, left)
-            }
-            if not named:  # nothing names them, and without them the policy is wrong in another way
-                named = dict.fromkeys(left, _said(error.problems[0]))
-            kept |= named
-            left -= named.keys()
-
-
-def _said(problem: Problem) -> Obstacle:
-    """What keeps a resource, by what is wrong without it."""
-    if problem.code == "unknown_reference":
-        return Obstacle(f"{problem.path} names it", refused=False)
-    return Obstacle(f"without it, {problem.path}: {problem.message}", refused=False)
-
-
-def _within(path: str, keys: Collection[Key]) -> bool:
-    """Whether a path is of a resource that goes, too."""
-    return any(
-        path == f"{kind}.{name}" or path.startswith((f"{kind}.{name}.", f"{kind}.{name}["))
-        for kind, name in keys
-    )
+        named = {
+            key: f"{one.kind}.{one.name}.{one.path} names it"
+            for key in left
+            for one in reversed(referring.get(key, ()))
+            if (one.kind, one.name) not in left
+        }
+        if not named:
+            break
+        kept |= {key: Obstacle(why, refused=False) for key, why in named.items()}
+        left -= named.keys()
+    try:
+        return compiled(without(policy, left)), kept
+    except PolicyError as error:
+        if not left:
+            raise
+        first = error.problems[0]  # nothing names them, and without them the policy is wrong in another way
+        wrong = Obstacle(f"without it, {first.path}: {first.message}", refused=False)
+        return compiled(policy), kept | dict.fromkeys(left, wrong)
 
 
 def attempts(keys: Collection[Key]) -> Iterator[frozenset[Key]]:

@@ -99,7 +99,7 @@ def settle(
         changes: all of it.
         written: what the writer says how it is to be, whether that differs or not; None: what it creates or updates.
     """
-    changed = [change for change in changes if not _only_state(change)]
+    changed = [change for change in changes if not only_state(change)]
     if written is None:
         written = [(one.kind, one.name) for one in changed if one.action is not Action.DELETED]
     touched = dict.fromkeys((one.kind, one.name) for one in changed)
@@ -121,7 +121,7 @@ def settle(
     return Settled(others, tuple(claimed))
 
 
-def _only_state(change: ResourceChange) -> bool:
+def only_state(change: ResourceChange) -> bool:
     """Whether a change is of nothing but a region's admin state."""
     return (
         change.kind == "regions"

@@ -160,13 +160,12 @@ func (c *Client) Do(ctx context.Context, call Call) (http.Header, error) {
 	limited, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	header, err := c.tried(limited, call)
-	var unreached *unreachedError
 	switch {
 	case err == nil:
 		c.gone.CompareAndSwap(known, nil)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w (%s)", ctx.Err(), err)
-	case !errors.As(err, &unreached):
+	case !IsUnreached(err):
 	case !c.gone.CompareAndSwap(known, &unreachable{time.Now()}):
 		return nil, &Repeated{c.base} // another call of just now has said it
 	}
@@ -267,6 +266,12 @@ func untrusted(err error) bool {
 type unreachedError struct{ error }
 
 func (e *unreachedError) Unwrap() error { return e.error }
+
+// IsUnreached says whether control could not be reached, or did not answer in time.
+func IsUnreached(err error) bool {
+	var unreached *unreachedError
+	return errors.As(err, &unreached)
+}
 
 // silent is what is said once a call's time is over; nil: it is not.
 func (c *Client) silent(ctx context.Context) error {

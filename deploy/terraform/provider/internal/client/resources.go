@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/url"
 	"sync"
@@ -104,8 +103,7 @@ func (s *Shelf) All(ctx context.Context, path string) (map[string]Resource, erro
 	if s.kinds[path] == kind { // not for ever: the next may have better luck
 		delete(s.kinds, path)
 	}
-	var unreached *unreachedError
-	if errors.As(kind.err, &unreached) && kind.told {
+	if IsUnreached(kind.err) && kind.told {
 		return nil, &Repeated{s.client.base}
 	}
 	kind.told = true

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"terraform-provider-gtm/internal/spec"
 )
 
 // Write is one resource to be put or deleted.
@@ -167,8 +169,7 @@ func (w *Writer) send(ctx context.Context, batch []*pending) {
 	}
 	for _, one := range batch {
 		w.shelve(one.write, tags)
-		key := named{one.write.Field, one.write.Name}
-		one.done <- written{tags[key], notes[key], err}
+		one.done <- written{tags[nameOf(one)], notes[nameOf(one)], err}
 	}
 }
 
@@ -202,6 +203,8 @@ func (p *Problem) dependsOnOthers() bool {
 // named is a resource, as control names it.
 type named struct{ kind, name string }
 
+func nameOf(one *pending) named { return named{one.write.Field, one.write.Name} }
+
 // applied is what control says of a change.
 type applied struct {
 	Revision int64 `json:"revision"`
@@ -234,28 +237,10 @@ func (w *Writer) apply(ctx context.Context, batch []*pending) (tags, notes map[n
 	}
 	for _, one := range batch {
 		if one.write.Document == nil {
-			w.owed[named{one.write.Field, one.write.Name}] = one
+			w.owed[nameOf(one)] = one
 		}
 	}
-	var refused []*pending
-	waits := map[named]*pending{}
-	first := named{batch[0].write.Field, batch[0].write.Name}
-	for _, one := range done.Deferred {
-		key := named{one.Kind, one.Name}
-		if w.owed[key] == nil {
-			continue // another run's
-		}
-		waits[key] = w.owed[key]
-		if one.Refused {
-			refused = append(refused, w.owed[key])
-			to := first
-			if slices.Contains(batch, w.owed[key]) {
-				to = key
-			}
-			notes[to] = strings.TrimPrefix(notes[to]+"\n"+fmt.Sprintf("%s `%s` stays: %s", strings.TrimSuffix(one.Kind, "s"), one.Name, one.Why), "\n")
-		}
-	}
-	w.owed = waits
+	refused, notes := w.owes(done, batch)
 	if len(refused) == 0 || w.force.any() == "" {
 		return tags, notes, done.Revision, nil
 	}
@@ -263,13 +248,38 @@ func (w *Writer) apply(ctx context.Context, batch []*pending) (tags, notes map[n
 	query.Set("force_reason", w.force.any())
 	var again applied
 	if _, err = w.client.Do(ctx, Call{Method: http.MethodPost, Path: "/v1/policy:apply", Query: query, Body: w.body(refused), Into: &again}); err != nil {
-		notes[first] = strings.TrimPrefix(notes[first]+"\n"+err.Error(), "\n")
+		notes[nameOf(batch[0])] = err.Error()
 		return tags, notes, done.Revision, nil
 	}
-	for _, one := range refused {
-		delete(w.owed, named{one.write.Field, one.write.Name})
+	_, notes = w.owes(again, batch)
+	return tags, notes, max(again.Revision, done.Revision), nil
+}
+
+// owes takes in which of this run's deletions still wait: those that the safety rules keep, and what is to be told of these, at the write of
+// the batch that asks for it or else at the first.
+func (w *Writer) owes(done applied, batch []*pending) (refused []*pending, notes map[named]string) {
+	left, told := map[named]*pending{}, map[named][]string{}
+	for _, one := range done.Deferred {
+		owed := w.owed[named{one.Kind, one.Name}]
+		if owed == nil {
+			continue // another run's
+		}
+		left[nameOf(owed)] = owed
+		if one.Refused {
+			refused = append(refused, owed)
+			to := batch[0]
+			if slices.Contains(batch, owed) {
+				to = owed
+			}
+			kind, _ := spec.Find(one.Kind)
+			told[nameOf(to)] = append(told[nameOf(to)], fmt.Sprintf("%s `%s` stays: %s", strings.ReplaceAll(kind.Name, "_", " "), one.Name, one.Why))
+		}
 	}
-	return tags, map[named]string{}, max(again.Revision, done.Revision), nil
+	w.owed, notes = left, map[named]string{}
+	for to, lines := range told {
+		notes[to] = strings.Join(lines, "\n")
+	}
+	return refused, notes
 }
 
 func (w *Writer) body(batch []*pending) map[string]any {

@@ -145,13 +145,6 @@ func (g *Gather) toCome(ctx context.Context, of resourceKey) bool {
 	if !known {
 		return false
 	}
-	g.lock.Lock()
-	_, told := g.changes[of]
-	told = told || g.same[of]
-	g.lock.Unlock()
-	if told {
-		return false
-	}
 	found, there, err := g.shelf.Get(ctx, kind.Path, of.name)
 	if err != nil || !there || found.Manager == "" || found.Manager != g.client.Manager() {
 		return false
@@ -159,7 +152,7 @@ func (g *Gather) toCome(ctx context.Context, of resourceKey) bool {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	if _, told := g.changes[of]; told || g.same[of] {
-		return false // meanwhile
+		return false
 	}
 	g.owed[of] = true
 	return true
@@ -227,11 +220,8 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	seen := g.version
 	body, unknown, err := g.body(ctx)
 	g.lock.Unlock()
-	if client.IsRepeated(err) {
-		return nil
-	}
 	if err != nil {
-		return unchecked(err.Error())
+		return failing(err)
 	}
 	var found planned
 	_, err = g.client.Do(ctx, client.Call{Method: "POST", Path: "/v1/policy:plan", Body: body, Into: &found, Reads: true})
@@ -242,7 +232,7 @@ func (g *Gather) ask(ctx context.Context, mine *round) []notice {
 	if !g.single && (err != nil || slices.ContainsFunc(found.breaches(), unforced)) {
 		g.wait(ctx, puttings, seen)
 	}
-	if g.later(seen) || g.writer.Begun() || client.IsRepeated(err) {
+	if g.later(seen) || g.writer.Begun() {
 		return nil
 	}
 	if err != nil {
@@ -392,7 +382,7 @@ func (p planned) breaches() []client.Breach {
 func refusal(err error, unknown []string) []notice {
 	var problem *client.Problem
 	if !errors.As(err, &problem) || problem.Status != 422 {
-		return unchecked(err.Error())
+		return failing(err)
 	}
 	if len(unknown) > 0 {
 		return unchecked("these are only known after apply, and without them the policy is not whole:\n  " + strings.Join(unknown, "\n  ") + "\n\n" + problem.Error())
@@ -504,6 +494,17 @@ func moved(share float64, byLaw *float64, short []float64) string {
 		said += fmt.Sprintf("; requests per second without capacity: %.1f now, %.1f then", short[0], short[1])
 	}
 	return said + "."
+}
+
+// failing is why control said nothing. That it cannot be reached is an error, for reads of the same run that it fails say nothing more.
+func failing(err error) []notice {
+	switch {
+	case client.IsRepeated(err):
+		return nil
+	case client.IsUnreached(err):
+		return []notice{{title: "Control cannot be reached", text: err.Error()}}
+	}
+	return unchecked(err.Error())
 }
 
 func unchecked(why string) []notice {

@@ -3,8 +3,10 @@ package provider
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -29,6 +31,7 @@ type judge struct {
 	status  int                   // of every answer, if it is not 0
 	names   string                // the region that the service `s` names, which `manager` manages
 	manager string
+	gone    error // of every request
 }
 
 type question struct {
@@ -37,6 +40,9 @@ type question struct {
 }
 
 func (j *judge) RoundTrip(request *http.Request) (*http.Response, error) {
+	if j.gone != nil {
+		return nil, j.gone
+	}
 	recorder := httptest.NewRecorder()
 	recorder.Header().Set("X-GTM-Tier", "control")
 	if request.Method == http.MethodGet {
@@ -417,6 +423,17 @@ func TestWhatCannotBeChecked(t *testing.T) {
 			if len(said) != 1 || !strings.Contains(said[0], "Warning") || !strings.Contains(said[0], "weight is not known") {
 				t.Errorf("%q", said)
 			}
+		}
+	})
+}
+
+// TestAControlThatIsGone fails the plan: once that is said, reads that fail for it say nothing more.
+func TestAControlThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &judge{gone: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+		said := texts(plan(j.gather(client.Force{}), 10, []telling{put("tenants", "a", ""), put("tenants", "b", "")}))
+		if len(said) != 1 || !strings.Contains(said[0], "Error  Control cannot be reached") || !strings.Contains(said[0], "refused") {
+			t.Errorf("%q", said)
 		}
 	})
 }

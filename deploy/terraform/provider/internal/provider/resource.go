@@ -204,6 +204,9 @@ func (r *kindResource) Update(ctx context.Context, request resource.UpdateReques
 
 func (r *kindResource) Delete(ctx context.Context, request resource.DeleteRequest, response *resource.DeleteResponse) {
 	name := nameOf(request.State.Raw)
+	if _, anew := r.shared.created.Load(resourceKey{r.kind.Field, name}); anew {
+		return // what has the name now is what this run has made: before the old one went, or for another resource of the configuration
+	}
 	tag, ok := r.tag(ctx, name, "delete", request.Private.GetKey, &response.Diagnostics)
 	if !ok {
 		return
