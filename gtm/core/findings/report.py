@@ -14,6 +14,7 @@ from gtm.core.findings.edges import edge_findings
 from gtm.core.findings.effects import effect_findings
 from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.pinned import pinned
+from gtm.core.findings.redirected import redirect_findings
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.findings.zones import zone_findings
 from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
@@ -38,7 +39,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
         `membership_ends`, `no_rule`, and those of `gtm.core.findings.coverage`, `gtm.core.findings.pinned`, `gtm.core.findings.edges`,
-        `gtm.core.findings.capacity` and `gtm.core.findings.zones`.
+        `gtm.core.findings.capacity`, `gtm.core.findings.redirected` and `gtm.core.findings.zones`.
     """
     return (
         *_of_rules(snapshot, now),
@@ -50,6 +51,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *edge_findings(snapshot, now),
         *capacity_findings(snapshot.policy),
         *effect_findings(snapshot.policy),
+        *redirect_findings(snapshot.policy),
         *zone_findings(snapshot),
     )
 

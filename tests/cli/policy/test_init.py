@@ -45,7 +45,12 @@ def test_what_it_writes_is_sound(bare: Gtm, tmp_path: Path, more: tuple[str, ...
     told = bare.ok("check", folder, "--json").json
     assert told["ok"]
     assert [item["passed"] for item in told["expectations"]] == [True, True]
-    assert {finding["code"] for finding in told["findings"]} <= {"bounds_nothing", "no_rule", "drain_empties"}
+    assert {finding["code"] for finding in told["findings"]} <= {
+        "bounds_nothing",
+        "no_rule",
+        "drain_empties",
+        "redirect_loses_keys",
+    }
     assert (folder / "gdpr.yaml").exists() == ("--gdpr" in more)
 
 
