@@ -13,7 +13,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.services import Push
 
-_LOST = "clients leave `Authorization` out where a redirect leads to another host (docs/api.md, \"Redirects lose keys\")"
+_LOST = 'clients leave `Authorization` out where a redirect leads to another host (docs/api.md, "Redirects lose keys")'
 
 
 def redirect_findings(policy: Policy) -> Iterator[Problem]:

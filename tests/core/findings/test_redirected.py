@@ -15,7 +15,9 @@ NAMED = replace(CHAT, hostnames=("chat.example.com",))
 
 def test_services_without_a_host_name_are_told_of_together() -> None:
     """One warning names them all, and what to do; a service with a host name is not in it."""
-    (found,) = redirect_findings(worlds.policy(REGION, CHAT, replace(CHAT, name="web"), replace(NAMED, name="dns")))
+    (found,) = redirect_findings(
+        worlds.policy(REGION, CHAT, replace(CHAT, name="web"), replace(NAMED, name="dns"))
+    )
     assert (found.path, found.code) == ("services", "redirect_loses_keys")
     assert "`chat`, `web` have no host name" in found.message
     assert "give each service a host name" in found.message
