@@ -122,6 +122,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "balancer.health.grpc._MAX_MESSAGE",
         ),
         "load that a header of an answer says": ("adapters.orca.MAX_HEADER", "adapters.orca.MAX_ENTRIES"),
+        "servers that a backend's name stands for, and those of a balancer": (
+            "runtime.balancer.names.MOST_OF_NAME",
+            "runtime.balancer.names.MOST",
+        ),
         "a peer's proof": ("balancer.plane.backend.peers._MOST",),
         "balancers of a region that hear each other": (
             "runtime.balancer.peers.known.MOST_PEERS",

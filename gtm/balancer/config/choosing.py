@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from ipaddress import ip_address
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    model_validator,
 )
 
 from gtm.balancer.config.document import Document, server_url
+from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.wire.facts import Cut
 from gtm.core.balance.choosing.values import Pick, Score
+from gtm.documents.fields import invalid
 
 HASHED = 1024
 """Bytes of a prompt's beginning: a system prompt of 250 tokens, or the first turn of a conversation."""
@@ -33,6 +38,39 @@ class BackendDocument(Document):
     version: str = ""
     draining: bool = False
     """It finishes what it has, and takes nothing."""
+    resolve: Literal["all", "one"] = "all"
+    """Each address of a host name is a server of its own; or all are one."""
+
+    @property
+    def name(self) -> str | None:
+        """The host whose addresses are servers of their own; None: the URL is one server's."""
+        host = urlsplit(self.url).hostname or ""
+        own = self.resolve == "one" or host == "localhost" or host.endswith(".localhost")
+        return None if own or _is_address(host) else host
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        parts = urlsplit(self.url)
+        if is_srv(parts.hostname or ""):
+            if self.resolve == "one":
+                raise invalid(
+                    "invalid",
+                    "`resolve: one` has no use for SRV records, which name several servers: leave it out",
+                )
+            if parts.port is not None:
+                raise invalid(
+                    "invalid",
+                    f"`{parts.hostname}` is a name of SRV records, which say the port: leave `:{parts.port}` out",
+                )
+        return self
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 class PrefixDocument(Document):

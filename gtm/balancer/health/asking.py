@@ -66,13 +66,7 @@ async def ask(
     protocol = Asking(loop.create_future(), most)
     try:
         async with asyncio.timeout(timeout):
-            transport, _ = await loop.create_connection(
-                lambda: protocol,
-                route.host,
-                port or route.port,
-                ssl=route.tls,
-                server_hostname=route.server_name,
-            )
+            transport, _ = await route.connection(lambda: protocol, route.tls, port)
             transport.write(_request(route, target, content, port or route.port))
             status, body = await protocol.done
     except TimeoutError as error:

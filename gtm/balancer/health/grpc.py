@@ -86,13 +86,7 @@ async def check_grpc(
     )
     try:
         async with asyncio.timeout(timeout):
-            await loop.create_connection(
-                lambda: protocol,
-                route.host,
-                port or route.port,
-                ssl=tls,
-                server_hostname=None if tls is None else route.server_name,
-            )
+            await route.connection(lambda: protocol, tls, port)
             status, code, message = await protocol.done
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error

@@ -42,6 +42,7 @@ from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
+from gtm.runtime.balancer.names import Names
 from gtm.runtime.balancer.reporting import Figures, Report
 from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
@@ -59,6 +60,8 @@ LOOK_EVERY = 1.0
 """Seconds between looks at the file of backends, and at certificates."""
 FIRST_ROUND = 10.0
 """Longest wait for the first look at every backend, in seconds."""
+FIRST_NAMES = 5.0
+"""Longest wait for backends' names to be looked up first, in seconds: later they come as they are found."""
 _LOOKS = 100
 """At whether all connections are closed, after everything was ended at once."""
 
@@ -120,6 +123,7 @@ class Carrier:
         finder = ClientFinder(settings.trusted_proxies)
         self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
         self._access.configure(document.access_log)
+        self._names = Names()
         backends = document.servers()
         watched = BackendHealth(health_settings(document.checks.settings()), backends, loop.time())
         self._front = Front(document, settings.file)
@@ -243,7 +247,8 @@ class Carrier:
 
     async def start(self) -> None:
         """Look at every backend, and go on looking after them."""
-        await self._health.configure(self._file.document)
+        await self._names.look(self._file.document, FIRST_NAMES)
+        await self._look_after()
         self._tasks.start(self._health.run())
         await self._health.first_round(FIRST_ROUND)
 
@@ -281,6 +286,7 @@ class Carrier:
         self._picker.stop()
         self._proxy.close()
         await self._health.close()
+        await self._names.close()
         for _ in range(_LOOKS):  # the ends of what was cut off just now are told by the event loop
             if not self._proxy.connections:
                 break
@@ -394,6 +400,8 @@ class Carrier:
                 await asyncio.wait_for(self._asked.wait(), LOOK_EVERY)
             self._asked.clear()
             await self._reread()
+            if await self._names.look(self._file.document):
+                await self._look_after()
             await asyncio.to_thread(self._front.look)
             self._front.renew(self._picker.routes())
             await asyncio.to_thread(reload_places, self._locator)
@@ -407,18 +415,11 @@ class Carrier:
             return
         document = self._file.document
         self._law.configure(document.says(self.settings.service))
-        self._health.health.update(health_settings(document.checks.settings()), document.servers())
-        self._picker.configure(
-            document.servers(),
-            document.choice(),
-            affinity=document.choosing.sessions,
-            cut=document.cut(),
-            corrects=document.checks.scrape is None,
-        )
+        await self._names.look(document, FIRST_NAMES)
+        await self._look_after()
         admission = document.admission.settings()
         self._admission.admission.configure(admission, self._loop.time())
         self._proxy.held.bound(HELD_BESIDE_QUEUE + admission.queue_bytes)
-        await self._health.configure(document)
         self._access.configure(document.access_log)
         self._proxy.log = self._access.lines
         self._proxy.paths = document.carried()
@@ -431,3 +432,17 @@ class Carrier:
                 "of the file of backends, what %s says has changed and counts from the next start: restart the balancer (--replace loses no request)",
                 ", ".join(f"`{name}`" for name in waits),
             )
+
+    async def _look_after(self) -> None:
+        """Choose among the servers that the file and its names say now, and look after them."""
+        up = {one.backend.name for one in self._picker.pool.candidates if one.condition.healthy}
+        document = self._names.applied(self._file.document, up)
+        self._health.health.update(health_settings(document.checks.settings()), document.servers())
+        self._picker.configure(
+            document.servers(),
+            document.choice(),
+            affinity=document.choosing.sessions,
+            cut=document.cut(),
+            corrects=document.checks.scrape is None,
+        )
+        await self._health.configure(document)

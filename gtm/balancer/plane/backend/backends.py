@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Callable
-from urllib.parse import urlsplit
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from gtm.balancer.plane.backend.upstream import Upstream
 
@@ -21,8 +22,10 @@ MAX_IDLE = 256
 """Connections that wait to one backend."""
 _FRESH = 0.1
 """Seconds for which a connection that came back is taken without a look."""
+_EACH = 0.5
+"""Seconds for an address to take a connection, while the same server has another to try."""
 
-
+_Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -30,7 +33,8 @@ class Route:
     """How one backend is reached.
 
     Args:
-        url: `http://` or `https://`, host, port, and a path that goes before every target.
+        url: `http://` or `https://`, host, port, and a path that goes before every target; behind a `#` the server's addresses, where its
+            host is a name that several servers have (`gtm.runtime.balancer.names`).
         tls: what an https backend must show, and what is shown to it; asked for if it is one.
         server_name: the name that it must show, and is asked by (SNI); None: the URL's host.
         idle: seconds after which a connection that waits is closed.
@@ -53,16 +57,17 @@ class Route:
             port = parts.port
         except ValueError:
             raise wrong from None
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise wrong
         if parts.username is not None or not _PLAIN.fullmatch(parts.hostname + parts.path):
             raise wrong
         self.url = url
         self.host = parts.hostname
-        self.port = port or (443 if parts.scheme == "https" else 80)
+        self._places = _places(parts, port or (443 if parts.scheme == "https" else 80))
+        self.port = self._places[0][1]
         self.prefix = parts.path.rstrip("/").encode()
         self.tls = tls() if parts.scheme == "https" else None
-        self.server_name = (server_name or self.host) if self.tls is not None else None
+        self.server_name = (server_name or domain_of(self.host)) if self.tls is not None else None
         self._idle: list[Upstream] = []
         self._idle_for = idle
         self.open = 0
@@ -127,18 +132,80 @@ class Route:
         self.open += 1
         return connection
 
-    async def opened(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> Upstream:
+    async def opened(
+        self,
+        loop: asyncio.AbstractEventLoop,  # noqa: ARG002 - of a peer's route
+        clock: Callable[[], float],
+    ) -> Upstream:
         """A connection that has just opened.
 
         Raises:
             OSError: nobody takes it.
             ssl.SSLError: who does does not show what it must.
         """
-        _, connection = await loop.create_connection(
-            lambda: Upstream(self, clock),
-            self.host,
-            self.port,
-            ssl=self.tls,
-            server_hostname=self.server_name,
-        )
+        _, connection = await self.connection(lambda: Upstream(self, clock), self.tls)
         return connection
+
+    async def connection(
+        self, protocol: Callable[[], _Protocol], tls: ssl.SSLContext | None, port: int | None = None
+    ) -> tuple[asyncio.Transport, _Protocol]:
+        """A connection to one of the server's addresses, for whatever is spoken on it. `port`: another than its own.
+
+        Raises:
+            OSError: nobody takes it.
+            ssl.SSLError: who does does not show what it must.
+        """
+        *first, last = self._places
+        for place in first:
+            try:
+                async with asyncio.timeout(_EACH):
+                    return await self._connection(protocol, tls, place, port)
+            except OSError:  # a TimeoutError too
+                continue
+        return await self._connection(protocol, tls, last, port)
+
+    async def _connection(
+        self,
+        protocol: Callable[[], _Protocol],
+        tls: ssl.SSLContext | None,
+        place: tuple[str, int],
+        port: int | None,
+    ) -> tuple[asyncio.Transport, _Protocol]:
+        return await asyncio.get_running_loop().create_connection(
+            protocol,
+            place[0],
+            port or place[1],
+            ssl=tls,
+            server_hostname=None if tls is None else self.server_name,
+        )
+
+
+def domain_of(host: str) -> str:
+    """The domain that servers stand for: of `_http._tcp.example.com`, a name of SRV records, it is `example.com` (RFC 9525 §6.2, SRV-ID)."""
+    labels = host.split(".", 2)
+    return labels[2] if is_srv(host) else host
+
+
+def is_srv(host: str) -> bool:
+    """Whether a host is a name of SRV records (RFC 2782): no server's own name begins with an underscore."""
+    return host.startswith("_") and host.count(".") >= 2 and host.split(".", 2)[1].startswith("_")
+
+
+def placed(url: str, places: Sequence[tuple[str, int | None]]) -> str:
+    """The name of one server of those that a URL's host stands for: the URL, and where the server is. A port is given where the URL has none."""
+    return f"{url}#{','.join(_written(*place) for place in places)}"
+
+
+def _written(address: str, port: int | None) -> str:
+    if port is None:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _places(parts: SplitResult, port: int) -> tuple[tuple[str, int], ...]:
+    """Where a server is: hosts and ports, to be tried in this order."""
+    found = []
+    for one in parts.fragment.split(","):
+        own = urlsplit(f"//{one}") if one.startswith("[") or one.count(":") == 1 else None
+        found.append((one, port) if own is None else (own.hostname or "", own.port or port))
+    return tuple(found) if parts.fragment else ((parts.hostname or "", port),)
