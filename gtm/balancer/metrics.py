@@ -39,6 +39,13 @@ def render(
             for (url, status, how), count in stats.requests.items()
         ),
     )
+    _family(
+        lines,
+        "gtm_balancer_requests_left_out_total",
+        "counter",
+        "Requests that ended and are not in gtm_balancer_requests_total, which tells 20,000 combinations apart.",
+        [(stats.left_out, {})],
+    )
     counters = (
         ("gtm_balancer_refusals_total", "Requests refused, by code.", "code", stats.refusals),
         ("gtm_balancer_backend_failures_total", "Failures of backends.", "backend", stats.failures),

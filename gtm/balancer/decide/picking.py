@@ -188,6 +188,7 @@ class PoolPicker:
         names = {backend.name for backend in backends}
         for name in [name for name in self._routes if name not in names]:
             self._routes.pop(name).close()
+            self._loaded.pop(name, None)
         for name in names.difference(self._routes):
             self._routes[name] = self._make_route(name)
         self._conditions = {name: one for name, one in self._conditions.items() if name in names}

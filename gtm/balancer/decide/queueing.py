@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, cast
@@ -203,6 +203,11 @@ class QueueAdmission:
         if used.input_cut or used.output_cut:
             self._cut(exchange, used)
         return core.Used(used.inputs, used.outputs, cost)
+
+    def forget(self, backends: Container[str]) -> None:
+        """Forget what backends were counted for that are gone."""
+        for key in [key for key in self.cut if key[0] in backends]:
+            del self.cut[key]
 
     def _cut(self, exchange: Exchange, used: Usage) -> None:
         """Count what a backend's answer said beyond what can be; of each backend, the first is logged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from gtm.core.handoff.verdict import Verdict
@@ -36,6 +37,12 @@ BOUNDS = (
 
 EACH = 16
 """One choice of so many is timed."""
+KEPT = 900.0
+"""Seconds for which what was counted of a server that is gone stays: time for the last of it to be scraped."""
+MOST_SERIES = 20_000
+"""Servers, and combinations of server, status and end, that are told apart: servers come and go, and say what status they like."""
+_LOOK_EVERY = 60.0
+"""Seconds between looks at which servers are gone."""
 
 
 class Histogram:
@@ -52,13 +59,20 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
+    def merge(self, other: Histogram) -> None:
+        """Count all that another has."""
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
 
 class Stats:
     """Since the process began."""
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, int, str]] = Counter()
+        self.requests: dict[tuple[str, int, str], int] = {}
         """By backend, status and how they ended."""
+        self.left_out = 0
+        """Requests that are not among these, since there were `MOST_SERIES` of them."""
         self.refusals: Counter[str] = Counter()
         """By code."""
         self.failures: Counter[str] = Counter()
@@ -82,6 +96,39 @@ class Stats:
         self.between: dict[str, Histogram] = {}
         """Between two pieces of a stream of events, in the mean of the stream, by backend: from token to token."""
 
+        self._beyond = Histogram()
+        """Of requests at servers of which nothing is told any more, or never was."""
+        self._gone: dict[str, float] = {}
+        """Servers that are gone, and since when."""
+        self._looked = 0.0
+
+    def keep(self, servers: Container[str], now: float) -> list[str]:
+        """Say which servers there are; those that are gone are forgotten `KEPT` seconds later. Looks once a minute.
+
+        Returns:
+            Those that are forgotten now.
+        """
+        if now - self._looked < _LOOK_EVERY:
+            return []
+        self._looked = now
+        known = {url for url, _, _ in self.requests} | self.failures.keys() | self.durations.keys()
+        gone = {url for url in known if url and url not in servers}
+        self._gone = {url: self._gone.get(url, now) for url in gone}
+        over = [url for url, since in self._gone.items() if now - since >= KEPT]
+        for url in over:
+            self._forget(url)
+        return over
+
+    def _forget(self, url: str) -> None:
+        del self._gone[url]
+        self.requests = {key: count for key, count in self.requests.items() if key[0] != url}
+        histogram = self.durations.pop(url, None)
+        if histogram is not None:
+            self._beyond.merge(histogram)
+        self.failures.pop(url, None)
+        self.first_bytes.pop(url, None)
+        self.between.pop(url, None)
+
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal. Who is sent on by a redirect is not refused."""
         if refusal.status >= 400:
@@ -89,11 +136,19 @@ class Stats:
 
     def failed(self, url: str) -> None:
         """Count a failure of a backend."""
-        self.failures[url] += 1
+        if url in self.failures or len(self.failures) < MOST_SERIES:
+            self.failures[url] += 1
 
     def ended(self, exchange: Exchange, url: str, how: str, now: float) -> None:
         """Count a request that has ended."""
-        self.requests[url, exchange.status, how] += 1
+        key = url, exchange.status, how
+        try:
+            self.requests[key] += 1
+        except KeyError:
+            if len(self.requests) < MOST_SERIES:
+                self.requests[key] = 1
+            else:
+                self.left_out += 1
         if url:
             self.waited += exchange.waited
             verdict = exchange.verdict
@@ -119,13 +174,15 @@ class Stats:
 
     def served(self) -> tuple[int, float, float]:
         """How many requests backends have had; their seconds together, those in the queue apart."""
+        each = (*self.durations.values(), self._beyond)
         return (
-            sum(sum(histogram.counts) for histogram in self.durations.values()),
-            sum(histogram.total for histogram in self.durations.values()) - self.waited,
+            sum(sum(histogram.counts) for histogram in each),
+            sum(histogram.total for histogram in each) - self.waited,
             self.waited,
         )
 
-    @staticmethod
-    def _new(table: dict[str, Histogram], url: str) -> Histogram:
+    def _new(self, table: dict[str, Histogram], url: str) -> Histogram:
+        if len(table) >= MOST_SERIES:
+            return self._beyond if table is self.durations else Histogram()
         found = table[url] = Histogram()
         return found

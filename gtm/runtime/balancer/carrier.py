@@ -402,6 +402,8 @@ class Carrier:
             await self._reread()
             if await self._names.look(self._file.document):
                 await self._look_after()
+            servers = {one.backend.name for one in self._picker.pool.candidates}
+            self._admission.forget(self._proxy.stats.keep(servers, self._loop.time()))
             await asyncio.to_thread(self._front.look)
             self._front.renew(self._picker.routes())
             await asyncio.to_thread(reload_places, self._locator)

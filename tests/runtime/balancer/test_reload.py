@@ -60,6 +60,7 @@ def _files(folder: Path) -> dict[str, Any]:
                 "models": ["m"],
                 "version": "v1",
                 "draining": False,
+                "resolve": "all",
             }
         ],
         "choosing": {
@@ -120,6 +121,7 @@ def _files(folder: Path) -> dict[str, Any]:
 _SPECIAL: dict[str, Any] = {
     "paths": ["tokenize"],
     "backends.url": "http://127.0.0.1:2",
+    "backends.resolve": "one",
     "choosing.pick": "scan",
     "choosing.score": "requests",
     "choosing.bound": 2.0,
@@ -216,6 +218,9 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
     return {
         "who": carrier._law._says,
         "backends": [one.backend for one in picker.pool.candidates],
+        "names": [
+            one.resolve for one in carrier._file.document.backends
+        ],  # from which they are looked up each time
         "choosing": (picker.pool.settings, picker._affinity, picker.cut, picker._corrects, picker._read_load),
         "admission": carrier._admission.admission.settings,
         "health": (health.health._settings, health._settings, health._drained),

@@ -7,7 +7,8 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from statistics import pstdev
 from types import MappingProxyType
 from typing import Any, cast
@@ -89,6 +90,7 @@ GAUGES: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
 _GROWING = frozenset({"counter", "histogram"})
 _BY_TENANT = "gtm_balancer_tenant_"
 _OTHERS = f'{{tenant="{OTHER}",model="{OTHER}"}}'
+_BACKEND = re.compile(r'backend="((?:[^"\\\\]|\\\\.)*)"')
 MOST_ENDED = 20_000
 """Samples of ended workers that are kept apart: clients make names of models up, and each worker that ends leaves its own."""
 
@@ -126,7 +128,9 @@ class MergedMetrics:
                 table[key] = table.get(key, 0.0) + value
 
     def text(self, texts: Sequence[str]) -> bytes:
-        """The metrics of all that live, with what the others had counted."""
+        """The metrics of all that live, with what the others had counted: of backends that none of these knows any more nothing is left."""
+        if texts:
+            self._sweep({one for text in texts for one in _BACKEND.findall(text)})
         heads = dict(self._heads)
         found = {name: dict(table) for name, table in self._ended.items()}
         for text in texts:
@@ -144,6 +148,15 @@ class MergedMetrics:
         for name, table in found.items():
             lines += [*heads[name], *(f"{key} {value:.10g}" for key, value in table.items())]
         return ("\n".join(lines) + "\n").encode()
+
+    def _sweep(self, backends: Container[str]) -> None:
+        """Forget what ended workers had counted of backends that no living one tells of."""
+        for table in self._ended.values():
+            for key in list(table):
+                of = _BACKEND.search(key)
+                if of is not None and of[1] and of[1] not in backends:
+                    del table[key]
+                    self._kept -= 1
 
 
 def _even(found: dict[str, dict[str, float]]) -> None:
