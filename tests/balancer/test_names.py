@@ -20,7 +20,7 @@ from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.plane.backend.backends import Route, domain_of, placed
 from gtm.core.model.problems import PolicyError
-from gtm.runtime.balancer.names import EVERY, STAYING, Names, Place, of_records, one_family
+from gtm.runtime.balancer.names import EVERY, STAYING, BackendNames, NamedServer, of_records, one_family
 from tests.effort import examples
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -99,11 +99,11 @@ class _Dns:
     def __init__(self) -> None:
         self.says: Sequence[str] | None = ()
 
-    async def ask(self, name: str) -> list[Place]:
+    async def ask(self, name: str) -> list[NamedServer]:
         assert name == "models.test"
         if self.says is None:
             raise OSError("the server failed")
-        return [Place(((address, None),)) for address in self.says]
+        return [NamedServer(((address, None),)) for address in self.says]
 
 
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
@@ -144,7 +144,7 @@ def test_servers_come_and_go_as_records_do(steps: list[tuple[Sequence[str] | Non
 
     async def run() -> None:
         dns, now, model = _Dns(), 0.0, _Model()
-        names, document = Names(dns.ask, lambda: now), _document({"url": URL, "slots": 4})
+        names, document = BackendNames(dns.ask, lambda: now), _document({"url": URL, "slots": 4})
         for says, up, passes in steps:
             dns.says = says
             await names.look(document, 1.0)
@@ -165,11 +165,11 @@ def test_a_name_is_asked_again_in_time_and_forgotten_with_the_file() -> None:
         asked: list[str] = []
         now = 0.0
 
-        async def ask(name: str) -> list[Place]:
+        async def ask(name: str) -> list[NamedServer]:
             asked.append(name)
-            return [Place((("10.0.0.1", None),))]
+            return [NamedServer((("10.0.0.1", None),))]
 
-        names = Names(ask, lambda: now)
+        names = BackendNames(ask, lambda: now)
         one, other = _document({"url": URL}), _document({"url": "http://other.test"})
         assert await names.look(one, 1.0)
         now = EVERY / 2

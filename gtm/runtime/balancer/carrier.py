@@ -42,7 +42,7 @@ from gtm.runtime.balancer.admin import Page
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
-from gtm.runtime.balancer.names import Names
+from gtm.runtime.balancer.names import BackendNames
 from gtm.runtime.balancer.reporting import Figures, Report
 from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
@@ -123,7 +123,7 @@ class Carrier:
         finder = ClientFinder(settings.trusted_proxies)
         self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
         self._access.configure(document.access_log)
-        self._names = Names()
+        self._names = BackendNames()
         backends = document.servers()
         watched = BackendHealth(health_settings(document.checks.settings()), backends, loop.time())
         self._front = Front(document, settings.file)

@@ -50,18 +50,18 @@ _LEAST_WEIGHT = 0.01
 _NO_ADDRESS = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 
-class Place(NamedTuple):
+class NamedServer(NamedTuple):
     """One server of a name: the addresses to try in order, each with its port where records say it, and its weight relative to the others."""
 
     addresses: tuple[tuple[str, int | None], ...]
     weight: float = 1.0
 
 
-Lookup = Callable[[str], Awaitable[Sequence[Place]]]
+Lookup = Callable[[str], Awaitable[Sequence[NamedServer]]]
 """Says what servers a name has, none if it has no records; raises OSError where nobody knows."""
 
 
-class Names:
+class BackendNames:
     """See above. Belongs to one event loop.
 
     Args:
@@ -72,11 +72,11 @@ class Names:
     def __init__(self, lookup: Lookup | None = None, now: Callable[[], float] | None = None) -> None:
         self._lookup = lookup or look_up
         self._now = now or asyncio.get_running_loop().time
-        self._known: dict[str, tuple[Place, ...]] = {}
-        self._left: dict[str, tuple[tuple[Place, ...], float]] = {}
+        self._known: dict[str, tuple[NamedServer, ...]] = {}
+        self._left: dict[str, tuple[tuple[NamedServer, ...], float]] = {}
         """Of names whose servers have changed: those that are gone, and until when they stay at most."""
         self._asked: dict[str, float] = {}
-        self._asking: dict[str, asyncio.Future[Sequence[Place]]] = {}
+        self._asking: dict[str, asyncio.Future[Sequence[NamedServer]]] = {}
         self._empty: set[str] = set()
         """Names that had no address at the last look-up, and are believed to have some still."""
         self._failing: set[str] = set()
@@ -144,7 +144,7 @@ class Names:
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
         self._asking = {}
 
-    def _take(self, name: str, asked: asyncio.Future[Sequence[Place]]) -> bool:
+    def _take(self, name: str, asked: asyncio.Future[Sequence[NamedServer]]) -> bool:
         """What a look-up has found. Whether it is something new."""
         before = self._known.get(name, ())
         try:
@@ -180,7 +180,7 @@ class Names:
         return True
 
 
-def _servers_of(backend: BackendDocument, places: Sequence[Place]) -> list[BackendDocument]:
+def _servers_of(backend: BackendDocument, places: Sequence[NamedServer]) -> list[BackendDocument]:
     return [
         backend.model_copy(
             update={"url": placed(backend.url, place.addresses), "weight": backend.weight * place.weight}
@@ -189,7 +189,7 @@ def _servers_of(backend: BackendDocument, places: Sequence[Place]) -> list[Backe
     ]
 
 
-def _words(before: Sequence[Place], after: Sequence[Place]) -> str:
+def _words(before: Sequence[NamedServer], after: Sequence[NamedServer]) -> str:
     """What has come and gone, of which the log names the first few."""
     had, has = {place.addresses for place in before}, {place.addresses for place in after}
     parts = []
@@ -200,13 +200,15 @@ def _words(before: Sequence[Place], after: Sequence[Place]) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-async def look_up(name: str) -> list[Place]:
+async def look_up(name: str) -> list[NamedServer]:
     """The servers of a name, by the machine's resolver.
 
     Raises:
         OSError: nobody knows.
     """
-    return await of_records(name) if is_srv(name) else [Place(one) for one in await _servers(name, None)]
+    return (
+        await of_records(name) if is_srv(name) else [NamedServer(one) for one in await _servers(name, None)]
+    )
 
 
 async def _servers(name: str, port: int | None) -> list[tuple[tuple[str, int | None], ...]]:
@@ -241,7 +243,7 @@ def _order(address: str) -> tuple[int, int]:
 
 async def of_records(
     name: str, resolver: Resolver | None = None, patience: float = _SRV_PATIENCE
-) -> list[Place]:
+) -> list[NamedServer]:
     """The servers of a name by its SRV records (law 4). `resolver`: who is asked; None: whom the machine asks. `patience`: seconds.
 
     Raises:
@@ -270,4 +272,6 @@ async def of_records(
         share = max(record.weight / mean, _LEAST_WEIGHT) if mean else 1.0
         for server in servers:
             found[server] = found.get(server, 0.0) + share / len(servers)
-    return [Place(server, weight) for server, weight in sorted(found.items(), key=lambda one: repr(one[0]))]
+    return [
+        NamedServer(server, weight) for server, weight in sorted(found.items(), key=lambda one: repr(one[0]))
+    ]
