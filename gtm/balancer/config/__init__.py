@@ -141,16 +141,17 @@ def load(path: Path) -> BalancerDocument:
         text = "must be one mapping, with `backends` at the least"
         raise PolicyError([Problem(str(path), "wrong_type", text)])
     document, marks = documents[0]
-    return checked(document, str(path), Place(str(path), marks, ()))
+    return checked(document, str(path), Place(str(path), marks, ()), path.parent)
 
 
-def checked(document: object, name: str, place: Place | None) -> BalancerDocument:
+def checked(document: object, name: str, place: Place | None, folder: Path = Path()) -> BalancerDocument:
     """A document as it stands in a file, if it is one.
 
     Args:
         document: whatever was read.
         name: what problems are said to be in.
         place: finds lines in the file; None: there is no file.
+        folder: where it is, to which the names of files in it are relative.
 
     Raises:
         PolicyError: with every problem in it.
@@ -160,7 +161,7 @@ def checked(document: object, name: str, place: Place | None) -> BalancerDocumen
         return name if place is None else place.at(loc)
 
     try:
-        found = BalancerDocument.model_validate(document)
+        found = BalancerDocument.model_validate(document, context={"folder": folder})
     except ValidationError as error:
         raise PolicyError(
             problems_of(error, document, lambda loc: f"{where(loc)}: ", BalancerDocument)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field, ValidationInfo, model_validator
 
 from gtm.adapters.orca import FORMAT_HEADER
 from gtm.adapters.servers import ServerType
@@ -14,11 +13,15 @@ from gtm.balancer.config.document import Document
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
+    CompletionKind,
     GrpcHealthCheck,
     HealthCheck,
     MetricsScrape,
     ModelList,
+    OwnChecks,
 )
+from gtm.balancer.health.keys import CheckKey
+from gtm.documents.fields import invalid
 
 
 class _Repeated(Document):
@@ -66,13 +69,47 @@ class ModelsDocument(_Repeated):
     timeout: float = Field(default=2.0, gt=0, le=600)
 
 
-class CompletionDocument(_Repeated):
+class CompletionDocument(Document):
     """A completion of one token: what finds an engine that is dead behind a server that says 200."""
 
-    path: str = Field(default="/v1/completions", max_length=1000)
+    path: str | None = Field(default=None, max_length=1000)
+    kind: CompletionKind = CompletionKind.AUTO
     model: str | None = None
     interval: float = Field(default=30.0, gt=0, le=3600)
     timeout: float = Field(default=10.0, gt=0, le=600)
+
+
+class KeyDocument(Document):
+    """Where the key stands that checks show to servers."""
+
+    file: Path | None = None
+    """Relative to the file's own folder."""
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _one(self, info: ValidationInfo) -> Self:
+        if (self.file is None) == (self.env is None):
+            raise invalid("invalid", "must say where the key stands: `{file: PATH}` or `{env: NAME}`")
+        if self.file is None:
+            return self
+        folder = info.context["folder"] if info.context else Path()
+        return self.model_construct(file=folder / self.file, env=None)
+
+    def key(self) -> CheckKey:
+        """The same for whoever asks."""
+        return CheckKey(self.file, self.env)
+
+
+class OwnChecksDocument(Document):
+    """What checks of one backend have of their own."""
+
+    key: KeyDocument | None = None
+    kind: CompletionKind | None = None
+    model: str | None = None
+
+    def settings(self) -> OwnChecks:
+        """The same for whoever asks."""
+        return OwnChecks(None if self.key is None else self.key.key(), self.kind, self.model)
 
 
 class ScrapeDocument(_Repeated):
@@ -95,6 +132,8 @@ class ChecksDocument(Document):
     orca: Literal["text", "json"] | None = None
     """The form in which each request asks for the backend's load in the answer's head; absent: only what backends say unasked is read."""
     warm_up: int = Field(default=0, ge=0, le=100)
+    key: KeyDocument | None = None
+    """What they show to servers that want a key; a backend's own goes before it."""
 
     def asks(self) -> bytes:
         """Header lines that ask for it."""
@@ -113,4 +152,5 @@ class ChecksDocument(Document):
             None if self.completion is None else CompletionCheck(**self.completion.model_dump()),
             scrape,
             self.warm_up,
+            None if self.key is None else self.key.key(),
         )

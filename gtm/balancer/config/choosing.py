@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from gtm.balancer.config.checks import OwnChecksDocument
 from gtm.balancer.config.document import Document, server_url
 from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.wire.facts import Cut
@@ -40,6 +41,8 @@ class BackendDocument(Document):
     """It finishes what it has, and takes nothing."""
     resolve: Literal["all", "one"] = "all"
     """Each address of a host name is a server of its own; or all are one."""
+    checks: OwnChecksDocument = OwnChecksDocument()
+    """What checks of it have of their own."""
 
     @property
     def name(self) -> str | None:

@@ -46,6 +46,7 @@ async def ask(
     most: int,
     content: bytes | None = None,
     port: int | None = None,
+    key: str = "",
 ) -> Answer:
     """Ask once: GET, or POST of JSON.
 
@@ -56,6 +57,7 @@ async def ask(
         most: bytes of a body that are taken.
         content: JSON to post.
         port: another than the route's.
+        key: a bearer token to show; empty: none.
 
     Raises:
         NoRoomError: nobody was asked.
@@ -67,7 +69,7 @@ async def ask(
     try:
         async with asyncio.timeout(timeout):
             transport, _ = await route.connection(lambda: protocol, route.tls, port)
-            transport.write(_request(route, target, content, port or route.port))
+            transport.write(_request(route, target, content, port or route.port, key))
             status, body = await protocol.done
     except TimeoutError as error:
         raise AskingError(f"no answer within {timeout:g} s") from error
@@ -80,7 +82,7 @@ async def ask(
     return Answer(status, body, loop.time() - began)
 
 
-def _request(route: Route, target: str, content: bytes | None, port: int) -> bytes:
+def _request(route: Route, target: str, content: bytes | None, port: int, key: str) -> bytes:
     host = f"[{route.host}]" if ":" in route.host else route.host
     head = (
         b"%b %b%b HTTP/1.1\r\nhost: %b:%d\r\nuser-agent: gtm-balancer\r\naccept: */*\r\naccept-encoding: identity\r\n"
@@ -92,6 +94,8 @@ def _request(route: Route, target: str, content: bytes | None, port: int) -> byt
             port,
         )
     )
+    if key:
+        head += b"authorization: Bearer %b\r\n" % key.encode()
     if content is None:
         return head + b"connection: close\r\n\r\n"
     return head + b"connection: close\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (

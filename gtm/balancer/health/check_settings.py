@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from math import isfinite
+from types import MappingProxyType
 
 from gtm.adapters.servers import ServerType
+from gtm.balancer.health.keys import CheckKey
 from gtm.core.balance.health import Check, Thresholds
 
 MAX_SERVICE = 200
@@ -59,15 +62,38 @@ class ModelList:
     down: int = 2
 
 
+class CompletionKind(StrEnum):
+    """What a completion check asks a server to do."""
+
+    AUTO = "auto"
+    """A completion; of a server that has none, a chat; else an embedding."""
+    COMPLETION = "completion"
+    CHAT = "chat"
+    EMBEDDING = "embedding"
+    NONE = "none"
+    """Nothing: it serves what no check asks for."""
+
+
+PATHS: Mapping[CompletionKind, str] = MappingProxyType(
+    {
+        CompletionKind.COMPLETION: "/v1/completions",
+        CompletionKind.CHAT: "/v1/chat/completions",
+        CompletionKind.EMBEDDING: "/v1/embeddings",
+    }
+)
+"""Where each kind is asked for, in the order in which they are tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompletionCheck:
-    """POST of a completion of one token; a path that ends in `/chat/completions` gets a chat.
+    """POST of a completion of one token, or of what else makes a model work.
 
-    `model`: None: the first one that the backend is configured for, else the first that it lists. One that failed is made again
-    after `timeout`, not `interval`.
+    `path`: None: that of the kind; of one that is given, the end says the kind. `model`: None: the first one that the backend is configured
+    for, else the first that it lists. One that failed is made again after `timeout`, not `interval`.
     """
 
-    path: str = "/v1/completions"
+    path: str | None = None
+    kind: CompletionKind = CompletionKind.AUTO
     model: str | None = None
     interval: float = 30.0
     timeout: float = 10.0
@@ -90,10 +116,19 @@ class MetricsScrape:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnChecks:
+    """What checks of one backend have of their own; None: as those of all. `key`: what they show to it."""
+
+    key: CheckKey | None = None
+    kind: CompletionKind | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckSettings:
     """What is made of each backend; None: not made.
 
-    `warm_up`: completions of one token that a backend gets that was down, before it counts as up.
+    `warm_up`: completions of one token that a backend gets that was down, before it counts as up. `key`: what checks show to each.
     """
 
     health: HealthCheck | GrpcHealthCheck | None = HealthCheck()
@@ -101,6 +136,7 @@ class CheckSettings:
     completion: CompletionCheck | None = None
     scrape: MetricsScrape | None = MetricsScrape()
     warm_up: int = 0
+    key: CheckKey | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be.
@@ -120,7 +156,7 @@ class CheckSettings:
                         f"checks: the service of `{name}` is `{one.service[:80]}`; write a gRPC service's full name, "
                         f"as `inference.GRPCInferenceService`, of at most {MAX_SERVICE} characters"
                     )
-            elif (
+            elif one.path is not None and (
                 not one.path.startswith("/")
                 or not one.path.isascii()
                 or not one.path.isprintable()

@@ -8,6 +8,9 @@ Laws:
   3. Whatever a backend answers is a result; no loop ends by it.
   4. What could not be asked for want of descriptors or memory here says nothing of the backend.
   5. What was asked of a backend that has left the configuration since says nothing.
+  6. A check that cannot work takes nobody down: 401 and 403 say that it shows no key, and 400, 404, 405, 415, 422 and 501 of a server at which it
+     has never passed say that it asks for what is not there. It is switched off for that backend, which has answered and counts as it does
+     without the check; what is wrong with the check is told, and it is tried again.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import msgspec
 
@@ -26,14 +30,18 @@ from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask
 from gtm.balancer.health.check_settings import (
+    PATHS,
     CheckSettings,
     CompletionCheck,
+    CompletionKind,
     GrpcHealthCheck,
     HealthCheck,
     MetricsScrape,
     ModelList,
+    OwnChecks,
 )
 from gtm.balancer.health.grpc import check_grpc
+from gtm.balancer.health.keys import KeyReadError
 from gtm.balancer.health.scraping import Scraper
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
@@ -58,6 +66,11 @@ _SHORTEST = 0.9
 _AGAIN = 1.0
 """Seconds from a check that could not be made for want of room here to the next."""
 _LEAST_PAUSE = 0.02
+_KEYS = frozenset((401, 403))
+_NOT_THERE = frozenset((400, 404, 405, 415, 422, 501))
+"""Statuses by which a server says that it does not know what a check asks for."""
+ABSENT_MODEL = 300.0
+"""Seconds for which a model counts as not there after a server has said so, whatever it lists."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +88,21 @@ class _Watched:
     """What is wrong now, by kind."""
     first: list[asyncio.Event] = field(default_factory=list)
     loops: list[asyncio.Task[None]] = field(default_factory=list)
+    own: OwnChecks = field(default_factory=OwnChecks)
+    passed: set[str] = field(default_factory=set)
+    """The kinds that have passed here once."""
+    kind: int = 0
+    """Which of `PATHS` a completion is asked by, of a check that finds that out."""
+    absent: dict[str, float] = field(default_factory=dict)
+    """Models of which it has said that they are not there, and until when that counts."""
+
+
+class _ListError(Exception):
+    """There is no list of models to take one of, but this answer."""
+
+    def __init__(self, answer: Answer, words: str) -> None:
+        super().__init__(words)
+        self.answer = answer
 
 
 class Checks:
@@ -114,8 +142,10 @@ class Checks:
         self._not_made = not_made
         self._without_room = False
 
-    def update(self, targets: Iterable[tuple[Backend, Route]]) -> None:
-        """Check these from now on: new ones at once. Tell `health` of the same backends before."""
+    def update(
+        self, targets: Iterable[tuple[Backend, Route]], own: Mapping[str, OwnChecks] = MappingProxyType({})
+    ) -> None:
+        """Check these from now on: new ones at once. Tell `health` of the same backends before. `own`: what checks of some have of their own."""
         before, self._watched = self._watched, {}
         for backend, route in targets:
             found = before.get(backend.name)
@@ -124,6 +154,7 @@ class Checks:
                 del before[backend.name]
             else:
                 found = self._start(backend, route)
+            found.own = own.get(backend.name, found.own)
             self._watched[backend.name] = found
         for gone in before.values():
             self._end(gone)
@@ -250,17 +281,18 @@ class Checks:
             if isinstance(check, GrpcHealthCheck):
                 answer = await self._ask_grpc(watched.route, check)
             else:
-                answer = await ask(
-                    watched.route, check.path, timeout=check.timeout, most=MAX_BODY, port=check.port
+                answer = await self._ask(
+                    watched, check.path, timeout=check.timeout, most=MAX_BODY, port=check.port
                 )
                 wrong = _unexpected(answer, check.status)
                 if wrong and answer.status == 404:
                     wrong += f": it has no `{check.path}`; set `path` to one that it has (Triton: /v2/health/ready)"
         except AskingError as error:
             wrong = str(error)
-        if watched.cold and not wrong:
+        up = not wrong or self._is_fault(watched, Check.HEALTH, answer)
+        if watched.cold and up:
             await self._warm_up(watched)
-        watched.cold = bool(wrong)
+        watched.cold = not up
         self._result(watched, Check.HEALTH, wrong, answer)
         return check.interval
 
@@ -272,11 +304,11 @@ class Checks:
         answer: Answer | None = None
         wrong = ""
         try:
-            answer = await ask(watched.route, models.path, timeout=models.timeout, most=MAX_LIST)
+            answer = await self._ask(watched, models.path, timeout=models.timeout, most=MAX_LIST)
             wrong = _unexpected(answer, (200,))
             if not wrong:
                 watched.listed = found = read_list(answer.body)
-                self._health.listed(watched.backend.name, found.models, found.adapters, self._now())
+                self._tell_models(watched)
                 wrong = _missing(watched.backend, found) if models.required else ""
         except (AskingError, MetricsError) as error:
             wrong = str(error)
@@ -288,24 +320,60 @@ class Checks:
 
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
         answer: Answer | None = None
+        wrong, model = "", ""
         try:
-            model = await self._model(watched, check)
-            answer = await _complete(watched.route, check, model)
-            wrong = _unexpected(answer, (200,)) or tokenless(answer)
-            if answer.status == 404:
-                wrong += f": it has no `{check.path}`, or no model `{model[:80]}`"
+            if _path(watched, check) is None:
+                await self._ask_for_nothing(watched, check)
+            else:
+                model = await self._model(watched, check)
+                answer, wrong = await self._completed(watched, check, model)
+        except _ListError as error:
+            answer, wrong = error.answer, str(error)
         except (AskingError, MetricsError) as error:
             wrong = str(error)
+        if answer is not None and answer.status == 404 and names_model(answer.body, model):
+            watched.absent[model] = self._now() + ABSENT_MODEL
+            self._tell_models(watched)
+            self._passes(watched, Check.COMPLETION, answer)  # it has answered, as a sound server does
+            self._note(
+                watched, "completion", f"status 404: it has no model `{model[:80]}`, which is not asked of it"
+            )
+            return check.interval
+        if not wrong and watched.absent.pop(model, None) is not None:
+            self._tell_models(watched)
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
+
+    async def _completed(self, watched: _Watched, check: CompletionCheck, model: str) -> tuple[Answer, str]:
+        """Ask for a token: of a server that is not known yet, by each kind until one is answered. What is wrong with the first answer else."""
+        first: tuple[Answer, str] | None = None
+        for _ in PATHS:
+            path = _path(watched, check) or ""
+            answer = await self._complete(watched, path, model, check.timeout)
+            wrong = _unexpected(answer, (200,)) or tokenless(answer)
+            if answer.status not in _NOT_THERE or names_model(answer.body, model):
+                return answer, wrong
+            wrong += f": it does not take `{path}` with the model `{model[:80]}`; set `kind`, or `model`"
+            first = first or (answer, wrong)
+            finds_out = _kind(watched, check) is CompletionKind.AUTO and check.path is None
+            if not finds_out or Check.COMPLETION.value in watched.passed:
+                return answer, wrong
+            watched.kind = (watched.kind + 1) % len(PATHS)
+        assert first is not None  # noqa: S101 - there are kinds
+        return first
+
+    async def _ask_for_nothing(self, watched: _Watched, check: CompletionCheck) -> None:
+        """See whether the server is there, where no other check does."""
+        if self._settings.health is None:
+            await self._ask(watched, "/", timeout=check.timeout, most=MAX_BODY)
 
     async def _scrape(self, watched: _Watched, scrape: MetricsScrape) -> float:
         name = watched.backend.name
         if self._flights is not None:
             self._flights.asking(name)
         try:
-            answer = await ask(
-                watched.route, scrape.path, timeout=scrape.timeout, most=MAX_BYTES, port=scrape.port
+            answer = await self._ask(
+                watched, scrape.path, timeout=scrape.timeout, most=MAX_BYTES, port=scrape.port
             )
             wrong = _unexpected(answer, (200,))
             if wrong:
@@ -323,26 +391,69 @@ class Checks:
 
     async def _model(self, watched: _Watched, check: CompletionCheck) -> str:
         """The model to complete with."""
-        if check.model is not None:
-            return check.model
+        said = watched.own.model or check.model
+        if said is not None:
+            return said
         if watched.backend.models:
-            return min(watched.backend.models)
+            return _first(watched.backend.models, watched.absent)
         if watched.listed is None or not watched.listed.models:
             path = (self._settings.models or ModelList()).path
-            answer = await ask(watched.route, path, timeout=check.timeout, most=MAX_LIST)
+            answer = await self._ask(watched, path, timeout=check.timeout, most=MAX_LIST)
+            wrong = _unexpected(answer, (200,))
+            if wrong:
+                raise _ListError(
+                    answer, f"`{path}`: {wrong}: it lists no model to complete with; set `model`"
+                )
             watched.listed = read_list(answer.body)
             if not watched.listed.models:
                 raise MetricsError("it lists no model to complete with; set `model`")
-        return min(watched.listed.models)
+        return _first(watched.listed.models, watched.absent)
 
     async def _warm_up(self, watched: _Watched) -> None:
         """Let it generate some tokens, whatever comes of it."""
         check = self._settings.completion or CompletionCheck()
-        for _ in range(self._settings.warm_up):
+        path = _path(watched, check)
+        for _ in range(self._settings.warm_up if path is not None else 0):
             try:
-                await _complete(watched.route, check, await self._model(watched, check))
-            except (AskingError, NoRoomError, MetricsError):
+                await self._complete(watched, path or "", await self._model(watched, check), check.timeout)
+            except (AskingError, NoRoomError, MetricsError, _ListError):
                 return
+
+    async def _complete(self, watched: _Watched, path: str, model: str, timeout: float) -> Answer:  # noqa: ASYNC109 - of `ask`
+        wanted: dict[str, object] = {"model": model}
+        if path.endswith("/embeddings"):
+            wanted["input"] = "1"
+        else:
+            wanted |= {"max_tokens": 1, "temperature": 0}
+            chat = path.endswith("/chat/completions")
+            wanted |= {"messages": [{"role": "user", "content": "1"}]} if chat else {"prompt": "1"}
+        content = msgspec.json.encode(wanted)
+        return await self._ask(watched, path, timeout=timeout, most=MAX_BODY, content=content)
+
+    async def _ask(
+        self,
+        watched: _Watched,
+        path: str,
+        *,
+        timeout: float,  # noqa: ASYNC109 - of `ask`
+        most: int,
+        content: bytes | None = None,
+        port: int | None = None,
+    ) -> Answer:
+        """Ask, with the key of the check, if it has one. A port of its own is another server's: it gets none.
+
+        Raises:
+            NoRoomError: see `ask`.
+            AskingError: likewise; or the key cannot be read.
+        """
+        key = (watched.own.key or self._settings.key) if port is None else None
+        try:
+            shown = "" if key is None else key.read()
+        except KeyReadError as error:
+            raise AskingError(str(error)) from error
+        return await ask(
+            watched.route, path, timeout=timeout, most=most, content=content, port=port, key=shown
+        )
 
     # --- what comes of it ---
 
@@ -353,14 +464,45 @@ class Checks:
         if self._cached is not None and load.cache_tokens is not None:
             self._cached(name, load.cache_tokens)
 
+    def _tell_models(self, watched: _Watched) -> None:
+        """Say which models a backend has: those that it lists, or is for, but for those of which it has said that they are not there."""
+        now, listed, name = self._now(), watched.listed, watched.backend.name
+        watched.absent = {model: until for model, until in watched.absent.items() if until > now}
+        if listed is not None:
+            self._health.listed(name, listed.models - watched.absent.keys(), listed.adapters, now)
+        elif watched.backend.models:
+            self._health.listed(name, watched.backend.models - watched.absent.keys(), frozenset(), now)
+
+    def _is_fault(self, watched: _Watched, check: Check, answer: Answer | None) -> bool:
+        """Whether an answer says that the check is wrong, and nothing of the server (law 6)."""
+        if answer is None:
+            return False
+        return answer.status in _KEYS or (answer.status in _NOT_THERE and check.value not in watched.passed)
+
     def _result(self, watched: _Watched, check: Check, wrong: str, answer: Answer | None = None) -> None:
         """A check's result: `wrong` is empty if it passed."""
-        now = self._now()
-        latency = None if answer is None else round(answer.seconds * 1000, 3)
-        self._health.checked(watched.backend.name, check, ProbeResult(not wrong, now, wrong, latency), now)
-        self._note(watched, check.value, wrong)
+        if wrong and self._is_fault(watched, check, answer):
+            self._passes(watched, check, answer)
+            key = (
+                "; give `checks` the server's `key`" if answer is not None and answer.status in _KEYS else ""
+            )
+            self._note(watched, check.value, f"the check is switched off here: {wrong}{key}")
+        elif wrong:
+            now = self._now()
+            self._health.checked(
+                watched.backend.name, check, ProbeResult(False, now, wrong, _latency(answer)), now
+            )
+            self._note(watched, check.value, wrong)
+        else:
+            watched.passed.add(check.value)
+            self._passes(watched, check, answer)
+            self._note(watched, check.value, "")
         if self._health.pending:
             self._changed()
+
+    def _passes(self, watched: _Watched, check: Check, answer: Answer | None) -> None:
+        now = self._now()
+        self._health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
 
     def _note(self, watched: _Watched, kind: str, wrong: str) -> None:
         """Log what is newly wrong, or right again."""
@@ -372,14 +514,28 @@ class Checks:
             logger.info("backend %s: %s is right again", watched.backend.name, kind)
 
 
-async def _complete(route: Route, check: CompletionCheck, model: str) -> Answer:
-    wanted: dict[str, object] = {"model": model, "max_tokens": 1, "temperature": 0}
-    if check.path.endswith("/chat/completions"):
-        wanted["messages"] = [{"role": "user", "content": "1"}]
-    else:
-        wanted["prompt"] = "1"
-    content = msgspec.json.encode(wanted)
-    return await ask(route, check.path, timeout=check.timeout, most=MAX_BODY, content=content)
+def _latency(answer: Answer | None) -> float | None:
+    """Milliseconds."""
+    return None if answer is None else round(answer.seconds * 1000, 3)
+
+
+def _first(models: Iterable[str], absent: Container[str]) -> str:
+    """The first model that is there, as far as is known."""
+    return min(models, key=lambda model: (model in absent, model))
+
+
+def _kind(watched: _Watched, check: CompletionCheck) -> CompletionKind:
+    return watched.own.kind or check.kind
+
+
+def _path(watched: _Watched, check: CompletionCheck) -> str | None:
+    """Where a backend is asked for a token; None: nowhere."""
+    kind = _kind(watched, check)
+    if kind is CompletionKind.NONE:
+        return None
+    if kind is CompletionKind.AUTO:
+        return check.path or tuple(PATHS.values())[watched.kind]
+    return check.path if check.path is not None and watched.own.kind is None else PATHS[kind]
 
 
 def _unexpected(answer: Answer, expected: tuple[int, ...]) -> str:
@@ -398,15 +554,32 @@ def _missing(backend: Backend, listed: Listed) -> str:
 
 
 class _Completion(msgspec.Struct):
-    choices: list[msgspec.Raw]
+    choices: list[msgspec.Raw] | None = None
+    data: list[msgspec.Raw] | None = None
 
 
 def tokenless(answer: Answer) -> str:
-    """What is wrong with the answer to a completion."""
+    """What is wrong with the answer to a completion, or to what else makes a model work."""
     try:
         found = msgspec.json.decode(shallow(answer.body), type=_Completion)
     except NestingError as error:
         return f"the completion is {error}"
     except ValueError:
         return "the answer is no completion"
-    return "" if found.choices else "the completion has no choice"
+    if found.choices is None and found.data is None:
+        return "the answer is no completion"
+    return "" if found.choices or found.data else "the completion has no choice"
+
+
+def names_model(body: bytes, model: str) -> bool:
+    """Whether an answer is an error that names the model: then that is not there, and not the path (OpenAI's and vLLM's form)."""
+    if not model:
+        return False
+    try:
+        found = msgspec.json.decode(shallow(body))
+    except ValueError:
+        return False
+    error = found.get("error", found) if isinstance(found, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    code = error.get("code") if isinstance(error, dict) else None
+    return code == "model_not_found" or (isinstance(message, str) and model in message)

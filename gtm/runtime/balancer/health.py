@@ -73,7 +73,8 @@ class HealthLoop:
                 not_made=self._not_made,
             )
         routes = {route.url: route for route in self._picker.routes()}
-        self._checks.update((backend, routes[backend.name]) for backend in document.servers())
+        own = {one.url: one.checks.settings() for one in document.backends}
+        self._checks.update(((one, routes[one.name]) for one in document.servers()), own)
         now = asyncio.get_running_loop().time()
         drained = {one.url for one in document.backends if one.draining}
         for name in drained - self._drained:

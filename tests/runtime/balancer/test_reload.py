@@ -61,6 +61,7 @@ def _files(folder: Path) -> dict[str, Any]:
                 "version": "v1",
                 "draining": False,
                 "resolve": "all",
+                "checks": {"key": {"file": None, "env": "A"}, "kind": "chat", "model": "m"},
             }
         ],
         "choosing": {
@@ -86,10 +87,17 @@ def _files(folder: Path) -> dict[str, Any]:
                 "down": 2,
             },
             "models": {"path": "/v1/models", "required": False, "interval": 3600, "timeout": 1},
-            "completion": {"path": "/v1/completions", "model": "m", "interval": 3600, "timeout": 1},
+            "completion": {
+                "path": "/v1/completions",
+                "kind": "auto",
+                "model": "m",
+                "interval": 3600,
+                "timeout": 1,
+            },
             "scrape": {"path": "/metrics", "port": 1, "type": "vllm", "interval": 3600, "timeout": 1},
             "orca": "text",
             "warm_up": 0,
+            "key": {"file": None, "env": "A"},
         },
         "admission": {
             "reserves": {"real_time": 0.2},
@@ -122,6 +130,8 @@ _SPECIAL: dict[str, Any] = {
     "paths": ["tokenize"],
     "backends.url": "http://127.0.0.1:2",
     "backends.resolve": "one",
+    "backends.checks.kind": "none",
+    "checks.completion.kind": "chat",
     "choosing.pick": "scan",
     "choosing.score": "requests",
     "choosing.bound": 2.0,
@@ -186,6 +196,8 @@ def _changed(before: Any, path: tuple[str, ...]) -> Any:
         at[path[-1]] = None
     elif path[:2] == ("checks", "health") and isinstance(_SPECIAL.get(dotted), dict):
         after["checks"]["health"] = _SPECIAL[dotted]
+    elif path[-2:] == ("key", "file"):
+        at.update(file="key", env=None)
     else:
         at[path[-1]] = _SPECIAL[dotted] if dotted in _SPECIAL else _another(at[path[-1]], dotted)
     return after
@@ -224,6 +236,9 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "choosing": (picker.pool.settings, picker._affinity, picker.cut, picker._corrects, picker._read_load),
         "admission": carrier._admission.admission.settings,
         "health": (health.health._settings, health._settings, health._drained),
+        "own checks": [one.own for one in health._checks._watched.values()]
+        if health._checks is not None
+        else None,
         "paths": None if proxy.paths is None else (proxy.paths._exact, proxy.paths._patterns),
         "bodies": proxy.body_rules,
         "asks": proxy.asks,
