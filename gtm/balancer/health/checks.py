@@ -363,7 +363,7 @@ class Checks:
         return first
 
     async def _ask_for_nothing(self, watched: _Watched, check: CompletionCheck) -> None:
-        """See whether the server is there, where no other check does."""
+        """Ask for any answer at all, where no other check asks for one."""
         if self._settings.health is None:
             await self._ask(watched, "/", timeout=check.timeout, most=MAX_BODY)
 
