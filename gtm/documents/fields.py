@@ -30,6 +30,8 @@ _RECORD_LABEL = r"[A-Za-z0-9_/-]{1,63}"
 RECORD_NAME_PATTERN = rf"^(@|\*|(\*\.)?{_RECORD_LABEL}(\.{_RECORD_LABEL})*\.?)$"
 RECORD_TYPE_PATTERN = r"^[A-Za-z0-9-]+$"
 ALPN_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9./-]*$"
+ORIGIN_PATTERN = r"^(\*|[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@]+)$"
+METHOD_PATTERN = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 URL_PATTERN = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@]+(/[^\s?#]*)?$"
 PATH_PATTERN = r"^/[!-\"$-~]*$"
 SUBDIVISION_PATTERN = r"^([A-Z]{2}-)?[A-Z0-9]{1,3}$"
@@ -51,6 +53,8 @@ PATTERN_WORDS = {
     "characters each), the first of which may be `*`; with a dot at the end it is absolute, else relative to the zone",
     RECORD_TYPE_PATTERN: "must be a record type's mnemonic such as `MX`, or `TYPE` and its number",
     ALPN_PATTERN: "must be a protocol's name such as `h2`, `h3` or `http/1.1`",
+    ORIGIN_PATTERN: "must be `*`, or an origin such as `https://app.example.com`: scheme, host and port, and no slash at its end",
+    METHOD_PATTERN: "must be a name as HTTP has them (a token): letters, digits and !#$%&'*+.^_`|~-",
     URL_PATTERN: "must be an http or https URL with a host and an optional path, without user, query or fragment",
     PATH_PATTERN: "must begin with `/` and hold printable ASCII without spaces or `#`",
     SUBDIVISION_PATTERN: "is not an ISO 3166-2 code such as `US-CA` or `CA`",
@@ -132,6 +136,15 @@ def _url(value: str) -> str:
     return f"{parts.scheme.lower()}://{host}{port}{parts.path.rstrip('/')}"
 
 
+def _origin(value: str) -> str:
+    """As browsers write it (RFC 6454 §6.2): in lower case, and without the port that its scheme has anyhow."""
+    if value == "*":
+        return value
+    parts = _split(value.lower())
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme)
+    return f"{parts.scheme}://{parts.netloc.removesuffix(usual) if usual else parts.netloc}"
+
+
 def _address(kind: type[IPv4Address | IPv6Address], family: str) -> Callable[[str], str]:
     def canonical(value: str) -> str:
         try:
@@ -206,6 +219,8 @@ RecordType = Annotated[
 ]
 RecordData = Annotated[StrictStr, Field(pattern=LINE_PATTERN, max_length=65_535)]
 Alpn = Annotated[StrictStr, Field(pattern=ALPN_PATTERN, max_length=32)]
+Origin = Annotated[StrictStr, Field(pattern=ORIGIN_PATTERN, max_length=300), AfterValidator(_origin)]
+FieldName = Annotated[StrictStr, Field(pattern=METHOD_PATTERN, max_length=100)]
 Url = Annotated[StrictStr, Field(pattern=URL_PATTERN, max_length=2048), AfterValidator(_url)]
 IPv4 = Annotated[
     StrictStr, AfterValidator(_address(IPv4Address, "IPv4")), Field(json_schema_extra={"format": "ipv4"})

@@ -290,6 +290,28 @@ class HttpsRecordDocument(Document):
     """The protocols that every region speaks, beside `http/1.1`."""
 
 
+class CorsDocument(Document):
+    """Which pages of other origins may read what gtm itself answers for the service (CORS)."""
+
+    origins: Annotated[tuple[f.Origin, ...], Field(min_length=1, max_length=100)]
+    """Origins such as `https://app.example.com`; `*`: any."""
+    methods: Annotated[tuple[f.FieldName, ...], Field(max_length=20)] = ()
+    """Methods that they may ask for; absent: any."""
+    fields: Annotated[tuple[f.FieldName, ...], Field(max_length=100)] = ()
+    """Header fields that they may send; absent: any."""
+    credentials: f.Flag = False
+    """Whether they may send cookies; not with the origin `*`."""
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.credentials and "*" in self.origins:
+            raise f.invalid(
+                "invalid_format",
+                "with `credentials` browsers take no `*`: list the origins (Fetch standard §3.2.5)",
+            )
+        return self
+
+
 class HostNameDocument(Document):
     """A host name that states whose requests come by it, for DNS, which can state nothing."""
 
@@ -357,3 +379,5 @@ class ServiceDocument(ResourceDocument[Service]):
     """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to verify."""
     push: Push = Push.CARRY
     """How a balancer without room sends a request to a peer region: it carries it, answers 307, or never does."""
+    cors: CorsDocument | None = None
+    """Absent: pages of other origins read no answer of gtm's own."""

@@ -218,6 +218,9 @@ class Gate:
     def client(self, exchange: Exchange) -> bytes:
         return b"\xc0\0\2\1"
 
+    def cors(self, exchange: Exchange) -> None:
+        return None
+
     def more_headers(self, exchange: Exchange) -> bytes:
         self.peers.append(exchange.client.peer)
         return b"x-forwarded-for: 192.0.2.1\r\n"

@@ -51,6 +51,9 @@ class _Open:
     def renew(self, exchange: Exchange) -> None:
         return None
 
+    def cors(self, exchange: Exchange) -> None:
+        return None
+
     def more_headers(self, exchange: Exchange) -> bytes:
         return b"x-forwarded-for: 192.0.2.1\r\n"
 

@@ -181,6 +181,13 @@ def _services(
             exploration=_number(0, 0.2),
             handoff=st.sampled_from(["none", "sign"]),
             push=st.sampled_from(["carry", "redirect", "never"]),
+            cors=st.sampled_from(
+                [
+                    {"origins": ["*"]},
+                    {"origins": ["https://app.example.com", "http://a.test:8080"], "credentials": True},
+                    {"origins": ["*"], "methods": ["POST"], "fields": ["authorization", "content-type"]},
+                ]
+            ),
             **other,
         )
     )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from gtm import yaml_nodes
+from gtm.core.model.cors import Cors
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -52,6 +53,7 @@ PARTS = [
     (NameServer, documents.NameServerDocument),
     (RecordSet, documents.RecordSetDocument),
     (HttpsRecord, documents.HttpsRecordDocument),
+    (Cors, documents.CorsDocument),
 ]
 
 

@@ -29,6 +29,7 @@ from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.priority import PriorityGrant
 from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
+from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import Priority
@@ -236,6 +237,21 @@ class LawGate:
     def _holds(self, verdict: Verdict) -> bool:
         """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""
         return verdict.believed is None or verdict.believed.expires > self._current.window.latest
+
+    def cors(self, exchange: Exchange) -> Cors | None:
+        """What pages may read by the service that is judged, or, of a request that nobody judged, by its host name."""
+        verdict, router = exchange.verdict, self._current.router
+        name: str | None
+        if isinstance(verdict, Verdict) and verdict.routing is not None:
+            snapshot, name = verdict.routing.view.snapshot, verdict.routing.request.service
+        elif router is not None:  # it was refused before anybody judged it
+            snapshot = router.view.snapshot
+            host = snapshot.host_of(host_name(exchange.head.host))
+            name = self._says.service if host is None else snapshot.hostnames[host.name]
+        else:
+            return None
+        service = snapshot.services.get(name) if name is not None else None
+        return None if service is None else service.service.cors
 
     def more_headers(self, exchange: Exchange) -> bytes:
         """Who the client is, and for whom it asks, as far as that is known."""

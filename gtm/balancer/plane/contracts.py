@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
+from gtm.core.model.cors import Cors
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.client.downstream_state import DownstreamState
@@ -88,6 +89,9 @@ class Gate(Protocol):
 
     def client(self, exchange: Exchange) -> bytes:
         """The address of a request's client in network order, empty if it is unknown."""
+
+    def cors(self, exchange: Exchange) -> Cors | None:
+        """Which pages may read gtm's own answers of the service that a request is for; None: those of no other origin, or it is for none."""
 
     def more_headers(self, exchange: Exchange) -> bytes:
         """Header lines for the backend: who the client is, as far as that is known."""

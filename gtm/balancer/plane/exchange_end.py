@@ -67,6 +67,9 @@ class ExchangeEnd(ExchangeFlow):
         self.status = refusal.status
         if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
             refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))
+        fields = self.proxy.readable(cast("Exchange", self))
+        if fields:
+            refusal = replace(refusal, headers=(*refusal.headers, *fields))
         self._say(
             refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
         )

@@ -38,6 +38,7 @@ from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
+from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
@@ -264,6 +265,10 @@ class Proxy:
             return self._health(exchange)
         if head.target == PATH and head.method == b"GET":
             return self._proof(exchange)
+        if head.method == b"OPTIONS" and b"access-control-request-method" in head.seen:
+            answer = self._preflight(exchange)
+            if answer is not None:
+                return answer
         if self.paths is not None:
             refusal = self.paths.refusal(head.method, head.target)
             if refusal is not None:
@@ -272,6 +277,42 @@ class Proxy:
             return self.gate.judge(exchange, exchange.began)
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("the gate")
+
+    def _preflight(self, exchange: Exchange) -> bytes | Refusal | None:
+        """What answers a page that asks whether it may send a request; None: its model server answers. It says nothing of any data: no law is asked."""
+        try:
+            cors = self.gate.cors(exchange)
+        except Exception:  # noqa: BLE001 - logged there; the request is refused
+            return _internal("the gate")
+        if cors is None:
+            return None
+        seen = exchange.head.seen
+        origin, method, fields = (
+            seen.get(name, b"").decode("latin-1")
+            for name in (b"origin", b"access-control-request-method", b"access-control-request-headers")
+        )
+        if not cors.allows(origin):
+            words = "pages of this origin may not use the service: list it in the service's `cors.origins`"
+            return Refusal(403, "origin_not_allowed", words)
+        exchange.status = 204
+        said = _lines(preflight_fields(cors, origin, method, fields))
+        closes = b"connection: close\r\n" if exchange.closes else b""
+        return b"HTTP/1.1 204 No Content\r\n%b%b\r\n" % (said, closes)
+
+    def readable(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+        """Header fields of an answer of gtm's own, by which a page of another origin may read it."""
+        origin = exchange.head.seen.get(b"origin")
+        if origin is None:
+            return ()
+        try:
+            cors = self.gate.cors(exchange)
+        except Exception:  # noqa: BLE001 - it is logged; the answer goes without
+            _log.exception("the gate failed")
+            return ()
+        if cors is None:
+            return ()
+        found = answer_fields(cors, origin.decode("latin-1"))
+        return tuple((name.encode(), value.encode("latin-1")) for name, value in found)
 
     def _health(self, exchange: Exchange) -> bytes:
         why = self.unready()
@@ -451,6 +492,10 @@ class Proxy:
         """What ends a stream of events that broke off, so that its reader can say why."""
         error = {"message": f"the stream broke off: {detail}", "type": "server_error", "code": "backend_lost"}
         return b"data: %b\n\n" % msgspec.json.encode({"error": error})
+
+
+def _lines(fields: Fields) -> bytes:
+    return b"".join(b"%b: %b\r\n" % (name.encode(), value.encode("latin-1")) for name, value in fields)
 
 
 def _internal(whose: str) -> Refusal:

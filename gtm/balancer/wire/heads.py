@@ -52,6 +52,8 @@ _KEPT = frozenset(
     (b"content-type", b"content-encoding", b"authorization", b"traceparent", b"idempotency-key")
 )
 """Fields that are read and go on."""
+_OF_PAGES = frozenset((b"origin", b"access-control-request-method", b"access-control-request-headers"))
+"""Fields that browsers say and that gtm reads, too, by which nothing but gtm's own answers goes."""
 _PASSED, _READ, _TAKEN, _LOST = range(4)
 _kinds: dict[bytes, tuple[bytes, int]] = {}
 """By a field's name as sent: in lower case, and what becomes of it. Bounded: anybody can make up names."""
@@ -61,7 +63,7 @@ _MAX_KINDS = 1024
 def _kind(name: bytes) -> tuple[bytes, int]:
     low = name.lower()
     kind = _PASSED
-    if low in _KEPT:
+    if low in _KEPT or low in _OF_PAGES:
         kind = _READ
     elif _is_taken(low):
         kind = _TAKEN

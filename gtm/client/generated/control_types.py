@@ -366,6 +366,19 @@ class ComparisonSchema(TypedDict):
     after: ProjectionSchema
 
 
+class CorsDocument(TypedDict):
+    """Which pages of other origins may read what gtm itself answers for the service (CORS)."""
+
+    origins: list[str]
+    """Origins such as `https://app.example.com`; `*`: any."""
+    methods: NotRequired[list[str]]
+    """Methods that they may ask for; absent: any."""
+    fields: NotRequired[list[str]]
+    """Header fields that they may send; absent: any."""
+    credentials: NotRequired[bool]
+    """Whether they may send cookies; not with the origin `*`."""
+
+
 CountryCode: TypeAlias = str
 
 
@@ -2446,6 +2459,8 @@ class ServiceDocument(TypedDict):
     """How a balancer without room sends a request to a peer region: it carries it, answers 307, or never
     does.
     """
+    cors: NotRequired[CorsDocument | None]
+    """Absent: pages of other origins read no answer of gtm's own."""
 
 
 class ServiceDocumentPut(TypedDict):
@@ -2494,6 +2509,8 @@ class ServiceDocumentPut(TypedDict):
     """How a balancer without room sends a request to a peer region: it carries it, answers 307, or never
     does.
     """
+    cors: NotRequired[CorsDocument | None]
+    """Absent: pages of other origins read no answer of gtm's own."""
 
 
 ServiceHost: TypeAlias = str

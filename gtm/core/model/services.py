@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gtm.core.model.cors import Cors
 from gtm.core.model.regions import Capacity
 
 
@@ -138,6 +139,7 @@ class Service:
 
     `service_time_ms` is how long a request occupies its place in a region, as far as no load report says it.
     `exploration` is the share (0–1) of requests spread over the other eligible regions, to measure the way there.
+    `cors`: which pages may read gtm's own answers, None: those of no other origin.
     """
 
     name: str
@@ -160,6 +162,7 @@ class Service:
     exploration: float = 0.0
     handoff: Handoff = Handoff.NONE
     push: Push = Push.CARRY
+    cors: Cors | None = None
 
     @property
     def names(self) -> tuple[HostName, ...]:

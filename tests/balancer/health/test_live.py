@@ -43,6 +43,9 @@ class Gate:
     def renew(self, exchange: Exchange) -> Refusal | None:  # noqa: ARG002 - likewise
         return None
 
+    def cors(self, exchange: Exchange) -> None:  # noqa: ARG002 - likewise
+        return None
+
     def more_headers(self, exchange: Exchange) -> bytes:  # noqa: ARG002 - likewise
         return b""
 

@@ -79,6 +79,7 @@ NOT_SHOWN = {
 """Of a region, by `gtm regions show`: settings that change nothing from one day to the next."""
 NOT_LISTED_OF_SERVICES = {
     "affinity",
+    "cors",
     "display_name",
     "exploration",
     "handoff",
