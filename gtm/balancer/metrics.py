@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from statistics import pstdev
 
 from gtm.balancer.decide.gate import LawGate
@@ -11,7 +11,6 @@ from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
-from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.values import Candidate
 
 
@@ -117,6 +116,7 @@ def render(
         text = "Lines of the access log, by what became of them."
         _family(lines, "gtm_balancer_access_log_lines_total", "counter", text, rows_of)
     candidates = picker.pool.candidates
+    usable = {one.number for one in picker.pool.usable}
     gauges = (
         ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),
         (
@@ -127,13 +127,13 @@ def render(
         (
             "gtm_balancer_backend_up",
             "Whether a backend is used.",
-            [int(healthy(one.condition)) for one in candidates],
+            [int(one.number in usable) for one in candidates],
         ),
     )
     for name, text, values in gauges:
         rows = zip(values, candidates, strict=True)
         _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
-    _backends(lines, candidates, said)
+    _backends(lines, candidates, usable, said)
     _tenants(lines, queue)
     _family(
         lines,
@@ -198,13 +198,16 @@ def render_untold(untold: int) -> bytes:
 
 
 def _backends(
-    lines: list[str], candidates: Sequence[Candidate], said: Mapping[str, Mapping[str, float]]
+    lines: list[str],
+    candidates: Sequence[Candidate],
+    numbers: Container[int],
+    said: Mapping[str, Mapping[str, float]],
 ) -> None:
     """How full backends are, and what they say of themselves."""
     used = {
         one.backend.name: one.flight.requests / one.backend.slots for one in candidates if one.backend.slots
     }
-    usable = [used[one.backend.name] for one in candidates if one.backend.slots and healthy(one.condition)]
+    usable = [used[one.backend.name] for one in candidates if one.backend.slots and one.number in numbers]
     mean = sum(usable) / len(usable) if usable else 0.0
     memory = {
         one.backend.name: one.condition.memory for one in candidates if one.condition.memory is not None

@@ -19,7 +19,6 @@ from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
-from gtm.core.balance.choosing.filters import healthy
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
@@ -50,7 +49,7 @@ _WORDS = {
     Why.NO_MODEL: "no backend here serves this model",
     Why.NO_VERSION: "no backend here is of this version",
     Why.DRAINING: "all backends that could serve it are being drained",
-    Why.UNHEALTHY: "all backends that could serve it fail their checks",
+    Why.UNHEALTHY: "all backends that could serve it fail their checks, or are out (`/state` says why)",
     Why.NOT_LOADED: "no backend has the model loaded",
     Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
@@ -331,25 +330,20 @@ class PoolPicker:
 
     def usable(self) -> int:
         """See `Picker`."""
-        return sum(healthy(one.condition) and not one.condition.draining for one in self.pool.candidates)
+        return len(self.pool.usable)
 
     def slots(self) -> int | None:
         """How many requests the usable backends serve at once; None where one does not say."""
         total = 0
-        for one in self.pool.candidates:
-            if healthy(one.condition) and not one.condition.draining:
-                if one.backend.slots is None:
-                    return None
-                total += one.backend.slots
+        for one in self.pool.usable:
+            if not one.slots:
+                return None
+            total += one.slots
         return total
 
     def free_slots(self) -> float:
         """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
-        return sum(
-            max(0.0, one.slots - one.flight.known)
-            for one in self.pool.candidates
-            if healthy(one.condition) and not one.condition.draining
-        )
+        return sum(max(0.0, one.slots - one.flight.known) for one in self.pool.usable)
 
     def routes(self) -> tuple[Route, ...]:
         """See `Picker`."""

@@ -70,12 +70,13 @@ class Scraped:
 class Condition:
     """What is known of a server now. Nothing is healthy before it was found so.
 
-    `healthy`: checks pass. `ejected`: live requests failed. `draining`: finishes what it has, takes nothing. `models` and
+    `healthy`: checks pass. `held`: it fell too often. `ejected`: live requests failed. `draining`: finishes what it has, takes nothing. `models` and
     `adapters` (LoRA) are what is loaded (None: unknown). `memory`: the used part of its KV cache or GPU memory, 0 to 1 (None:
     unknown). `warmth`, in (0, 1]: the part of its weight that counts, below 1 during slow start.
     """
 
     healthy: bool = False
+    held: bool = False
     ejected: bool = False
     draining: bool = False
     models: frozenset[str] | None = None

@@ -89,6 +89,7 @@ class Page:
         now = asyncio.get_running_loop().time()
         standing = {one.name: one for one in self._health.health.snapshot(now)}
         problems = self._health.problems()
+        usable = {one.number for one in self._picker.pool.usable}
         return {
             "region": self._settings.region,
             "name": self._settings.name,
@@ -105,6 +106,7 @@ class Page:
                     "url": one.backend.name,
                     "state": standing[one.backend.name].state.value,
                     "why": standing[one.backend.name].why,
+                    "usable": one.number in usable,
                     "problems": problems.get(one.backend.name, {}),
                     "in_flight": one.flight.requests,
                     "outstanding": one.flight.outstanding,

@@ -5,7 +5,8 @@ Theory. A `Pool` is one immutable value: servers, what is known of them, and set
 the counts, which change with each request, and nothing else changes with a request. So a choice among a thousand servers costs what one among
 two does: a look-up of the set, two draws among running sums, two scores.
 
-  1. Version: the client's by its key, else by the draw; where none of its servers is usable, those of another with a share.
+  1. Version: the client's by its key, else by the draw; where none of its servers is usable, those of another with a share; where there is
+     none either, those of its own that pass their checks.
   2. Eligible servers (`filters`), without those that were tried.
   3. What none has loaded goes where it is best loaded (`placement`).
   4. The session's server; without a session the one of the prompt's beginning, or that has most of it in its cache; each within the bound
@@ -87,6 +88,14 @@ class Pool:
     _sets: dict[tuple[str | None, str | None, str | None], Eligible] = field(default_factory=dict)
     _rings: list[affinity.Ring] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
+    _usable: list[tuple[Candidate, ...]] = field(default_factory=list)
+
+    @property
+    def usable(self) -> tuple[Candidate, ...]:
+        """The servers that would take some request now (`filters.usable`): what admission, reports and health of the region go by."""
+        if not self._usable:
+            self._usable.append(filters.usable(self.candidates, self.settings))
+        return self._usable[0]
 
     @property
     def ring(self) -> affinity.Ring:
@@ -133,12 +142,13 @@ class Pool:
             else _candidate(one.number, one.backend, changed[one.number], self.flights)
             for one in self.candidates
         )
-        return replace(self, candidates=candidates, _sets={})
+        return replace(self, candidates=candidates, _sets={}, _usable=[])
 
     def _facts(self, condition: Condition) -> tuple[object, ...]:
         """What of a condition choices depend on."""
         return (
-            filters.healthy(condition),
+            condition.healthy,
+            filters.well(condition),
             condition.draining,
             condition.models,
             condition.adapters,
@@ -227,9 +237,14 @@ def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
         kind = wanted.model, wanted.adapter, version  # equal to the `Kind`, made at a third of the cost
         eligible = pool._sets.get(kind) or pool.eligible(Kind(*kind))  # noqa: SLF001 - the two are one
     if not eligible.candidates:
-        return eligible.why
+        if eligible.last is None:
+            return eligible.why
+        eligible = eligible.last
     if wanted.tried:
         left = [one for one in eligible.candidates if one.backend.name not in wanted.tried]
+        if not left and eligible.last is not None:
+            eligible = eligible.last
+            left = [one for one in eligible.candidates if one.backend.name not in wanted.tried]
         if not left:
             return Why.TRIED
         eligible = eligible_of(left, missing=eligible.missing)

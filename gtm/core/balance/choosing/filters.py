@@ -1,25 +1,31 @@
 """Who may take a request: one question a function, and all of them in order.
 
-    serves the model ─▶ not draining ─▶ healthy (or panic) ─▶ of the version ─▶ has it loaded ─▶ has memory left
+    serves the model ─▶ not draining ─▶ well (or panic) ─▶ of the version ─▶ has it loaded ─▶ has memory left
 
-The first three bind. The last two are preferences: where none passes, all who came so far do (a model that nobody has loaded must be
-loaded somewhere). Whether too few are healthy is asked of all versions together, for a canary of one server that fails must not
+The first four bind (`takers`). The last two are preferences: where none passes, all who came so far do (a model that nobody has loaded must be
+loaded somewhere). Whether too few are well is asked of all versions together, for a canary of one server that fails must not
 count as a region in panic.
 
 Laws:
   1. What is unknown neither shuts out nor is preferred: a server that does not say what it has loaded counts by what it declares.
-  2. Panic brings back servers that are unhealthy or ejected, never one that is draining or does not serve the model; servers of
-     other regions are not in the pool.
+  2. Panic brings back servers that are held or ejected, with all of their weight, never one that fails a check, is draining or does not
+     serve the model; servers of other regions are not in the pool.
+  3. While a server that may serve a request passes its checks and is not draining, somebody is asked (unless `panic` is 0).
+  4. `usable` is exactly who `eligible` finds for some model, but for the preferences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import Candidate, Eligible, Settings, Why, eligible_of
-from gtm.core.balance.choosing.versions import OTHERS
+from gtm.core.balance.choosing.versions import OTHERS, with_others
+
+_UNHEARD_OF = "\0unheard-of"
+"""Stands for all models that no server names: those that serve any may be asked for them."""
 
 
 class Kind(NamedTuple):
@@ -52,9 +58,9 @@ def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool
     return adapter is None or adapter in adapters
 
 
-def healthy(condition: Condition) -> bool:
-    """Whether checks pass and live requests do not fail."""
-    return condition.healthy and not condition.ejected
+def well(condition: Condition) -> bool:
+    """Whether checks pass, and it is neither held nor ejected."""
+    return condition.healthy and not condition.held and not condition.ejected
 
 
 def of_version(backend: Backend, version: str | None, shares: tuple[tuple[str, float], ...]) -> bool:
@@ -69,29 +75,96 @@ def has_memory(condition: Condition, most: float) -> bool:
     return condition.memory is None or condition.memory <= most
 
 
-def eligible(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> Eligible:
-    """The candidates that may take requests of a kind, or why there are none."""
+class Takers(NamedTuple):
+    """Who may take a request of a kind by its model, state and version; `why` there is nobody; whether that is by `panic`.
+
+    `last`: those of the same who pass their checks, and are out; who is asked before a request is refused.
+    """
+
+    found: Sequence[Candidate] = ()
+    last: Sequence[Candidate] = ()
+    why: Why = Why.NO_BACKEND
+    panic: bool = False
+
+
+def takers(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> Takers:
+    """The filters that bind."""
     if not candidates:
-        return Eligible(why=Why.NO_BACKEND)
+        return Takers(why=Why.NO_BACKEND)
     able = [one for one in candidates if declares(one, kind.model)]
     if not able:
-        return Eligible(why=Why.NO_MODEL)
+        return Takers(why=Why.NO_MODEL)
     if not any(of_version(one.backend, kind.version, settings.shares) for one in able):
-        return Eligible(why=Why.NO_VERSION)
+        return Takers(why=Why.NO_VERSION)
     staying = [one for one in able if not one.condition.draining]
-    usable = [one for one in staying if healthy(one.condition)]
-    panic = len(usable) < settings.panic * len(staying)
+    panic = sum(well(one.condition) for one in staying) < settings.panic * len(staying)
     of_it = [one for one in staying if of_version(one.backend, kind.version, settings.shares)]
     if not of_it:
-        return Eligible(why=Why.DRAINING)
-    found = of_it if panic else [one for one in of_it if healthy(one.condition)]
+        return Takers(why=Why.DRAINING)
+    if panic:  # in slow start or not: a tenth of the weight beside servers that have all of theirs would spread nothing
+        found = [replace(one, weight=one.backend.weight) for one in of_it if one.condition.healthy]
+        return Takers(found, (), Why.UNHEALTHY, panic)
+    found = [one for one in of_it if well(one.condition)]
+    out = [one for one in of_it if one.condition.healthy and not well(one.condition)]
+    return Takers(found, out if settings.panic else (), Why.UNHEALTHY)
+
+
+def eligible(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> Eligible:
+    """The candidates that may take requests of a kind, or why there are none."""
+    found, out, why, panic = takers(candidates, kind, settings)
+    last = _preferred(out, kind, settings) if out else None
     if not found:
-        return Eligible(why=Why.UNHEALTHY)
+        return Eligible(why=why, last=last)
+    return _preferred(found, kind, settings, panic=panic, last=last)
+
+
+def _preferred(
+    found: Sequence[Candidate],
+    kind: Kind,
+    settings: Settings,
+    *,
+    panic: bool = False,
+    last: Eligible | None = None,
+) -> Eligible:
+    """Of these, at least one, those that suit best."""
     having = [one for one in found if loaded(one.condition, kind.model, kind.adapter)]
-    missing = not having
-    found = having or found
-    found = [one for one in found if has_memory(one.condition, settings.most_memory)] or found
-    return eligible_of(found, missing=missing, panic=panic)
+    best = having or found
+    best = [one for one in best if has_memory(one.condition, settings.most_memory)] or best
+    return eligible_of(best, missing=not having, panic=panic, last=last)
+
+
+def usable(candidates: Sequence[Candidate], settings: Settings) -> tuple[Candidate, ...]:
+    """All that would take some request now, of whatever model: the region's servers for admission, its reports and its health."""
+    if not settings.shares and all(well(one.condition) or not one.condition.healthy for one in candidates):
+        # Nobody is out that passes its checks: panic would bring back nobody.
+        return tuple(one for one in candidates if well(one.condition) and not one.condition.draining)
+    numbers = {one.number for model, able in _sets(candidates) for one in _taking(able, model, settings)}
+    return tuple(one for one in candidates if one.number in numbers)
+
+
+def _taking(able: Sequence[Candidate], model: str | None, settings: Settings) -> Sequence[Candidate]:
+    """Who would take requests for a model that name no version."""
+    versions: Sequence[str | None] = (None,)
+    if settings.shares:
+        versions = [name for name, share in with_others(settings.shares) if share > 0]
+    ways = [takers(able, Kind(model, None, version), settings) for version in versions]
+    found = [one for way in ways for one in way.found]
+    return found or [one for way in ways for one in way.last]
+
+
+def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequence[Candidate]]]:
+    """The sets of servers that are asked together, each with one of the models that it is asked for: many names have few sets."""
+    serving: dict[str, list[int]] = {}
+    anything = [one for one in candidates if not one.backend.models]
+    for one in candidates:
+        for name in one.backend.models.union(one.condition.adapters or ()):
+            serving.setdefault(name, []).append(one.number)
+    sets = {tuple(numbers): name for name, numbers in serving.items()}
+    named = [
+        (name, [one for one in candidates if one.number in numbers or not one.backend.models])
+        for numbers, name in ((frozenset(numbers), name) for numbers, name in sets.items())
+    ]
+    return ((None, candidates), (_UNHEARD_OF, anything), *named)
 
 
 def left_out(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> dict[str, Why]:
@@ -107,7 +180,7 @@ def _why(one: Candidate, kind: Kind, settings: Settings) -> Why:
         return Why.NO_VERSION
     if one.condition.draining:
         return Why.DRAINING
-    if not healthy(one.condition):
+    if not well(one.condition):
         return Why.UNHEALTHY
     if not loaded(one.condition, kind.model, kind.adapter):
         return Why.NOT_LOADED

@@ -24,7 +24,7 @@ class Why(StrEnum):
     DRAINING = "draining"
     """All that could are being drained."""
     UNHEALTHY = "unhealthy"
-    """All that could fail their checks, or were ejected."""
+    """All that could fail their checks; without panic, or are held or ejected."""
     NOT_LOADED = "not_loaded"
     """Others have the model or the adapter loaded."""
     MEMORY = "memory"
@@ -89,7 +89,7 @@ class Settings:
 
     `pick`, `score`: see there. `scans`: power of two looks at all servers where there are no more than this, because with few
     the best is a great deal better than the better of two (docs/choosing.md has the figures). `latency`: whether a server's latency multiplies its score (peak-EWMA). `panic`: where less than
-    this part of the servers that may serve a request is healthy, all of them count as healthy. `bound`: a server that a
+    this part of the servers that may serve a request is well, all that pass their checks count as well; 0: never. `bound`: a server that a
     session or a prompt sticks to may have this many times its share of what is in flight (above 1). `prefix`: see there. `most_memory`: a server whose memory
     is fuller gets nothing where another has room. `shares`: the part of clients for each version that is rolled out, 0 to
     1; what is left is for all other versions.
@@ -174,7 +174,8 @@ class Candidate:
 class Eligible:
     """The servers that may take one kind of request, in the pool's order.
 
-    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded. `panic`: health is ignored.
+    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded. `panic`: ejections and holds are ignored.
+    `last`: where there are none, or all were tried, those who are asked before the request is refused.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -183,13 +184,17 @@ class Eligible:
     why: Why = Why.NO_BACKEND
     missing: bool = False
     panic: bool = False
+    last: Eligible | None = None
 
 
-def eligible_of(found: Iterable[Candidate], *, missing: bool = False, panic: bool = False) -> Eligible:
+def eligible_of(
+    found: Iterable[Candidate], *, missing: bool = False, panic: bool = False, last: Eligible | None = None
+) -> Eligible:
     """These candidates, at least one, as those that may take a request."""
     candidates = tuple(found)
     sums = tuple(accumulate(one.weight for one in candidates))
-    return Eligible(candidates, sums, {one.number: one for one in candidates}, missing=missing, panic=panic)
+    numbered = {one.number: one for one in candidates}
+    return Eligible(candidates, sums, numbered, missing=missing, panic=panic, last=last)
 
 
 Scoring = Callable[[Candidate, float], float]

@@ -46,7 +46,8 @@ class Monitor:
         """What choosing is told."""
         loads = self.loads
         return Condition(
-            healthy=self.verdict.healthy(now),
+            healthy=self.verdict.good_since is not None,
+            held=self.verdict.held(now),
             ejected=not self.breaker.lets_through,
             draining=self.drained_by is not None,
             models=loads.models(now),
@@ -80,7 +81,7 @@ class Monitor:
 
     def _warmth(self, now: float) -> float:
         # On trial, at a tenth of its weight, it would lose against every other, and get no request until these are ten times as full.
-        # Who is not usable is asked by panic alone, which spreads evenly.
+        # Who is out is asked by panic alone, in which everybody has its full weight.
         if self.breaker.state is not Circuit.CLOSED or not self.verdict.healthy(now):
             return 1.0
         return warmth(self._warms_since, self._settings.slow_start, now)

@@ -79,6 +79,10 @@ class Verdict:
         """Whether all checks pass, and nothing holds it back."""
         return self._good_since is not None and now >= self.held_until
 
+    def held(self, now: float) -> bool:
+        """Whether all checks pass, and it fell too often to count as healthy yet."""
+        return self._good_since is not None and now < self.held_until
+
     @property
     def known(self) -> bool:
         """Whether every check was made."""

@@ -34,8 +34,10 @@ def may_serve(
     wanted: Wanted,
     version: str | None,
     settings: Settings,
+    *,
+    last: bool = False,
 ) -> set[str]:
-    """The model: names, as the page says it, one sentence a line."""
+    """The model: names, as the page says it, one sentence a line. `last`: those who are asked where the others were all tried, or there are none."""
     of = {one.name: known.get(one.name, UNKNOWN) for one in backends}
     rolled_out = {name for name, _ in settings.shares}
     listing = {one.name for one in backends if wanted.model in (of[one.name].adapters or ())}
@@ -43,14 +45,17 @@ def may_serve(
         one.name for one in backends if wanted.model is None or not one.models or wanted.model in one.models
     }
     staying = {name for name in serving if not of[name].draining}
-    well = {name for name in staying if of[name].healthy and not of[name].ejected}
+    passing = {name for name in staying if of[name].healthy}
+    well = {name for name in passing if not of[name].held and not of[name].ejected}
     panic = len(well) < settings.panic * len(staying)
     right = {
         one.name
         for one in backends
         if version is None or (one.version not in rolled_out if version == OTHERS else one.version == version)
     }
-    may = (staying if panic else well) & right
+    may = (passing if panic else well) & right
+    if last and settings.panic:
+        may = (passing - well) & right
     lacks_model = {
         n
         for n in may
@@ -75,20 +80,26 @@ def test_who_is_chosen_may_serve(
     given_up = wanted.tried
     found = choose(pool, wanted, data.draw(st.floats(0, 1, exclude_max=True)))
     if wanted.version is not None or not shares:
-        options = [may_serve(backends, known, wanted, wanted.version, settings)]
+        versions = [wanted.version]
     else:
         left = 1 - sum(share for _, share in shares)
         parts = [(OTHERS, left if left > 1e-9 else 0.0), *shares]
-        options = [may_serve(backends, known, wanted, name, settings) for name, share in parts if share > 0]
+        versions = [name for name, share in parts if share > 0]
+    options = [may_serve(backends, known, wanted, name, settings) for name in versions]
+    lasts = [may_serve(backends, known, wanted, name, settings, last=True) for name in versions]
     if isinstance(found, Candidate):
         name = found.backend.name
-        assert any(name in option for option in options)
+        assert any(name in option for option in (*options, *lasts))
+        if not any(name in option for option in options):
+            assert not any(options) or any(option <= given_up for option in options)
         assert name not in given_up
-        assert found.weight == found.backend.weight * known.get(name, UNKNOWN).warmth
+        warmth = known.get(name, UNKNOWN).warmth
+        assert found.weight in (found.backend.weight * warmth, found.backend.weight)
     elif found is Why.TRIED:
-        assert any(option and option <= given_up for option in options)
+        assert any(option and option <= given_up for option in (*options, *lasts))
     else:
         assert not any(options)
+        assert not all(lasts)
 
 
 @quick(300)
@@ -110,7 +121,7 @@ def test_eligible_sets_and_reasons(data: st.DataObject, wanted: Wanted, panic: f
         told = out.get(one.backend.name)
         condition = one.condition
         assert told is not Why.DRAINING or condition.draining
-        assert told is not Why.UNHEALTHY or not condition.healthy or condition.ejected
+        assert told is not Why.UNHEALTHY or not condition.healthy or condition.held or condition.ejected
         assert told is not Why.MEMORY or (condition.memory or 0) > settings.most_memory
         assert told is not Why.NO_MODEL or wanted.model not in one.backend.models
         assert told is not Why.NO_VERSION or wanted.version != one.backend.version
@@ -119,7 +130,10 @@ def test_eligible_sets_and_reasons(data: st.DataObject, wanted: Wanted, panic: f
 def test_both_names_of_a_request_have_to_be_loaded() -> None:
     """One whose model is an adapter's name and that names another adapter, too: who has the first alone is not preferred."""
     backends = (Backend("a"), Backend("b"))
-    known = {"b": Condition(models=frozenset(), adapters=frozenset({"law"}))}
+    known = {
+        "a": Condition(healthy=True),
+        "b": Condition(healthy=True, models=frozenset(), adapters=frozenset({"law"})),
+    }
     wanted, settings = Wanted(model="law", adapter="tax"), Settings()
     pool = pool_of(backends, known, Flights(), settings)
     found = eligible(pool.candidates, Kind("law", "tax", None), settings)
@@ -146,14 +160,15 @@ def test_why_nobody_serves() -> None:
 
 
 def test_panic_begins_below_the_threshold_and_spares_the_draining() -> None:
-    """3 of 10 healthy are enough at 0.3, 2 are not; the one that drains is not counted and not brought back."""
+    """3 of 10 that are well are enough at 0.3, 2 are not; the one that drains is not counted and not brought back, the one that is down neither."""
     backends = [Backend(f"{number}") for number in range(11)]
-    for healthy, expected in ((3, 3), (2, 10)):
-        known = {f"{number}": Condition(healthy=number < healthy) for number in range(10)}
+    for healthy, expected in ((3, 3), (2, 9)):
+        known = {f"{number}": Condition(healthy=True, held=number >= healthy) for number in range(9)}
+        known["9"] = Condition(healthy=False)  # it fails a check: panic is no reason to ask it
         known["10"] = Condition(healthy=True, draining=True)
         found = pool_of(backends, known, Flights()).eligible(Kind(None, None, None))
         assert len(found.candidates) == expected
-        assert found.panic is (expected == 10)
+        assert found.panic is (expected == 9)
         assert "10" not in {one.backend.name for one in found.candidates}
 
 

@@ -19,6 +19,7 @@ loaded = st.none() | st.frozensets(st.sampled_from(MODELS))
 conditions = st.builds(
     Condition,
     healthy=st.sampled_from((True, True, True, False)),
+    held=st.sampled_from((False, False, False, True)),
     ejected=st.sampled_from((False, False, False, True)),
     draining=st.sampled_from((False, False, False, True)),
     models=loaded,

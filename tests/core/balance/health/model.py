@@ -261,7 +261,8 @@ class Page:
             at = min(server.load["running"][1], server.load["waiting"][1])
             scraped = Scraped(fresh["running"], fresh["waiting"], at)  # type: ignore[arg-type]
         return Condition(
-            healthy=self.healthy(server, now),
+            healthy=server.good_since is not None,
+            held=server.good_since is not None and now < self.held_until(server),
             ejected=held,
             draining=server.drained_by is not None,
             models=models,  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.choosing.filters import well
 from gtm.core.balance.health import BackendHealth, Check, Failure, Load, Sending, Settings, State, Thresholds
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.balance.health.model import Page, Sent, most_terms
@@ -114,7 +115,7 @@ class World:
         standing = {one.name: one.state for one in self.health.snapshot(self.now)}
         for name, state in standing.items():
             condition = self.told[name]
-            usable = condition.healthy and not condition.draining
+            usable = condition.healthy and not condition.held and not condition.draining
             assert (state is State.DRAINING) is condition.draining
             if state in (State.UP, State.WARMING):
                 assert usable
@@ -137,7 +138,7 @@ class World:
         for _ in range(self.draw.randint(1, 3)):
             name = self.draw.choice(self.names)
             condition = self.health.condition(name, self.now)
-            if not (condition.healthy and not condition.ejected) and self.draw.random() < 0.9:
+            if not well(condition) and self.draw.random() < 0.9:
                 continue  # panic sends some
             self.flying.append((self.health.begun(name, self.now), self.page.begun(name, self.now)))
 
@@ -243,10 +244,10 @@ def test_flapping_is_bounded(seed: int) -> None:
         health.tick(now)
         condition = health.condition("a", now)
         if draw.random() < 0.8:
-            ok = not condition.healthy if worst else draw.random() < 0.5
+            ok = not (condition.healthy and not condition.held) if worst else draw.random() < 0.5
             health.checked("a", Check.HEALTH, ProbeResult(ok, now), now)
         condition = health.condition("a", now)
-        while condition.healthy and not condition.ejected and draw.random() < 0.7:
+        while well(condition) and draw.random() < 0.7:
             sending = health.begun("a", now)
             trial = {one.name: one.state for one in health.snapshot(now)}["a"] is State.TRIAL
             health.answered(sending, 200 if trial else 503, 0.1, now)
@@ -267,7 +268,7 @@ def test_the_bounds_of_the_page() -> None:
     now, falls = 0.0, 0
     health.checked("a", Check.HEALTH, ProbeResult(True, 0.0), now)
     while now < 300.0:
-        good = health.condition("a", now).healthy
+        good = well(health.condition("a", now))
         for _ in range(2):
             health.checked("a", Check.HEALTH, ProbeResult(not good, 0.0), now)
         now += 0.25
