@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gtm.balancer import config
-from gtm.balancer.config import BalancerDocument, load, of_urls
+from gtm.balancer.config import BalancerDocument, checked, load, of_urls
 from gtm.balancer.config.checks import ChecksDocument
 from gtm.balancer.config.choosing import BackendDocument, ChoosingDocument
 from gtm.balancer.config.connections import AccessLogDocument
@@ -22,7 +23,9 @@ from gtm.balancer.wire.facts import Cut
 from gtm.core.balance.admission import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
+from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.model.problems import PolicyError
+from gtm.runtime.balancer.health import health_settings
 from tests.docs.blocks import ROOT
 from tests.effort import examples
 
@@ -200,3 +203,12 @@ def test_anything_is_read_or_refused(value: object) -> None:
     """Whatever is in a file: a document, or problems in words."""
     with suppress(PolicyError):
         config.checked(value, "file", None)
+
+
+def test_latency_ejects_unless_the_file_says_otherwise() -> None:
+    """And the switch is of nothing else."""
+    backends = [{"url": "http://a"}]
+    on = health_settings(checked({"backends": backends}, "test", None))
+    off = health_settings(checked({"backends": backends, "ejection": {"latency": False}}, "test", None))
+    assert on == HealthSettings(checks=on.checks)
+    assert off == replace(on, latency_factor=None)

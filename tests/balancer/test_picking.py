@@ -47,6 +47,9 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         first_byte=1.0,
         verdict=None,
         client=SimpleNamespace(peer="192.0.2.1"),
+        head=SimpleNamespace(path=b"/v1/completions"),
+        streams_events=False,
+        tokens=None,
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
     assert isinstance(sent, Sent)
@@ -137,6 +140,9 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             first_byte=1.0,
             verdict=None,
             client=SimpleNamespace(peer="192.0.2.1"),
+            head=SimpleNamespace(path=b"/v1/completions"),
+            streams_events=False,
+            tokens=None,
         )
         sent = picker.pick(cast("Exchange", exchange), (), clock.at)
         assert isinstance(sent, Sent)

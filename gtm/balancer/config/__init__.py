@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from gtm.balancer.config.admission import AdmissionDocument
 from gtm.balancer.config.checks import ChecksDocument
-from gtm.balancer.config.choosing import BackendDocument, ChoosingDocument
+from gtm.balancer.config.choosing import BackendDocument, ChoosingDocument, EjectionDocument
 from gtm.balancer.config.connections import (
     AccessLogDocument,
     BackendTlsDocument,
@@ -52,6 +52,7 @@ class BalancerDocument(Document):
     backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
     choosing: ChoosingDocument = ChoosingDocument()
     checks: ChecksDocument = ChecksDocument()
+    ejection: EjectionDocument = EjectionDocument()
     admission: AdmissionDocument = AdmissionDocument()
     tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None

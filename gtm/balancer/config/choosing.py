@@ -107,3 +107,10 @@ class ChoosingDocument(Document):
     most_memory: float = Field(default=0.95, gt=0, le=1)
     versions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     """Version → share of clients."""
+
+
+class EjectionDocument(Document):
+    """What live requests may have a backend ejected for: see docs/backend-health.md."""
+
+    latency: bool = True
+    """Answers that take several times as long as those of others that do the same work."""

@@ -23,7 +23,7 @@ from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, Load, Sending
+from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, CallKind, Load, Sending
 from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 from gtm.core.handoff.verdict import Verdict
@@ -268,8 +268,14 @@ class PoolPicker:
             if asker is not None and asker.mark is not None:
                 self._loosen(asker.mark, now)
         if how == "answered":
-            latency = None if exchange.tunnelled else exchange.first_byte - flying.began
-            self._health.answered(flying.sending, exchange.status, latency, now)
+            if exchange.tunnelled:
+                self._health.answered(flying.sending, exchange.status, None, now)
+            else:
+                latency, streams = exchange.first_byte - flying.began, exchange.streams_events
+                # As `CallKind(…)`, in half of the time.
+                call: CallKind = tuple.__new__(CallKind, (flying.asked[0], exchange.head.path, streams))
+                tokens = None if streams else exchange.tokens
+                self._health.answered(flying.sending, exchange.status, latency, now, call, tokens=tokens)
         elif how in ("cancelled", "refused"):
             self._health.cancelled(flying.sending)
         else:

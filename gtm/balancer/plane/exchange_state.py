@@ -210,6 +210,13 @@ class ExchangeState:
         return self.answer.size - self.client.transport.get_write_buffer_size()
 
     @property
+    def tokens(self) -> int | None:
+        """Tokens of its answer, where that said how many; None: nobody asked, or it did not."""
+        if self.meter is None:
+            return None
+        return self.meter.used(self.returned, events=False).outputs or None
+
+    @property
     def complete(self) -> bool:
         """Whether all of the request is there."""
         return self._body_ended

@@ -125,7 +125,7 @@ class Carrier:
         self._access.configure(document.access_log)
         self._names = BackendNames()
         backends = document.servers()
-        watched = BackendHealth(health_settings(document.checks.settings()), backends, loop.time())
+        watched = BackendHealth(health_settings(document), backends, loop.time())
         self._front = Front(document, settings.file)
         self._picker = PoolPicker(
             backends,
@@ -439,7 +439,7 @@ class Carrier:
         """Choose among the servers that the file and its names say now, and look after them."""
         up = {one.backend.name for one in self._picker.pool.candidates if one.condition.healthy}
         document = self._names.applied(self._file.document, up)
-        self._health.health.update(health_settings(document.checks.settings()), document.servers())
+        self._health.health.update(health_settings(document), document.servers())
         self._picker.configure(
             document.servers(),
             document.choice(),

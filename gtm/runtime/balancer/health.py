@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.picking import PoolPicker
@@ -17,9 +18,10 @@ EVERY = 0.1
 """Seconds between looks at what time alone changes."""
 
 
-def health_settings(checks: CheckSettings) -> Settings:
-    """The settings of backends' health where these checks are made."""
-    return Settings(checks=checks.thresholds())
+def health_settings(document: BalancerDocument) -> Settings:
+    """The settings of backends' health by the file."""
+    found = Settings(checks=document.checks.settings().thresholds())
+    return found if document.ejection.latency else replace(found, latency_factor=None)
 
 
 class HealthLoop:

@@ -15,6 +15,7 @@ Laws (docs/backend-health.md has the rules in full):
   6. Draining ends nothing before its deadline.
 """
 
+from gtm.core.balance.health.comparing import CallKind
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.health.settings import Settings, Thresholds
@@ -23,6 +24,7 @@ from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load
 __all__ = [
     "SERVER_FAILURES",
     "BackendHealth",
+    "CallKind",
     "Check",
     "Failure",
     "Load",

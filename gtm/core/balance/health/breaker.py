@@ -29,13 +29,15 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.balance.health.comparing import Asker, Kind, Run
+from gtm.core.balance.health.comparing import ANY_CALL, Asker, CallKind, Kind, Run
 from gtm.core.balance.health.settings import Settings, back_off
 from gtm.core.balance.health.values import Failure, Sending
 
 _MOST_MARKS = 4096
 SAMPLES = 64
-"""Latencies of a window that are kept, the last ones."""
+"""Latencies of a window that are kept of one kind of call, the last ones."""
+MOST_CALLS = 64
+"""Kinds of calls whose latencies are kept of one window: clients make names up."""
 
 
 class Circuit(Enum):
@@ -48,6 +50,16 @@ class Circuit(Enum):
 
 CLOSED, OPEN, HALF_OPEN = Circuit
 """By names of their own: what is looked up in an Enum takes ten times as long."""
+
+
+class Latencies:
+    """How long calls of one kind took: how many there were, and of the last ones seconds and tokens (1 where these are unknown)."""
+
+    __slots__ = ("count", "last")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
 
 
 class Window:
@@ -64,7 +76,8 @@ class Window:
         self.bad = 0
         self.kinds: dict[Kind, list[int]] = {}
         """How many ended well, and how many did not."""
-        self.latencies: deque[float] = deque(maxlen=SAMPLES)
+        self.latencies: dict[tuple[CallKind, bool], Latencies] = {}
+        """By kind of call, and whether the tokens of the answer are known."""
         self._marks: set[int] = set()
 
     def failed(self, asker: Asker | None) -> None:
@@ -72,6 +85,17 @@ class Window:
         self.bad += 1
         if asker is not None:
             self.kinds.setdefault(asker.kind, [0, 0])[1] += 1
+
+    def took(self, call: CallKind, latency: float, tokens: int | None) -> None:
+        """Count how long one took that ended well."""
+        key = call, tokens is not None
+        known = self.latencies.get(key)
+        if known is None:
+            if len(self.latencies) >= MOST_CALLS:
+                return
+            known = self.latencies[key] = Latencies()
+        known.count += 1
+        known.last.append((latency, tokens or 1))
 
     def testifies(self, asker: Asker | None) -> bool:
         """Whether who asks counts, for better or worse: one that chose the backend does once in a window."""
@@ -160,8 +184,15 @@ class Breaker:
         if self.state is HALF_OPEN and sending.period == self._period:
             self._give_back(sending)
 
-    def good(self, sending: Sending, latency: float | None, now: float) -> None:
-        """It ended well; `latency` seconds to the first byte of the body, None if that says nothing."""
+    def good(
+        self,
+        sending: Sending,
+        latency: float | None,
+        now: float,
+        call: CallKind = ANY_CALL,
+        tokens: int | None = None,
+    ) -> None:
+        """It ended well; `latency` seconds to the first byte of the body, None if that says nothing, of an answer of so many tokens."""
         self.ended["good"] += 1
         if sending.period != self._period:
             return
@@ -188,7 +219,7 @@ class Breaker:
                     for run in self.runs.values():
                         run.end_row()
             if latency is not None and (asker is None or asker.mark is None or window.testifies(asker)):
-                window.latencies.append(latency)
+                window.took(call, latency, tokens)
 
     def bad(self, sending: Sending, failure: Failure, now: float) -> Suspicion | None:
         """It failed.

@@ -44,6 +44,20 @@ class Asker(NamedTuple):
     mark: int | None = None
 
 
+class CallKind(NamedTuple):
+    """What a request is, as far as its latency follows from it: those of one kind of call take about as long, those of others need not.
+
+    `path` of its target. `streams`: its answer is a stream of events, whose first one does not wait for the last.
+    """
+
+    model: str = ""
+    path: bytes = b""
+    streams: bool = False
+
+
+ANY_CALL = CallKind()
+
+
 class Run:
     """How requests of one kind ended at one backend: the last ones, and the failures since something ended well there."""
 

@@ -7,7 +7,7 @@ from itertools import count
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN, Suspicion
-from gtm.core.balance.health.comparing import Asker, needed
+from gtm.core.balance.health.comparing import ANY_CALL, Asker, CallKind, needed
 from gtm.core.balance.health.monitor import Monitor
 from gtm.core.balance.health.outliers import outliers
 from gtm.core.balance.health.settings import Settings
@@ -33,6 +33,7 @@ class BackendHealth:
     def __init__(self, settings: Settings, backends: Iterable[Backend], now: float) -> None:
         self._settings = settings
         self._periods = count()
+        backends = tuple(backends)
         served = {backend.name: backend.models for backend in backends}
         self._monitors = {name: Monitor(settings, self._periods) for name in served}
         self._told: dict[str, Condition] = {}
@@ -40,12 +41,15 @@ class BackendHealth:
         self._window_began = now
         self._served = served
         """The models that each serves; none: any."""
+        self._weights = {backend.name: backend.weight for backend in backends}
         self._askers: dict[str | None, Asker] = {}
 
     def update(self, settings: Settings, backends: Iterable[Backend]) -> None:
         """Go on with another configuration: who stays keeps its state, who is new is unknown, who is gone is forgotten."""
         self._settings = settings
+        backends = tuple(backends)
         served = {backend.name: backend.models for backend in backends}
+        self._weights = {backend.name: backend.weight for backend in backends}
         monitors = {}
         for name in served:
             found = self._monitors.get(name)
@@ -123,7 +127,16 @@ class BackendHealth:
             self._touched.add(name)
         return breaker.begun(name, now, asker)
 
-    def answered(self, sending: Sending, status: int, latency: float | None, now: float) -> None:
+    def answered(
+        self,
+        sending: Sending,
+        status: int,
+        latency: float | None,
+        now: float,
+        call: CallKind = ANY_CALL,
+        *,
+        tokens: int | None = None,
+    ) -> None:
         """It has answered in full.
 
         Args:
@@ -132,6 +145,8 @@ class BackendHealth:
             latency: seconds from sending to the first byte of the answer's body, a stream's first token; None if it says nothing (a
                 tunnel).
             now: seconds.
+            call: what it was: its latency is compared with those of the same.
+            tokens: that its answer has, and on which its latency depends; None: unknown.
         """
         if status in SERVER_FAILURES:
             self._failed(sending, Failure.STATUS, str(status), now)
@@ -145,7 +160,7 @@ class BackendHealth:
             return
         if breaker.state is HALF_OPEN:
             self._touched.add(sending.name)
-        breaker.good(sending, latency, now)
+        breaker.good(sending, latency, now, call, tokens)
 
     def failed(self, sending: Sending, failure: Failure, now: float) -> None:
         """It did not answer, or its answer broke off."""
@@ -259,7 +274,7 @@ class BackendHealth:
             name: monitor for name, monitor in self._monitors.items() if monitor.breaker.state is CLOSED
         }
         windows = {name: monitor.breaker.window for name, monitor in closed.items()}
-        for name, why in tuple(outliers(windows, self._settings)):
+        for name, why in tuple(outliers(windows, self._settings, self._weights)):
             monitor = closed[name]
             if monitor.breaker.state is CLOSED and self._may_eject(monitor):
                 monitor.breaker.eject(why, now)

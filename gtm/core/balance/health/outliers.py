@@ -3,7 +3,8 @@
 Source: Envoy, "Outlier detection" (failure percentage, success rate: below the mean by `success_rate_stdev_factor` standard deviations
 of the population). Among n backends none can be more than √(n − 1) deviations from the mean, so that fewer than five have no outlier
 of 1.9; and where all but one are perfect, one error in a thousand is an outlier: hence the margin. Latencies are compared by medians,
-for requests differ a hundredfold, and by factor and margin both. Of failures that requests can have caused, only those count that peers'
+for requests differ a hundredfold, and by factor and margin both; only those of one model and one kind of call with each other, since an embedding takes
+milliseconds where a chat takes seconds; where answers have known tokens, by the seconds that each of these takes. Of failures that requests can have caused, only those count that peers'
 do not explain (`gtm.core.balance.health.comparing`).
 """
 
@@ -14,17 +15,20 @@ from collections.abc import Iterator, Mapping
 from math import fsum, sqrt
 from statistics import median
 
-from gtm.core.balance.health.breaker import Window
-from gtm.core.balance.health.comparing import explained
+from gtm.core.balance.health.breaker import Latencies, Window
+from gtm.core.balance.health.comparing import CallKind, explained
 from gtm.core.balance.health.settings import Settings
 
 
-def outliers(windows: Mapping[str, Window], settings: Settings) -> Iterator[tuple[str, str]]:
+def outliers(
+    windows: Mapping[str, Window], settings: Settings, weights: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
     """Names and why, in the order in which they should be ejected; a name may come again for another cause.
 
     Args:
         windows: of the backends that are not ejected, by name.
         settings: of the causes.
+        weights: of the backends: who is said to get less done in a second may take as much longer.
     """
     counted = {name: one for name, one in windows.items() if one.ended >= settings.requests}
     kinds = {name: one.kinds for name, one in windows.items()}
@@ -35,7 +39,7 @@ def outliers(windows: Mapping[str, Window], settings: Settings) -> Iterator[tupl
     shares = {name: bad / counted[name].ended for name, bad in failed.items()}
     yield from _failing(counted, shares, settings)
     yield from _less_successful({name: 1 - share for name, share in shares.items()}, settings)
-    yield from _slow(windows, settings)
+    yield from _slow(windows, settings, weights)
 
 
 def _failing(
@@ -58,20 +62,51 @@ def _less_successful(shares: Mapping[str, float], settings: Settings) -> Iterato
             yield name, f"{shares[name]:.0%} of its requests ended well, {mean:.0%} among all"
 
 
-def _slow(windows: Mapping[str, Window], settings: Settings) -> Iterator[tuple[str, str]]:
-    factor = settings.latency_factor
-    counted = {
-        name: median(one.latencies)
-        for name, one in windows.items()
-        if one.good >= settings.requests and one.latencies
-    }
-    if factor is None or len(counted) < settings.latency_peers:
+def _slow(
+    windows: Mapping[str, Window], settings: Settings, weights: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
+    if settings.latency_factor is None:
         return
-    ordered = sorted(counted.values())
-    for name in sorted(counted, key=lambda name: (-counted[name], name)):
-        others = median_without(ordered, counted[name])
-        if counted[name] > max(factor * others, others + settings.latency_margin):
-            yield name, f"its median latency is {counted[name]:.3g} s, that of others {others:.3g} s"
+    calls: dict[tuple[CallKind, bool], dict[str, Latencies]] = {}
+    for name, one in windows.items():
+        for key, known in one.latencies.items():
+            if known.count >= settings.requests:
+                calls.setdefault(key, {})[name] = known
+    found = [
+        slow
+        for (call, _), known in calls.items()
+        if len(known) >= settings.latency_peers
+        for slow in _slower(call, known, settings, settings.latency_factor, weights)
+    ]
+    for _, name, why in sorted(found):
+        yield name, why
+
+
+def _slower(
+    call: CallKind,
+    known: Mapping[str, Latencies],
+    settings: Settings,
+    factor: float,
+    weights: Mapping[str, float],
+) -> Iterator[tuple[float, str, str]]:
+    """Of those who had calls of a kind, who took too long: how far beyond what is allowed (less is worse), who, and why."""
+    typical = median([tokens for one in known.values() for _, tokens in one.last])
+    medians = {
+        name: typical * median([latency / tokens for latency, tokens in one.last])
+        for name, one in known.items()
+    }
+    ordered, weighed = sorted(medians.values()), sorted(weights[name] for name in known)
+    for name, value in medians.items():
+        others = median_without(ordered, value)
+        slower = max(1.0, median_without(weighed, weights[name]) / weights[name])
+        allowed = max(factor * others * slower, others + settings.latency_margin)
+        if value > allowed:
+            what = f" ({call.model[:80]!r}, {call.path.decode('latin-1')[:80]!r})" if call.path else ""
+            yield (
+                allowed / value,
+                name,
+                f"its median latency is {value:.3g} s, that of others {others:.3g} s{what}",
+            )
 
 
 def median_without(ordered: list[float], value: float) -> float:

@@ -37,7 +37,7 @@ class Settings:
     `checks`: those that are made, all of which must pass. `consecutive`, `stalls`: in a row, and a backend is ejected. `window`,
     `requests`, `failure_share`: so long, at least so many ends, so many failures among them. `peers`, `deviations`,
     `success_margin`: outliers among so many backends. `latency_peers`, `latency_factor` (None: latency ejects nobody),
-    `latency_margin`: likewise of latencies. `most_ejected`: of the backends. `base`, `longest`, `forget`: how long ejections and
+    `latency_margin`: likewise of latencies of one kind of call. `most_ejected`: of the backends. `base`, `longest`, `forget`: how long ejections and
     falls last, and when they are forgotten. `trials`, `trial_timeout`: after an ejection. `slow_start`: until full weight.
     `drain`: until what is left is ended. `lasts`, `lists_last`: how long what servers say of their load, and lists of their
     models, is believed.

@@ -5,11 +5,13 @@ It shares no code with `gtm.core.balance.health` but the values.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 
 from gtm.core.balance.backends import Condition, Scraped
-from gtm.core.balance.health import Check, Failure, Load, Settings
+from gtm.core.balance.health import CallKind, Check, Failure, Load, Settings
+from gtm.core.balance.health.comparing import ANY_CALL
 
 NEVER = float("-inf")
 
@@ -41,8 +43,8 @@ class Server:
     good_trials: int = 0
     row: list[Failure] = field(default_factory=list)
     """Failures since something ended well."""
-    ends: list[tuple[bool, float | None]] = field(default_factory=list)
-    """In this window: good or not, latency."""
+    ends: list[tuple[bool, tuple[CallKind, int | None, float] | None]] = field(default_factory=list)
+    """In this window: good or not; what it was, its tokens, and its latency, where that is known."""
     drained_by: float | None = None
     load: dict[str, tuple[object, float]] = field(default_factory=dict)
 
@@ -50,8 +52,11 @@ class Server:
 class Page:
     """The page for some backends."""
 
-    def __init__(self, settings: Settings, names: list[str], now: float) -> None:
+    def __init__(
+        self, settings: Settings, names: list[str], now: float, weights: Mapping[str, float] | None = None
+    ) -> None:
         self.settings = settings
+        self.weights = weights or dict.fromkeys(names, 1.0)
         self.servers = {name: Server() for name in names}
         self.window_began = now
 
@@ -112,7 +117,16 @@ class Page:
             server.trials.append(sent)
         return sent
 
-    def ended(self, sent: Sent, how: str, latency: float | None, now: float) -> None:
+    def ended(
+        self,
+        sent: Sent,
+        how: str,
+        latency: float | None,
+        now: float,
+        *,
+        call: CallKind = ANY_CALL,
+        tokens: int | None = None,
+    ) -> None:
         """`good`, `gone`, or a failure."""
         server = sent.backend
         if server not in self.servers.values() or server is None:
@@ -129,7 +143,7 @@ class Page:
                 self.eject(server, now)
         elif how == "good":
             server.row = []
-            server.ends.append((True, latency))
+            server.ends.append((True, None if latency is None else (call, tokens, latency)))
         elif how != "gone":
             server.row.append(Failure(how))
             server.ends.append((False, None))
@@ -210,18 +224,38 @@ class Page:
                 if parts[name] < mean - settings.deviations * deviation
                 and parts[name] < mean - settings.success_margin
             ]
-        medians = {}
-        for name, one in closed.items():
-            latencies = [latency for good, latency in one.ends if good and latency is not None]
-            if sum(good for good, _ in one.ends) >= settings.requests and latencies:
-                medians[name] = median(latencies[-64:])
-        if len(medians) >= settings.latency_peers and settings.latency_factor is not None:
-            for _, name in sorted((-value, name) for name, value in medians.items()):
-                others = median(value for other, value in medians.items() if other != name)
-                slow = medians[name] > settings.latency_factor * others
-                if slow and medians[name] > others + settings.latency_margin:
-                    found.append(name)
-        return found
+        return found + self.slow(closed) if settings.latency_factor is not None else found
+
+    def slow(self, closed: dict[str, Server]) -> list[str]:
+        """Who takes much longer than others for calls of one kind, the worst first."""
+        settings, found = self.settings, []
+        took = {
+            name: [how for good, how in one.ends if good and how is not None] for name, one in closed.items()
+        }
+        kinds = {(call, tokens is None) for some in took.values() for call, tokens, _ in some}
+        for kind in kinds:
+            same = {
+                name: [
+                    (seconds, tokens or 1) for call, tokens, seconds in some if (call, tokens is None) == kind
+                ]
+                for name, some in took.items()
+            }
+            enough = {name: some[-64:] for name, some in same.items() if len(some) >= settings.requests}
+            if len(enough) < settings.latency_peers:
+                continue
+            usual = median(tokens for some in enough.values() for _, tokens in some)
+            medians = {
+                name: usual * median(seconds / tokens for seconds, tokens in some)
+                for name, some in enough.items()
+            }
+            for name, value in medians.items():
+                others = median(medians[other] for other in medians if other != name)
+                weight = median(self.weights[other] for other in medians if other != name)
+                times = (settings.latency_factor or 0.0) * max(1.0, weight / self.weights[name])
+                allowed = max(times * others, others + settings.latency_margin)
+                if value > allowed:
+                    found.append((allowed / value, name))
+        return [name for _, name in sorted(found)]
 
     # --- loads ---
 

@@ -10,7 +10,18 @@ import pytest
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.filters import well
-from gtm.core.balance.health import BackendHealth, Check, Failure, Load, Sending, Settings, State, Thresholds
+from gtm.core.balance.health import (
+    BackendHealth,
+    CallKind,
+    Check,
+    Failure,
+    Load,
+    Sending,
+    Settings,
+    State,
+    Thresholds,
+)
+from gtm.core.balance.health.comparing import ANY_CALL
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.balance.health.model import Page, Sent, most_terms
 from tests.effort import examples
@@ -56,16 +67,22 @@ class World:
         self.now = draw.uniform(0, 1e6)
         self.settings = _settings(draw)
         self.names = list(NAMES[: draw.randint(1, len(NAMES))])
-        self.health = BackendHealth(self.settings, [Backend(name) for name in self.names], self.now)
-        self.page = Page(self.settings, self.names, self.now)
+        self.weights = {name: draw.choice((1.0, 1.0, 0.25, 4.0)) for name in NAMES}
+        self.health = BackendHealth(self.settings, self.backends, self.now)
+        self.page = Page(self.settings, self.names, self.now, self.weights)
         self.told: dict[str, Condition] = {}
         self.flying: list[tuple[Sending, Sent]] = []
         # Some servers pass their checks mostly, some flap; likewise with requests.
         self.passes = {name: draw.choice((1.0, 1.0, 0.9, 0.7, 0.7)) for name in NAMES}
         self.serves = {name: draw.choice((1.0, 0.9, 0.7, 0.7, 0.3)) for name in NAMES}
+        self.mixed = draw.choice((0.0, 0.0, 0.5))  # the part of requests that are of another kind
         self.pace = draw.choice((1.0, 3.0))
         self.slow = {name: draw.choice((0.1, 0.1, 0.1, 0.3, 3.0)) for name in NAMES}
         self.long = draw.choice((0.0, 0.2, 0.6))  # the part of requests that lasts
+
+    @property
+    def backends(self) -> list[Backend]:
+        return [Backend(name, self.weights[name]) for name in self.names]
 
     def run(self, steps: int) -> None:
         """Let things happen, and compare."""
@@ -155,8 +172,14 @@ class World:
                     None if self.draw.random() < 0.1 else self.slow[sending.name] * self.draw.uniform(0.5, 2)
                 )
                 status = self.draw.choice((200, 200, 404, 429, 501, 101, 505))
-                self.health.answered(sending, status, latency, self.now)
-                self.page.ended(sent, "good", latency, self.now)
+                call = (
+                    CallKind("llama", b"/v1/chat/completions")
+                    if self.draw.random() < self.mixed
+                    else ANY_CALL
+                )
+                tokens = self.draw.choice((None, None, 1, 7, 100))
+                self.health.answered(sending, status, latency, self.now, call, tokens=tokens)
+                self.page.ended(sent, "good", latency, self.now, call=call, tokens=tokens)
             else:
                 failure = self.draw.choice(FAILURES)
                 if failure is Failure.STATUS:
@@ -204,7 +227,7 @@ class World:
             kept = {one: getattr(before, one) for one in ("checks", "base", "longest", "forget")}
             self.settings = replace(_settings(draw), **kept)
             self.names = sorted(draw.sample(NAMES, draw.randint(1, len(NAMES))))
-            self.health.update(self.settings, [Backend(one) for one in self.names])
+            self.health.update(self.settings, self.backends)
             self.page.update(self.settings, self.names)
             self.told = {one: told for one, told in self.told.items() if one in self.names}
             self.told.update(self.health.tick(self.now))
