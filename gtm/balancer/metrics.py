@@ -48,6 +48,12 @@ def render(
     counters = (
         ("gtm_balancer_refusals_total", "Requests refused, by code.", "code", stats.refusals),
         ("gtm_balancer_backend_failures_total", "Failures of backends.", "backend", stats.failures),
+        (
+            "gtm_balancer_backend_full_total",
+            "Requests that a backend had no room for, as it said.",
+            "backend",
+            stats.full,
+        ),
         ("gtm_balancer_handoff_flaws_total", "Handoffs that were not believed, by why.", "code", gate.flaws),
     )
     for name, text, label, counts in counters:

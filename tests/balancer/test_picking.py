@@ -49,6 +49,7 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         client=SimpleNamespace(peer="192.0.2.1"),
         head=SimpleNamespace(path=b"/v1/completions"),
         streams_events=False,
+        full=False,
         tokens=None,
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
@@ -142,6 +143,7 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             client=SimpleNamespace(peer="192.0.2.1"),
             head=SimpleNamespace(path=b"/v1/completions"),
             streams_events=False,
+            full=False,
             tokens=None,
         )
         sent = picker.pick(cast("Exchange", exchange), (), clock.at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,15 @@ def _mark(exchange: Exchange, session: str | None, prefix: tuple[int, ...]) -> i
     return hash((client, prefix[0] if session is None else session))
 
 
+def _whose(exchange: Exchange) -> Hashable:
+    """Who has a request: its tenant, or the client if it has none."""
+    verdict = exchange.verdict
+    routing = verdict.routing if isinstance(verdict, Verdict) else None
+    if routing is None:
+        return exchange.client.peer
+    return routing.request.tenant or routing.client
+
+
 class _Flying:
     """A request at a backend."""
 
@@ -116,6 +125,8 @@ class PoolPicker:
         self._read_load = read_load
         self._corrects = corrects
         self._loaded: dict[str, float] = {}
+        self._learned: set[str] = set()
+        """Servers whose slots are learned now."""
         self._loosened: dict[int, float] = {}
         """Who is not led to a backend by its session or prompt, and until when."""
         self.flights = Flights()
@@ -162,6 +173,11 @@ class PoolPicker:
     def conditions(self, conditions: Mapping[str, Condition]) -> None:
         """What is known of servers now."""
         self._conditions.update(conditions)
+        for name, condition in conditions.items():
+            if condition.slots is not None:
+                self._learned.add(name)
+            else:
+                self._learned.discard(name)
         self.pool = self.pool.updated(conditions)
 
     def cached(self, name: str, tokens: float) -> None:
@@ -191,6 +207,7 @@ class PoolPicker:
         for name in names.difference(self._routes):
             self._routes[name] = self._make_route(name)
         self._conditions = {name: one for name, one in self._conditions.items() if name in names}
+        self._learned &= names
         return pool_of(
             backends,
             self._conditions,
@@ -259,6 +276,8 @@ class PoolPicker:
         if self._flying.pop(flying, self) is None:
             self._begun -= flying.began
         took = now - flying.began
+        if exchange.full and how == "answered":
+            how = "full"
         good = how == "answered" and exchange.status < 400
         flying.ticket.end(took if good else None, now)
         if good and not exchange.tunnelled:
@@ -275,7 +294,22 @@ class PoolPicker:
                 # As `CallKind(…)`, in half of the time.
                 call: CallKind = tuple.__new__(CallKind, (flying.asked[0], exchange.head.path, streams))
                 tokens = None if streams else exchange.tokens
-                self._health.answered(flying.sending, exchange.status, latency, now, call, tokens=tokens)
+                if flying.sending.name not in self._learned:
+                    self._health.answered(flying.sending, exchange.status, latency, now, call, tokens=tokens)
+                else:
+                    left = self.flights.of(flying.sending.name).outstanding
+                    self._health.answered(
+                        flying.sending,
+                        exchange.status,
+                        latency,
+                        now,
+                        call,
+                        tokens=tokens,
+                        beside=min(flying.ticket.met, left),
+                        who=_whose(exchange),
+                    )
+        elif how == "full":
+            self._health.full(flying.sending, flying.ticket.met, now, _whose(exchange))
         elif how in ("cancelled", "refused"):
             self._health.cancelled(flying.sending)
         else:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gtm.balancer.wire.heads import MAX_HEADERS, RequestHead
-from gtm.balancer.wire.responses import CHUNKED, NONE, Framing, ResponseError, ResponseHead, answer_head
+from gtm.balancer.wire.responses import (
+    CHUNKED,
+    LENGTH,
+    NONE,
+    Framing,
+    ResponseError,
+    ResponseHead,
+    answer_head,
+)
 from gtm.balancer.wire.trailers import is_trailer
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -82,3 +90,22 @@ class Answer:
             return b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
+
+
+class KeptAnswer(Answer):
+    """The body of one that is kept back until it is known whether it goes to the client: of that, nothing is there to send."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.framing = LENGTH
+
+    @property
+    def body_so_far(self) -> bytes:
+        """What has come of it."""
+        return b"".join(self._out)
+
+    def take(self) -> bytes:
+        """Nothing."""
+        return b""

@@ -54,7 +54,7 @@ class Flight(Protocol):
     """A request's place in the counts of the backend that has it."""
 
     def end(self, exchange: Exchange, how: str) -> None:
-        """It has ended there: `answered`, `broken`, `cancelled`, `failed` or `refused`. Only the first call counts."""
+        """It has ended there: `answered`, `broken`, `cancelled`, `failed`, `full` or `refused`. Only the first call counts."""
 
 
 @dataclass(frozen=True, slots=True)

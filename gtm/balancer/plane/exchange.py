@@ -7,7 +7,8 @@ Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it: nothing of it was sent; or it may be done twice by its method
+  3. A request is sent again only if no backend can have begun it: nothing of it was sent, or the server says that it is full
+     (`gtm.balancer.plane.exchange_full`); or it may be done twice by its method
      (RFC 9110 §9.2.2) or its Idempotency-Key, and nothing of an answer was heard.
   4. An answer that breaks off is never made to look whole.
   5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time.
@@ -22,7 +23,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.exchange_end import ExchangeEnd
+from gtm.adapters.fullness import STATUSES
+from gtm.balancer.plane.exchange_full import ExchangeFull
 from gtm.balancer.plane.exchange_state import (
     ANSWERING,
     CONNECTING,
@@ -46,7 +48,7 @@ from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
+from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
 from gtm.transport import no_room
@@ -67,8 +69,8 @@ _UNKNOWN = BodyKind.UNKNOWN
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
-class Exchange(ExchangeEnd):
-    """See above, `ExchangeEnd` and `ExchangeState`."""
+class Exchange(ExchangeFull):
+    """See above, `ExchangeFull`, `ExchangeEnd` and `ExchangeState`."""
 
     __slots__ = ()
 
@@ -404,8 +406,7 @@ class Exchange(ExchangeEnd):
         Raises:
             ResponseError: it is none to this request.
         """
-        head = self.head
-        framing = framing_of(head, response)
+        framing = framing_of(self.head, response)
         sent = self._sent
         if sent is not None and sent.push is not None:
             taken = self.proxy.taken(sent, response.seen.get(b"gtm-push"))
@@ -414,6 +415,13 @@ class Exchange(ExchangeEnd):
                 raise ResponseError("the peer does not take it")
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
+        if response.status in STATUSES and self._kept_back(response, framing):
+            return
+        self._answers(response, framing)
+
+    def _answers(self, response: ResponseHead, framing: Framing) -> None:
+        """The client gets this answer."""
+        head, sent = self.head, self._sent
         self.first_byte = self.proxy.now()
         self.status = response.status
         if framing is CLOSE or self.closes:
@@ -442,6 +450,8 @@ class Exchange(ExchangeEnd):
                 sent.route.put(upstream, self.proxy.now())
             else:
                 upstream.abort()
+        if self._doubted is not None and self._asks_another():
+            return
         self.answer.end()
         self.flush()
         keep_alive = self.head.keep_alive

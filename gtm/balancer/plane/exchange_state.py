@@ -11,6 +11,7 @@ from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.responses import ResponseHead
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -69,9 +70,11 @@ class ExchangeState:
         "_begun",
         "_body_ended",
         "_connecting",
+        "_doubted",
         "_heard",
         "_keeps",
         "_kind",
+        "_moved",
         "_offered",
         "_pieces",
         "_queued",
@@ -91,6 +94,7 @@ class ExchangeState:
         "failure",
         "fallback",
         "first_byte",
+        "full",
         "head",
         "lost",
         "meter",
@@ -168,6 +172,12 @@ class ExchangeState:
         self.answer = Answer()
         self._untaken = False
         """A peer has said that it does not take it."""
+        self._doubted: ResponseHead | None = None
+        """The head of an answer that is kept back; None: none is."""
+        self.full = False
+        """The client got an answer by which a backend said that it is full."""
+        self._moved = False
+        """Another server was asked since one was full."""
         self._begun = self._heard = False
         """It was sent to a backend; something of an answer came from the present one."""
 

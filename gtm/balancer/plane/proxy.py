@@ -419,6 +419,15 @@ class Proxy:
         self.stats.retries += 1
         return True
 
+    def was_full(self, exchange: Exchange, sent: Sent) -> None:
+        """A backend has said that it is full, and another is asked: the request counts no more there."""
+        self._tell(sent.flight.end, exchange, "full")
+        self.stats.full[sent.route.url] += 1
+
+    def may_ask_another(self, tries: int) -> bool:
+        """Whether there is another backend than those that were tried, and it may be asked."""
+        return self.picker.usable() > tries and self.may_retry(tries)
+
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, *, offered: bool) -> None:
         """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
         now = self.now()
@@ -439,6 +448,8 @@ class Proxy:
         if exchange.refusal is not None and how == "cancelled" and not exchange.status:
             how, exchange.status = "refused", exchange.refusal.status  # its body could not be read
         url = "" if had is None or had.push is not None else had.route.url
+        if exchange.full and url:
+            self.stats.full[url] += 1
         self.stats.ended(exchange, url, how, now)
         if self.log is not None:
             self._tell(self.log.ended, exchange, sent or exchange.lost, how, now)

@@ -77,6 +77,8 @@ class Stats:
         """By code."""
         self.failures: Counter[str] = Counter()
         """Of backends."""
+        self.full: Counter[str] = Counter()
+        """Requests that a backend had no room for, as it said."""
         self.came: Counter[str] = Counter()
         """Requests that backends have had, and a balancer of another region before: pushed here or sent on. By service."""
         self.retries = 0

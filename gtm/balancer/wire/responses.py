@@ -62,6 +62,11 @@ class ResponseHead:
     is_events: bool = False
 
     @property
+    def retry_after(self) -> bool:
+        """Whether it says when to try again."""
+        return any(line[:12].lower() == b"retry-after:" for line in self.lines)
+
+    @property
     def upgrade(self) -> bytes:
         """The protocol that it speaks of."""
         return self.seen.get(b"upgrade", b"").strip(b" \t")

@@ -154,6 +154,7 @@ class Pool:
             condition.adapters,
             filters.has_memory(condition, self.settings.most_memory),
             condition.warmth,
+            condition.slots,
         )
 
 
@@ -343,5 +344,5 @@ def _candidate(number: int, backend: Backend, condition: Condition, flights: Fli
         condition,
         flights.of(backend.name),
         backend.weight * condition.warmth,
-        backend.slots or 0,
+        backend.slots or condition.slots or 0,
     )

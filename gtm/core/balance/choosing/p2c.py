@@ -11,8 +11,8 @@ One uniform number does for both draws: its first 26 bits place the first, the o
 Laws:
   1. Every candidate can be picked, whatever the scores, but the worst (of at least two, if it is worse than all others).
   2. Equal scores: shares are the weights', exactly.
-  3. Where both drawn are known to be full and another is known not to be, one that is not full is picked: a request waits
-     nowhere while a slot is known to be free.
+  3. Where both drawn are known to be full and another is not, one that is not known to be is picked: a request waits nowhere while another
+     server may have room.
 
 Example. Mean time in system of M/M/1 servers at 90 % with two choices: Σ 0.9^(2^i − 2), i ≥ 1.
 
@@ -53,7 +53,7 @@ def pick(eligible: Eligible, score: Scoring, cost: float, draw: float) -> Candid
     if score(other, cost) < score(best, cost):
         best, other = other, best
     if best.full:
-        return other if other.has_room else _with_room(candidates, first) or best
+        return _with_room(candidates, first) or best if other.full else other
     return best
 
 
@@ -63,9 +63,9 @@ def _at(sums: tuple[float, ...], place: float) -> int:
 
 
 def _with_room(candidates: tuple[Candidate, ...], start: int) -> Candidate | None:
-    """The first from `start` on, in a circle, that is known to have a slot free."""
+    """The first from `start` on, in a circle, that is not known to be full."""
     for part in (candidates[start:], candidates[:start]):
         for candidate in part:
-            if candidate.flight.known < candidate.slots:  # as `has_room`, at half the cost
+            if not candidate.flight.known >= candidate.slots > 0:  # as `full`, at half the cost
                 return candidate
     return None

@@ -8,13 +8,13 @@ from gtm.core.balance.choosing.values import Candidate, Scoring
 
 
 def pick(candidates: Sequence[Candidate], score: Scoring, cost: float, draw: float) -> Candidate:
-    """The candidate (of at least one) with the lowest score; if it is known to be full, the best of those that are known not to be.
+    """The candidate (of at least one) with the lowest score; if it is known to be full, the best of those that are not.
 
     The draw, uniform in [0, 1), decides between equals.
     """
     best = _best(candidates, score, cost, draw)
     if best.flight.known >= best.slots > 0:  # as `full`, at half the cost
-        free = [candidate for candidate in candidates if candidate.has_room]
+        free = [candidate for candidate in candidates if not candidate.full]
         if free:
             return _best(free, score, cost, draw)
     return best

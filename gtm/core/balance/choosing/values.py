@@ -149,7 +149,7 @@ ANYTHING = Wanted()
 class Candidate:
     """A server in a pool.
 
-    `number`: its place there. `weight`: what of its weight counts now (slow start). `slots`: the backend's; 0 where unknown.
+    `number`: its place there. `weight`: what of its weight counts now (slow start). `slots`: the backend's, else what was learned; 0 where unknown.
     """
 
     number: int
@@ -163,11 +163,6 @@ class Candidate:
     def full(self) -> bool:
         """Whether all of its slots are taken, as far as is known. Where slots are unknown, nobody knows it to be full."""
         return self.flight.known >= self.slots > 0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one of its slots is known to be free."""
-        return self.flight.known < self.slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)

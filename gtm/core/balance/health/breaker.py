@@ -150,7 +150,7 @@ class Breaker:
         """Why it was ejected last."""
         self.window = Window()
         self.ended: Counter[str] = Counter()
-        """Requests so far, by `good` or failure, whatever they counted."""
+        """Requests so far, by `good`, `full` or failure, whatever they counted."""
         self.ejections = 0
         self._number = 0
         self._closed_since = -inf
@@ -178,6 +178,11 @@ class Breaker:
             self._trials.append(now)
         # As `Sending(…)`, in half of the time.
         return tuple.__new__(Sending, (name, self._period, now, asker))
+
+    def full(self, sending: Sending) -> None:
+        """It had no room: that says nothing of whether it works."""
+        self.ended["full"] += 1
+        self.cancelled(sending)
 
     def cancelled(self, sending: Sending) -> None:
         """It ended without saying anything of the backend."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import count
 
 from gtm.core.balance.backends import Backend, Condition
@@ -136,6 +136,8 @@ class BackendHealth:
         call: CallKind = ANY_CALL,
         *,
         tokens: int | None = None,
+        beside: float | None = None,
+        who: Hashable = None,
     ) -> None:
         """It has answered in full.
 
@@ -147,6 +149,8 @@ class BackendHealth:
             now: seconds.
             call: what it was: its latency is compared with those of the same.
             tokens: that its answer has, and on which its latency depends; None: unknown.
+            beside: the least of the requests that were there with it when it was sent, and when it ended; None: its slots are not learned.
+            who: whose it is.
         """
         if status in SERVER_FAILURES:
             self._failed(sending, Failure.STATUS, str(status), now)
@@ -161,6 +165,24 @@ class BackendHealth:
         if breaker.state is HALF_OPEN:
             self._touched.add(sending.name)
         breaker.good(sending, latency, now, call, tokens)
+        if beside is not None and monitor.limit.taken(beside, now, who):
+            self._touched.add(sending.name)
+
+    def full(self, sending: Sending, met: float, now: float, who: Hashable = None) -> None:
+        """It had no room for the request beside `met` others; `who`: whose it is.
+
+        That is a failure only where its own metrics say that it is idle, and nothing else is known to be there.
+        """
+        monitor = self._monitors.get(sending.name)
+        if monitor is None:
+            return
+        said = monitor.loads.requests(now)
+        if said is not None and said.running + said.waiting < 1 and met < 1:
+            self._failed(sending, Failure.STATUS, "it says that it is full, its metrics that it is idle", now)
+            return
+        monitor.breaker.full(sending)
+        monitor.limit.full(met, now, who)
+        self._touched.add(sending.name)
 
     def failed(self, sending: Sending, failure: Failure, now: float) -> None:
         """It did not answer, or its answer broke off."""
@@ -218,6 +240,7 @@ class BackendHealth:
             self._look(now)
         for monitor in self._monitors.values():
             monitor.breaker.tick(now)
+            monitor.limit.tick(now)
         self._touched.clear()
         return self._tell(self._monitors, now)
 

@@ -7,6 +7,7 @@ from math import inf
 
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.health.breaker import Breaker, Circuit
+from gtm.core.balance.health.limit import LearnedLimit
 from gtm.core.balance.health.loads import Loads
 from gtm.core.balance.health.settings import Settings
 from gtm.core.balance.health.values import Standing, State
@@ -18,13 +19,14 @@ from gtm.core.model.state import HealthStatus
 class Monitor:
     """See above."""
 
-    __slots__ = ("_drained_since", "_settings", "breaker", "drained_by", "loads", "verdict")
+    __slots__ = ("_drained_since", "_settings", "breaker", "drained_by", "limit", "loads", "verdict")
 
     def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
         self._settings = settings
         self.verdict = Verdict(settings)
         self.breaker = Breaker(settings, periods)
         self.loads = Loads(settings)
+        self.limit = LearnedLimit()
         self.drained_by: float | None = None
         """When what it has is ended; None: it does not drain."""
         self._drained_since = -inf
@@ -55,6 +57,7 @@ class Monitor:
             memory=loads.memory(now),
             warmth=self._warmth(now),
             scraped=loads.requests(now),
+            slots=self.limit.limit,
         )
 
     def standing(self, name: str, now: float) -> Standing:

@@ -98,7 +98,7 @@ class Standing:
     """How a backend stands, for people and metrics.
 
     `why`: in words, empty if nothing is wrong. `since`: when this state began; `until`: when it ends by itself (None: not
-    by time alone). `ended`: requests so far, by `good` or `Failure`. `ejections`, `falls`: so far, since the backend is known.
+    by time alone). `ended`: requests so far, by `good`, `full` or `Failure`. `ejections`, `falls`: so far, since the backend is known.
     """
 
     name: str

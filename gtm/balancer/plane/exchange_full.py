@@ -1,0 +1,68 @@
+"""What becomes of a request whose server says that it is full (`gtm.adapters.fullness`): another is asked, once.
+
+Law 3 of `gtm.balancer.plane.exchange` is kept here: a server that says so has begun nothing, and none of its answer went to the client. A short answer that may say it
+is kept back until it is whole. Where nobody else is asked it goes to the client as it is: with the server's own `Retry-After`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from gtm.adapters.fullness import MOST_BYTES, says_full
+from gtm.balancer.plane.answer import Answer, KeptAnswer
+from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.exchange_end import ExchangeEnd
+from gtm.balancer.plane.exchange_state import CONNECTING
+from gtm.balancer.wire.responses import LENGTH, Framing, ResponseHead
+
+if TYPE_CHECKING:
+    from gtm.balancer.plane.exchange import Exchange
+
+
+class ExchangeFull(ExchangeEnd):
+    """See above."""
+
+    __slots__ = ()
+
+    def _kept_back(self, response: ResponseHead, framing: Framing) -> bool:
+        """Keep an answer of one of the statuses back whose body may say that the server is full. False: the client gets it now."""
+        sent = self._sent
+        if sent is None or sent.push is not None:
+            return False
+        if framing is LENGTH and response.length is not None and response.length <= MOST_BYTES:
+            self.flush()
+            self.answer, self._doubted, self._heard = KeptAnswer(), response, True
+            return True
+        self.full = says_full(response.status, b"", retry_after=response.retry_after)
+        return False
+
+    def _asks_another(self) -> bool:
+        """The answer that was kept back is whole. Whether another server is asked now; else the client gets it."""
+        response, kept, sent = self._doubted, self.answer, self._sent
+        assert response is not None  # noqa: S101 - see `_kept_back`
+        self._doubted, self.answer = None, Answer()
+        body = b"" if not isinstance(kept, KeptAnswer) else kept.body_so_far
+        if sent is not None and says_full(response.status, body, retry_after=response.retry_after):
+            exchange, tried = cast("Exchange", self), (*self._tried, sent.route.url)
+            keeps = self._keeps and self._body_ended and not self._moved
+            if keeps and self.proxy.may_ask_another(len(tried)):
+                found = self.proxy.pick(exchange, tried)
+                if isinstance(found, Sent):
+                    self.proxy.was_full(exchange, sent)
+                    self._tried, self._moved = tried, True
+                    self.phase = CONNECTING
+                    self._send(found)
+                    return True
+            self.full = True
+        self._answers(response, LENGTH)
+        if body:
+            self.answer.body(body)
+        return False
+
+    def _answers(self, response: ResponseHead, framing: Framing) -> None:
+        """The client gets this answer."""
+        raise NotImplementedError
+
+    def _send(self, sent: Sent) -> None:
+        """Send the request there."""
+        raise NotImplementedError
