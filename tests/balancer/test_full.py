@@ -342,7 +342,8 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
         async with region(first, second) as here:
             assert here.picker.slots() is None
             here.send(24)
-            await here.until(lambda: len(first.running) + len(second.running) == 8 and here.got[503] > 8)
+            await here.until(lambda: here.got.total() + here.queue.admission.waiting == 16)
+            assert len(first.running) + len(second.running) == 8
             assert here.states == [State.UP, State.UP]
             got = await here.all_answered(first, second)
             assert got[200] >= 8  # those that came when slots were known have waited for one

@@ -103,7 +103,7 @@ class KeptAnswer(Answer):
 
     @property
     def body_so_far(self) -> bytes:
-        """What has come of it."""
+        """Those bytes of the body that have come."""
         return b"".join(self._out)
 
     def take(self) -> bytes:

@@ -70,7 +70,7 @@ _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
 class Exchange(ExchangeFull):
-    """See above, `ExchangeFull`, `ExchangeEnd` and `ExchangeState`."""
+    """A request on its way, from its head to its end; `ExchangeFull`, `ExchangeEnd` and `ExchangeState` have the rest of it."""
 
     __slots__ = ()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ExchangeFull(ExchangeEnd):
-    """See above."""
+    """A request whose server may say that it is full."""
 
     __slots__ = ()
 

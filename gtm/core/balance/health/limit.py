@@ -34,7 +34,7 @@ _REST, _LONGEST = 1.0, 16.0
 
 
 class LearnedLimit:
-    """See above. Times may not decrease."""
+    """How many requests one server takes at once, as far as it has said so. Times may not decrease."""
 
     __slots__ = (
         "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refused", "_rest", "_rose", "limit",
