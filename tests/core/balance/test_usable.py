@@ -258,6 +258,17 @@ def test_one_of_four_that_is_well_is_no_capacity_of_eight() -> None:
     assert {one.backend.name for one in chosen if isinstance(one, Candidate)} == set("abcd")
 
 
+def test_who_serves_any_model_serves_those_that_nobody_names() -> None:
+    """The only one that does is held: for most models others are well, for such it is a panic, so its slots count."""
+    named = [Backend(name, slots=4, models=frozenset({"chat"})) for name in "bc"]
+    known = {"a": Condition(healthy=True, held=True), **{name: Condition(healthy=True) for name in "bc"}}
+    pool = pool_of([Backend("a", slots=4), *named], known, Flights())
+    found = choose(pool, Wanted("unheard-of"), 0.5)
+    assert isinstance(found, Candidate)
+    assert found.backend.name == "a"
+    assert {one.backend.name for one in pool.usable} == {"a", "b", "c"}
+
+
 def test_slow_start_counts_for_nothing_in_a_panic() -> None:
     """One that has just come back, beside those that are held, gets its share, not a tenth of it."""
     settings = Choosing(panic=1.0)
