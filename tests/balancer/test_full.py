@@ -363,6 +363,24 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
     run(main)
 
 
+def test_the_last_word_of_a_full_server_is_no_failure_either() -> None:
+    """Answers that cannot be kept back, since nobody knows how long they are, go to the client: while its peer serves all that it gets, it is not ejected."""
+
+    async def main() -> None:
+        never = Places(0, _answer(503, QUEUE, b"Retry-After: 1", chunked=True))
+        always = Places(100)
+        async with region(never, always) as here:
+            for _ in range(30):
+                here.send(3)
+                await here.all_answered(always)
+            assert never.full >= 10
+            assert here.states == [State.UP, State.UP]
+            assert here.picker.pool.usable[0].slots == 1
+            assert here.proxy.stats.full.total() == never.full
+
+    run(main)
+
+
 def test_who_is_full_is_passed_by_while_another_is_idle() -> None:
     """One of a single place, the other of many: the first who find it full are sent on as far as the budget of retries goes, and then nobody finds it so.
 

@@ -113,7 +113,7 @@ class Stats:
         if now - self._looked < _LOOK_EVERY:
             return []
         self._looked = now
-        known = {url for url, _, _ in self.requests} | self.failures.keys() | self.durations.keys()
+        known = {url for url, _, _ in self.requests}.union(self.failures, self.full, self.durations)
         gone = {url for url in known if url and url not in servers}
         self._gone = {url: self._gone.get(url, now) for url in gone}
         over = [url for url, since in self._gone.items() if now - since >= KEPT]
@@ -128,6 +128,7 @@ class Stats:
         if histogram is not None:
             self._beyond.merge(histogram)
         self.failures.pop(url, None)
+        self.full.pop(url, None)
         self.first_bytes.pop(url, None)
         self.between.pop(url, None)
 

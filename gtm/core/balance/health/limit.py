@@ -86,8 +86,8 @@ class LearnedLimit:
             return True
         if count < limit:
             return False
-        if count > self._refused:
-            self._rest = _REST
+        if count > self._refused and self._rest > _REST:
+            self._rest, self._next = _REST, now
         if count == limit:
             if now < self._next:
                 return False

@@ -162,6 +162,21 @@ def test_an_attack_from_the_beginning_stops_nobody() -> None:
     assert server.served >= 0.8 * 10 * 32
 
 
+def test_a_rise_that_is_taken_is_followed_by_the_next_at_once() -> None:
+    """However long it rested before, when rises led to the next "full"."""
+    limit, now = LearnedLimit(), 0.0
+    limit.full(4, now)
+    for _ in range(10):  # as long as it is full of others
+        while not limit.taken((limit.limit or 1) - 1, now):
+            now += 0.5
+        limit.full(4, now)
+    began = now
+    while (limit.limit or 99) < 8:
+        now += 0.5
+        limit.taken((limit.limit or 1) - 1, now)
+    assert 16 <= now - began <= 16 + 4 * 1.5
+
+
 GOOD = ProbeResult(True, 0.0)
 
 
