@@ -22,6 +22,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend as Server
+from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
@@ -264,6 +265,7 @@ async def regions(
         picker = PoolPicker(
             [server], Settings(), BackendHealth(HealthSettings(), [server], loop.time()), loop=loop
         )
+        picker.conditions({server.name: Condition(healthy=True)})
         admission = QueueAdmission(
             settings or core.Settings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
         )

@@ -12,6 +12,7 @@ from gtm.balancer.decide.queueing import MOST_TOTALS, OTHER, OTHERS, QueueAdmiss
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import EACH
 from gtm.core.balance import admission as core
+from gtm.core.balance.backends import Condition
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
@@ -40,6 +41,7 @@ def test_times_of_tokens(together: bool) -> None:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             backend = here.picker.pool.candidates[0].backend
             here.picker.configure([type(backend)(url)], here.picker.pool.settings)
+            here.picker.conditions({url: Condition(healthy=True)})
             proxy = Proxy(
                 Gate(),
                 Admission(),

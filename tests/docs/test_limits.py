@@ -237,6 +237,7 @@ ROOMS = (
 )
 """Where bytes from outside are read."""
 APART: Mapping[str, str] = {
+    "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.decide.gate.MOST_CHOICES": "a memory",
     "balancer.decide.picking._MOST_LOOSENED": "a memory",
     "balancer.decide.queueing.MOST_TOTALS": "rows of metrics",
