@@ -78,6 +78,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "a body's pace": (_BALANCER.body_rate, _BALANCER.body_grace),
         "an answer's pace": (_BALANCER.take_rate, _BALANCER.take_grace),
         "what a client takes of an answer": (_BALANCER.stall_timeout,),
+        "what a client goes on sending after its answer, which nobody reads": (
+            "balancer.plane.client.downstream_end.LINGER",
+            "balancer.plane.client.downstream_end.MOST_LINGER",
+        ),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
         "what comes before a slot": ("balancer.plane.exchange.FIRST",),

@@ -267,7 +267,12 @@ class PoolPicker:
             asker = flying.sending.asker
             if asker is not None and asker.mark is not None:
                 self._loosen(asker.mark, now)
-        if how == "answered":
+        early = 400 <= exchange.status < 500 and not exchange.complete
+        if (
+            how == "answered" and early
+        ):  # by its head alone: what a client wants to send says nothing of who refuses it
+            self._health.cancelled(flying.sending)
+        elif how == "answered":
             latency = None if exchange.tunnelled else exchange.first_byte - flying.began
             self._health.answered(flying.sending, exchange.status, latency, now)
         elif how in ("cancelled", "refused"):

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from gtm.balancer.plane.backend.connecting import connected
 from gtm.balancer.plane.backend.upstream import Upstream
 
 IDLE = 4.0
@@ -134,11 +135,12 @@ class Route:
             OSError: nobody takes it.
             ssl.SSLError: who does does not show what it must.
         """
-        _, connection = await loop.create_connection(
+        _, connection = await connected(
+            loop,
             lambda: Upstream(self, clock),
             self.host,
             self.port,
-            ssl=self.tls,
-            server_hostname=self.server_name,
+            tls=self.tls,
+            server_name=self.server_name,
         )
         return connection

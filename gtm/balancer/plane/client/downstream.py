@@ -86,6 +86,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def data_received(self, data: bytes) -> None:
         """What the client sent."""
         if self._ended or self._refusal is not None:
+            if self._lingers_until:
+                self.deadline = min(self._lingers_until, self.proxy.now() + LINGER)
             return
         self.heard = self.proxy.now()
         current = self._current
