@@ -11,6 +11,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
+from math import inf
 from urllib.parse import urlsplit
 
 from gtm.balancer.plane.backend.connecting import connected
@@ -69,6 +70,8 @@ class Route:
         self.open = 0
         """Connections there are, busy or not."""
         self._closed = False
+        self.heard = -inf
+        """When it last sent something to any request."""
 
     @property
     def waiting(self) -> int:

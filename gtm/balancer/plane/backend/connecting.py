@@ -7,12 +7,16 @@ A server may answer before it has all of a request, and close: what is written t
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar, cast
 
 from gtm.balancer.plane.flow import feed, left_in
 
+KEEPALIVE = 30
+"""Seconds of silence after which the kernel asks whether the other side is there; half a minute later it is not."""
 _Made = TypeVar("_Made", bound=asyncio.Protocol)
 
 
@@ -40,19 +44,32 @@ async def connected(
         ssl.SSLError: who does does not show what it must.
     """
     if tls is None:
-        return await loop.create_connection(made, host, port)
+        transport, protocol = await loop.create_connection(made, host, port)
+        _keep_alive(transport)
+        return transport, protocol
     raw, _ = await loop.create_connection(asyncio.Protocol, host, port)
+    _keep_alive(raw)
     protocol = made()
     try:
-        transport = await loop.start_tls(raw, protocol, tls, server_hostname=server_name)
+        secure = await loop.start_tls(raw, protocol, tls, server_hostname=server_name)
     except BaseException:
         raw.abort()
         raise
-    if transport is None:
+    if secure is None:
         raise ConnectionError("the connection ended while TLS began")
     raw.set_protocol(_BeneathTls(raw, cast("asyncio.BufferedProtocol", raw.get_protocol())))
-    protocol.connection_made(transport)
-    return transport, protocol
+    protocol.connection_made(secure)
+    return secure, protocol
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    """Have the kernel ask on a silent connection: a long answer may be silent for minutes, in which NAT forgets it, or a machine dies."""
+    connection = transport.get_extra_info("socket")
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", KEEPALIVE), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):  # not everywhere
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _BeneathTls(asyncio.BufferedProtocol):

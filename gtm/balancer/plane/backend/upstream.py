@@ -70,6 +70,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self._response = None
         self._interim = self._fed = self._bare = 0
         self._chunks = None
+        self.told_silent = False
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -162,7 +163,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self._clock()
+        self.heard = self.route.heard = self._clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if self._later:
