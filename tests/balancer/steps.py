@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Limits, Log, Pushed, Sent
+from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Flight, Peer, Picker, World, world
 
@@ -378,8 +380,9 @@ async def play(steps: list[tuple[Any, ...]], log: Log | None = None) -> World:
     backend, other, far = Backend(_reads), Backend(_reads), Backend(_reads)
     urls = await backend.start(_HOST), await other.start(_HOST), await far.start(_HOST)
     other.peers = far.peers = backend.peers
-    limits = Limits(connect_timeout=0.02, retries_free=1000)
-    async with world(*urls[:2], limits=limits, narrow=True, log=log) as w:
+    times = Timeouts(connect=0.02, between=60)
+    rules = TimeoutRules(times, replace(times, first_byte=60))
+    async with world(*urls[:2], limits=Limits(retries_free=1000), timeouts=rules, narrow=True, log=log) as w:
         played = Play(w, backend, urls)
         for step in steps:
             await played.step(*step)

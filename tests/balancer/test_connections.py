@@ -7,6 +7,7 @@ import socket
 
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Limits
+from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from tests.balancer.world import Backend, Peer, answering, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -145,7 +146,7 @@ def test_cancel_while_connecting() -> None:
         raise AssertionError
 
     async def main() -> None:
-        async with world("http://127.0.0.1:1", limits=Limits(connect_timeout=1000)) as w:
+        async with world("http://127.0.0.1:1", timeouts=TimeoutRules(others=Timeouts(connect=1000))) as w:
             w.picker.routes()[0].connect = hangs  # type: ignore[method-assign,assignment]
             client = await w.client()
             client.send(_GET)

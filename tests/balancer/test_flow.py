@@ -327,7 +327,9 @@ def test_backends_that_are_late() -> None:
             client = await w.client()
             client.send(_GET)
             await client.reader.readuntil(b"data: 1\n\n\r\n")
-            w.pass_time(61)
+            w.pass_time(599)
+            assert w.picker.in_flight == 1
+            w.pass_time(2)
             assert b"backend_lost" in await client.end()
 
     run(main)

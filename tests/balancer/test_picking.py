@@ -137,6 +137,7 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             chosen=None,
             asked=None,
             status=status,
+            complete=True,
             tunnelled=False,
             first_byte=1.0,
             verdict=None,

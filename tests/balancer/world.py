@@ -23,6 +23,7 @@ from gtm.balancer.plane.client.downstream_state import DownstreamState
 from gtm.balancer.plane.contracts import Limits, Log, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.balancer.wire.refusals import Refusal
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
@@ -286,6 +287,9 @@ class Picker:
         self.counts = {route.url: 0 for route in routes}
         self.ends: list[str] = []
         self.failures: list[str] = []
+        self.failing: dict[str, float] = {}
+        """Backends whose checks fail, and since when."""
+        self.silences: list[str] = []
         self.wrong: list[str] = []
 
     def configure(self, routes: tuple[Route, ...]) -> None:
@@ -300,6 +304,12 @@ class Picker:
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         self.failures.append(detail)
+
+    def failing_since(self, sent: Sent) -> float | None:
+        return self.failing.get(sent.route.url)
+
+    def silent(self, sent: Sent, since: float, now: float) -> None:
+        self.silences.append(sent.route.url)
 
     def usable(self) -> int:
         return len(self._routes)
@@ -400,6 +410,7 @@ class _Ends:
 async def world(
     *urls: str,
     limits: Limits | None = None,
+    timeouts: TimeoutRules | None = None,
     narrow: bool = False,
     log: Log | None = None,
     room: Connections | None = None,
@@ -421,6 +432,7 @@ async def world(
         trusts=trusts,
         region="r1",
         limits=limits or Limits(retries_free=100),
+        timeouts=timeouts,
         now=clock,
         log=_Ends(ends, log),
     )

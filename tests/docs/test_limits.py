@@ -12,6 +12,7 @@ import pytest
 
 import gtm
 from gtm.balancer.plane.contracts import Limits
+from gtm.balancer.plane.timeouts import Timeouts
 from gtm.dashboard.security import _MOST_NETWORKS, Attempts
 from gtm.dashboard.sign_in.oidc import _BITS, _EXCHANGES
 from gtm.dashboard.sign_in.provider import _LASTS
@@ -78,6 +79,11 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "a body's pace": (_BALANCER.body_rate, _BALANCER.body_grace),
         "an answer's pace": (_BALANCER.take_rate, _BALANCER.take_grace),
         "what a client takes of an answer": (_BALANCER.stall_timeout,),
+        "what a client goes on sending after its answer, which nobody reads": (
+            "balancer.plane.client.downstream_end.LINGER",
+            "balancer.plane.client.downstream_end.MOST_LINGER",
+        ),
+        "silence of a model server": (Timeouts().between, Timeouts().failing),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
         "what comes before a slot": ("balancer.plane.exchange.FIRST",),

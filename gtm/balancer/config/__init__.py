@@ -25,6 +25,7 @@ from gtm.balancer.config.connections import (
     paths_of,
 )
 from gtm.balancer.config.document import AT_START, Document, Networks
+from gtm.balancer.config.timeouts import TimeoutsDocument
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.endpoints import INFERENCE
@@ -54,6 +55,7 @@ class BalancerDocument(Document):
     checks: ChecksDocument = ChecksDocument()
     ejection: EjectionDocument = EjectionDocument()
     admission: AdmissionDocument = AdmissionDocument()
+    timeouts: TimeoutsDocument = TimeoutsDocument()
     tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""

@@ -286,7 +286,10 @@ class PoolPicker:
             asker = flying.sending.asker
             if asker is not None and asker.mark is not None:
                 self._loosen(asker.mark, now)
-        if how == "answered":
+        if how == "answered" and 400 <= exchange.status < 500 and not exchange.complete:
+            # By its head alone: what a client wants to send says nothing of who refuses it.
+            self._health.cancelled(flying.sending)
+        elif how == "answered":
             if exchange.tunnelled:
                 self._health.answered(flying.sending, exchange.status, None, now)
             else:
@@ -327,6 +330,17 @@ class PoolPicker:
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """See `Picker`: the end of its place in the counts says it."""
+
+    def failing_since(self, sent: Sent) -> float | None:
+        """Since when a check of a request's backend fails; None: none does."""
+        return self._health.failing_since(sent.route.url)
+
+    def silent(self, sent: Sent, since: float, now: float) -> None:
+        """A request waits at a backend that has said nothing to anybody since then: a stall, though it goes on."""
+        if isinstance(sent.flight, _Flying):
+            self._health.stalled(sent.flight.sending, now, since)
+            if self._health.pending:
+                self._look(now)
 
     @property
     def names(self) -> frozenset[str]:

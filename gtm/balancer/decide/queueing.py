@@ -7,9 +7,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
 from functools import partial
-from math import isfinite
 from typing import TYPE_CHECKING, cast
 
+from gtm.balancer.plane.timeouts import FIELD, wish
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance import admission as core
@@ -169,7 +169,7 @@ class QueueAdmission:
             priority,
             tenant,
             max(self._cost(exchange), 1e-6),
-            self._deadline(exchange, now) if b"gtm-timeout" in exchange.head.seen else None,
+            self._deadline(exchange, now) if FIELD in exchange.head.seen else None,
             exchange.come,
             facts.input_tokens,
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
@@ -178,15 +178,11 @@ class QueueAdmission:
         return tuple.__new__(core.Arrival, arrival)
 
     def _deadline(self, exchange: Exchange, now: float) -> float | None:
-        """When the request wants to have begun, by its `gtm-timeout` in seconds; None: it does not say. Nobody waits longer than any tier."""
-        given = exchange.head.seen.get(b"gtm-timeout")
-        try:
-            wanted = None if given is None else float(given)
-        except ValueError:
+        """When the request wants to have begun, by its `gtm-timeout`; None: it does not say. Nobody waits longer than any tier."""
+        wanted = wish(exchange.head.seen[FIELD])
+        if wanted is None:
             return None
-        if wanted is None or not isfinite(wanted):
-            return None
-        return now + min(max(wanted, 0.0), max(self.admission.settings.waits.values()))
+        return now + min(wanted, max(self.admission.settings.waits.values()))
 
     def _used(self, exchange: Exchange, ticket: core.Ticket, now: float) -> core.Used | None:
         """What a request has used, as far as that is known and anybody asks."""

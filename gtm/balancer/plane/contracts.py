@@ -26,8 +26,8 @@ class Limits:
 
     `head_timeout`: for a request's head to arrive. `first_request`: for the first one of a new connection, where no more are taken.
     `keep_alive`: that a client's connection waits for another request.
-    `connect_timeout`: for a backend to take a connection. `response_timeout`: from a request to the head of its answer.
-    `stall_timeout`: between two pieces of an answer, or of a request's body, and for either side to take some of what it is sent.
+    `stall_timeout`: between two pieces of a request's body, and for either side to take some of what it is sent. `silence`: for which a backend
+    that passes its checks and has requests may send nothing of any answer, before each that waits as long counts as a stall; none ends by it.
     `body_rate`: bytes a second that a request's body comes at, and `body_grace`: seconds by which it may fall behind that, once. `take_rate`: those that
     a client takes of an answer that the balancer has no room for, while others wait for a slot; and `take_grace` likewise.
     `tunnel_timeout`: between two pieces in either direction, once both sides speak another protocol. `tries`: backends asked for one request at most.
@@ -37,9 +37,8 @@ class Limits:
     head_timeout: float = 10.0
     first_request: float = 1.0
     keep_alive: float = 75.0
-    connect_timeout: float = 2.0
-    response_timeout: float = 600.0
     stall_timeout: float = 60.0
+    silence: float = 300.0
     body_rate: float = 4096.0
     body_grace: float = 10.0
     take_rate: float = 4096.0
@@ -129,6 +128,12 @@ class Picker(Protocol):
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
         """A backend did not answer, or broke off."""
+
+    def failing_since(self, sent: Sent) -> float | None:
+        """Since when a check of the backend fails, in monotonic seconds; None: none does."""
+
+    def silent(self, sent: Sent, since: float, now: float) -> None:
+        """A request waits at a backend, and since then none of those that it has got a byte. It goes on."""
 
     def loaded(self, sent: Sent, said: bytes, now: float) -> None:
         """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""

@@ -7,11 +7,10 @@ Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it: nothing of it was sent, or the server says that it is full
-     (`gtm.balancer.plane.exchange_full`); or it may be done twice by its method
-     (RFC 9110 §9.2.2) or its Idempotency-Key, and nothing of an answer was heard.
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.asking_again`); a server that says
+     that it is full has not begun it (`gtm.balancer.plane.exchange_full`).
   4. An answer that breaks off is never made to look whole.
-  5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time.
+  5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time; or, a backend, checks that pass (`gtm.balancer.plane.lateness`).
   6. Nothing of a request goes to a backend under a law that is over (laws of `gtm.balancer.decide.gate`). What was sent whole is answered.
 
 Trailers go on (RFC 9110 §6.5), but for those that would change what was said before (`gtm.balancer.wire.trailers`).
@@ -24,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gtm.adapters.fullness import STATUSES
+from gtm.balancer.plane.asking_again import Reached, may_ask_another
 from gtm.balancer.plane.exchange_full import ExchangeFull
 from gtm.balancer.plane.exchange_state import (
     ANSWERING,
@@ -66,7 +66,6 @@ _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
 )
 _UNKNOWN = BodyKind.UNKNOWN
-_SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
 class Exchange(ExchangeFull):
@@ -228,15 +227,8 @@ class Exchange(ExchangeFull):
     def renew(self) -> None:
         """End it, if the law does not let more of it go where it goes."""
         refusal = self.proxy.renew(self)
-        if refusal is None:
-            return
-        if self.phase is not ANSWERING:
-            self.refuse(refusal)
-            return
-        self.proxy.stats.refused(refusal)
-        self.refusal = refusal
-        self._drop()
-        self._cut("refused")
+        if refusal is not None:
+            self.cut_short(refusal)
 
     # --- admission, pick, connection ---
 
@@ -318,7 +310,7 @@ class Exchange(ExchangeFull):
     async def _connect(self, sent: Sent) -> None:
         proxy = self.proxy
         try:
-            async with asyncio.timeout(proxy.limits.connect_timeout):
+            async with asyncio.timeout(self.times.connect):
                 upstream = await sent.route.connect(proxy.loop, proxy.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must end
             self._connecting = None
@@ -327,10 +319,10 @@ class Exchange(ExchangeFull):
                 self.refuse(_NO_ROOM)
             elif self._sent is sent:
                 late = isinstance(error, TimeoutError) and not str(error)
-                why = f"not within {proxy.limits.connect_timeout:g} s" if late else str(error)
+                why = f"not within {self.times.connect:g} s" if late else str(error)
                 self.failure = Failure.CONNECT
                 nobody = isinstance(error, ConnectionRefusedError)
-                self._failed(f"cannot connect: {why}", safe=True, free=nobody)
+                self._failed(f"cannot connect: {why}", Reached.UNHEARD if nobody else Reached.UNSENT)
             return
         self._connecting = None
         if self._sent is not sent or self.phase is not CONNECTING:
@@ -339,7 +331,7 @@ class Exchange(ExchangeFull):
             self._attach(upstream)
         else:  # it has ended since
             self.failure = Failure.CONNECT
-            self._failed("the backend closed the connection as soon as it had taken it", safe=True)
+            self._failed("the backend closed the connection as soon as it had taken it", Reached.UNSENT)
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
@@ -469,28 +461,27 @@ class Exchange(ExchangeFull):
             self._end("answered")
             self.client.end()
         elif self.phase is SENT:
-            twice = self.head.method in _SAFE_TWICE or b"idempotency-key" in self.head.seen
-            self._failed(detail, safe=self._untaken or (twice and not self._heard))
+            self._failed(detail, Reached.DECLINED if self._untaken else Reached.BEGUN)
         elif self.phase is ANSWERING:
             self._broken(detail)
 
-    def _failed(self, detail: str, *, safe: bool, free: bool = False) -> None:
-        """No answer from a backend. `safe`: another may be asked; `free`: beside the budget of retries."""
+    def _failed(self, detail: str, reached: Reached) -> None:
+        """No answer from a backend, or a peer: then it comes home, as if it had not been pushed."""
         sent, self._sent = self._sent, None
         self._untaken = False
         if sent is not None:
             self.proxy.failed(self, sent, detail)
             self._tried = (*self._tried, sent.route.url)
         self.answer.take()
-        if safe and self._keeps and sent is not None and sent.push is not None:
+        home = sent is not None and sent.push is not None
+        if not may_ask_another(self, reached, home=home):
+            self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
+        elif home:
             self.lost = None
             self._admit()
-            return
-        if safe and self._keeps and self.proxy.may_retry(len(self._tried), free=free):
+        else:
             self.phase = CONNECTING
             self._dispatch()
-            return
-        self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
 
     def _end(self, how: str) -> None:
         """Give back what was taken. Once."""

@@ -54,6 +54,18 @@ class ExchangeEnd(ExchangeFlow):
             self._failed_at(sent, refusal.detail)
         self.refuse(refusal)
 
+    def cut_short(self, refusal: Refusal) -> None:
+        """End it, for no fault of its backend's."""
+        if self.phase is not ANSWERING:
+            self.refuse(refusal)
+            return
+        self.proxy.stats.refused(refusal)
+        self.refusal = refusal
+        self._drop()
+        if self.streams_events:
+            self.answer.last_event(self.proxy.last_event(refusal.detail))
+        self._cut("refused")
+
     def refuse(self, refusal: Refusal) -> None:
         """End it with a refusal."""
         if self.phase is ENDED:

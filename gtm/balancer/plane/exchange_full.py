@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from gtm.adapters.fullness import MOST_BYTES, says_full
 from gtm.balancer.plane.answer import Answer, KeptAnswer
+from gtm.balancer.plane.asking_again import Reached, may_ask_another
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange_end import ExchangeEnd
 from gtm.balancer.plane.exchange_state import CONNECTING
@@ -43,17 +44,18 @@ class ExchangeFull(ExchangeEnd):
         self._doubted, self.answer = None, Answer()
         body = b"" if not isinstance(kept, KeptAnswer) else kept.body_so_far
         if sent is not None and says_full(response.status, body, retry_after=response.retry_after):
-            exchange, tried = cast("Exchange", self), (*self._tried, sent.route.url)
-            keeps = self._keeps and self._body_ended and not self._moved
-            if keeps and self.proxy.may_ask_another(len(tried)):
+            exchange, before = cast("Exchange", self), self._tried
+            tried = self._tried = (*before, sent.route.url)
+            others = self._body_ended and not self._moved and self.proxy.picker.usable() > len(tried)
+            if others and may_ask_another(exchange, Reached.DECLINED):
                 found = self.proxy.pick(exchange, tried)
                 if isinstance(found, Sent):
                     self.proxy.was_full(exchange, sent)
-                    self._tried, self._moved = tried, True
+                    self._moved = True
                     self.phase = CONNECTING
                     self._send(found)
                     return True
-            self.full = True
+            self._tried, self.full = before, True
         self._answers(response, LENGTH)
         if body:
             self.answer.body(body)

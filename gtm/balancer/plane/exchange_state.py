@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.plane.answer import Answer
 from gtm.balancer.wire.endpoints import BodyKind
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
+    from gtm.balancer.plane.exchange import Exchange
     from gtm.balancer.plane.lateness import LeastPace
     from gtm.balancer.plane.proxy import Proxy
+    from gtm.balancer.plane.timeouts import Timeouts
     from gtm.balancer.plane.tracing import Span
 
 _EMPTY = Facts()
@@ -79,6 +81,7 @@ class ExchangeState:
         "_pieces",
         "_queued",
         "_sent",
+        "_times",
         "_trailers",
         "_tried",
         "_untaken",
@@ -146,6 +149,8 @@ class ExchangeState:
         self.upstream: Upstream | None = None
         self.lost = self.refusal = None
         self._connecting: asyncio.Task[None] | None = None
+        self._times: Timeouts | None = None
+        """Once somebody has asked."""
         self._tried: tuple[str, ...] = ()
         self._pieces: list[bytes | bytearray] = []
         self._kind: BodyKind | None = None
@@ -225,6 +230,33 @@ class ExchangeState:
         if self.meter is None:
             return None
         return self.meter.used(self.returned, events=False).outputs or None
+
+    @property
+    def times(self) -> Timeouts:
+        """How long what its backend does may take."""
+        if self._times is None:
+            self._times = self.proxy.times(cast("Exchange", self))
+        return self._times
+
+    @property
+    def sent(self) -> Sent | None:
+        """Who has it, a backend or a peer; None: nobody has."""
+        return self._sent
+
+    @property
+    def keeps_body(self) -> bool:
+        """Whether all of its body that came is kept, so that it can be sent again."""
+        return self._keeps
+
+    @property
+    def heard(self) -> bool:
+        """Whether something of an answer came from the present server."""
+        return self._heard
+
+    @property
+    def tries(self) -> int:
+        """How many servers it was given to that failed it."""
+        return len(self._tried)
 
     @property
     def complete(self) -> bool:

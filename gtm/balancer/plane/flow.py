@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
+from collections.abc import Iterator
 from typing import cast
 
+_PIECE = 256 * 1024
+"""Bytes of one read, as event loops read."""
 _HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
 
@@ -14,6 +18,30 @@ def waits(transport: asyncio.Transport, events: int) -> bool:
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), events)
     return bool(poll.poll(0))
+
+
+def left_in(transport: asyncio.Transport) -> Iterator[bytes]:
+    """What the kernel still has of a connection that has failed, in pieces: it is bounded by the kernel's buffer, for nothing more comes."""
+    descriptor = transport.get_extra_info("socket").fileno()
+    while True:
+        try:
+            data = os.read(descriptor, _PIECE)
+        except OSError:  # there is nothing more, or why it failed stands there
+            return
+        if not data:
+            return
+        yield data
+
+
+def feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    """Give a protocol bytes that were read for it."""
+    rest = memoryview(data)
+    while rest:
+        buffer = memoryview(protocol.get_buffer(len(rest)))
+        size = min(len(buffer), len(rest))
+        buffer[:size] = rest[:size]
+        protocol.buffer_updated(size)
+        rest = rest[size:]
 
 
 def hung_up(transport: asyncio.Transport) -> bool:

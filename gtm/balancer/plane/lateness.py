@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gtm.balancer.plane.timeouts import OTHERS_FIRST_BYTE
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import Failure
 
@@ -69,7 +70,11 @@ def end_if_late(exchange: Exchange, now: float) -> None:
         now: monotonic seconds.
     """
     client, upstream, limits = exchange.client, exchange.upstream, exchange.proxy.limits
-    if client.stuck(now) > limits.stall_timeout:
+    whole = exchange.times.whole
+    if whole is not None and not exchange.tunnelled and now - exchange.began > whole:
+        detail = f"its time, {whole:g} s from its arrival to the end of its answer, ran out"
+        exchange.cut_short(Refusal(504, "deadline", detail))
+    elif client.stuck(now) > limits.stall_timeout:
         exchange.give_up()
     elif exchange.answering and _is_taken_too_slowly(exchange, now):
         detail = f"the client took less than {limits.take_rate:g} bytes a second of its answer, by more than {limits.take_grace:g} s of them, and others wait"
@@ -89,13 +94,43 @@ def end_if_late(exchange: Exchange, now: float) -> None:
 
 def _end_if_backend_late(exchange: Exchange, upstream: Upstream, now: float) -> None:
     limits = exchange.proxy.limits
-    silent = now - upstream.heard
     if upstream.stuck(now) > limits.stall_timeout:
         detail = f"the backend took nothing of the body for {limits.stall_timeout:g} s"
         exchange.time_is_up(Refusal(504, "backend_stalled", detail), Failure.STALL)
-    elif exchange.answering and silent > limits.stall_timeout:
-        detail = f"the backend sent nothing for {limits.stall_timeout:g} s"
-        exchange.time_is_up(Refusal(504, "backend_stalled", detail), Failure.STALL)
-    elif not exchange.answering and exchange.complete and silent > limits.response_timeout:
-        detail = f"the backend did not answer within {limits.response_timeout:g} s"
-        exchange.time_is_up(Refusal(504, "backend_timeout", detail), Failure.TIMEOUT)
+    elif exchange.answering or exchange.complete:
+        _end_if_silent(exchange, upstream, now)
+
+
+def _end_if_silent(exchange: Exchange, upstream: Upstream, now: float) -> None:
+    """End a request whose backend sends nothing: for longer than is set, or while its checks fail.
+
+    While they pass, silence is a request's own (a long prompt). It is the backend's where nothing came of any answer as long: an engine that is
+    dead behind a server that answers checks.
+    """
+    times, picker, sent = exchange.times, exchange.proxy.picker, exchange.sent
+    silent, all_silent = now - upstream.heard, now - upstream.route.heard
+    own = sent is not None and sent.push is None
+    bound = times.between if exchange.answering else times.first_byte
+    if bound is None and not own:
+        bound = OTHERS_FIRST_BYTE
+    if bound is not None and silent > bound:
+        if exchange.answering:
+            refusal = Refusal(504, "backend_stalled", f"the backend sent nothing for {bound:g} s")
+        else:
+            refusal = Refusal(504, "backend_timeout", f"the backend did not answer within {bound:g} s")
+        if all_silent > bound:
+            exchange.time_is_up(refusal, Failure.STALL if exchange.answering else Failure.TIMEOUT)
+        else:
+            exchange.cut_short(refusal)
+    elif sent is None or not own:
+        return
+    elif (
+        silent > times.failing
+        and (since := picker.failing_since(sent)) is not None
+        and now - since > times.failing
+    ):
+        detail = f"the backend fails its checks, and sent nothing for {times.failing:g} s"
+        exchange.time_is_up(Refusal(504, "backend_failing", detail), Failure.STALL)
+    elif (both := min(silent, all_silent)) > exchange.proxy.limits.silence and not upstream.told_silent:
+        upstream.told_silent = True
+        picker.silent(sent, now - both, now)

@@ -33,11 +33,14 @@ from gtm.balancer.plane.contracts import (
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
+from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
+from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
+from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
@@ -73,7 +76,8 @@ class Proxy:
         pusher: pushes; None: nothing is pushed.
         asks: header lines that ask backends for more than their answer.
         paths: the methods and paths that the balancer carries; None: it carries everything.
-        limits: times.
+        limits: times and rates of connections, and how often.
+        timeouts: how long what backends do may take.
         loop: the event loop.
         region: this region's name.
         now: monotonic seconds; None: the loop's.
@@ -100,6 +104,7 @@ class Proxy:
         asks: bytes = b"",
         paths: Paths | None = None,
         body_rules: BodyRules | None = None,
+        timeouts: TimeoutRules | None = None,
         trusts: Callable[[str | None], bool] = lambda _: False,
         queue_bytes: int = 0,
     ) -> None:
@@ -115,6 +120,7 @@ class Proxy:
         """The methods and paths that the balancer carries; None: it carries everything."""
         self.body_rules = body_rules
         """What goes by requests' bodies; None: nothing, and they are read for hints."""
+        self.timeouts = timeouts or TimeoutRules()
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False
@@ -261,6 +267,11 @@ class Proxy:
         if self.tracer is not None:
             exchange.span = self.tracer.begin(exchange.head.seen.get(b"traceparent"))
         head = exchange.head
+        if TIMEOUT in head.seen:
+            try:
+                Timeouts().within(head.seen[TIMEOUT])
+            except ValueError as error:
+                return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
         if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
             return self._health(exchange)
         if head.target == PATH and head.method == b"GET":
@@ -313,6 +324,15 @@ class Proxy:
             return ()
         found = answer_fields(cors, origin.decode("latin-1"))
         return tuple((name.encode(), value.encode("latin-1")) for name, value in found)
+
+    def times(self, exchange: Exchange) -> Timeouts:
+        """How long what its backend does may take: of a request that was judged."""
+        head, verdict = exchange.head, exchange.verdict
+        routing = verdict.routing if isinstance(verdict, Verdict) else None
+        found = self.timeouts.of(
+            None if routing is None else routing.request.service, head.method, head.target
+        )
+        return found.within(head.seen[TIMEOUT]) if TIMEOUT in head.seen else found
 
     def _health(self, exchange: Exchange) -> bytes:
         why = self.unready()

@@ -49,6 +49,12 @@ class Paths:
         self._exact = frozenset(exact)
         self._patterns = {method: re.compile(b"|".join(found)) for method, found in patterns.items()}
 
+    def lists(self, method: bytes, target: bytes) -> bool:
+        """Whether a request is one of these, as its path stands."""
+        path = target.partition(b"?")[0]
+        pattern = self._patterns.get(method)
+        return (method, path) in self._exact or (pattern is not None and bool(pattern.fullmatch(path)))
+
     def refusal(self, method: bytes, target: bytes) -> Refusal | None:
         """Why a request is not carried; None if it is."""
         path = target.partition(b"?")[0]

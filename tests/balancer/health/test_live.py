@@ -18,6 +18,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
+from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
@@ -28,7 +29,8 @@ from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world
 
 CHECKS = CheckSettings(HealthCheck(interval=0.05), models=None, scrape=None)
-LIMITS = Limits(response_timeout=0.5, stall_timeout=0.5, tries=1)
+LIMITS = Limits(tries=1)
+TIMES = Timeouts(first_byte=0.5, between=0.5)
 
 
 class Gate:
@@ -113,6 +115,12 @@ class Picker:
         """Note why the first backend was ejected."""
         self.why = self.why or self.here.health.snapshot(now)[0].why
 
+    def failing_since(self, sent: Sent) -> float | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def silent(self, sent: Sent, since: float, now: float) -> None:
+        """Nobody waits so long."""
+
     def usable(self) -> int:
         return len(self.ways)
 
@@ -189,6 +197,7 @@ async def live(known: Settings, count: int = 3) -> AsyncGenerator[Live]:
             loop=loop,
             region="here",
             limits=LIMITS,
+            timeouts=TimeoutRules(TIMES, TIMES),
         )
         server = await loop.create_server(proxy.connection, "127.0.0.1", 0)
         proxy.start()

@@ -11,9 +11,11 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+from gtm.balancer.plane.backend.connecting import connected
 from gtm.balancer.plane.backend.upstream import Upstream
 
 IDLE = 4.0
@@ -25,7 +27,7 @@ _FRESH = 0.1
 _EACH = 0.5
 """Seconds for an address to take a connection, while the same server has another to try."""
 
-_Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
+_Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -73,6 +75,8 @@ class Route:
         self.open = 0
         """Connections there are, busy or not."""
         self._closed = False
+        self.heard = -inf
+        """When it last sent something to any request."""
 
     @property
     def waiting(self) -> int:
@@ -171,13 +175,9 @@ class Route:
         place: tuple[str, int],
         port: int | None,
     ) -> tuple[asyncio.Transport, _Protocol]:
-        return await asyncio.get_running_loop().create_connection(
-            protocol,
-            place[0],
-            port or place[1],
-            ssl=tls,
-            server_hostname=None if tls is None else self.server_name,
-        )
+        name = None if tls is None else self.server_name
+        loop = asyncio.get_running_loop()
+        return await connected(loop, protocol, place[0], port or place[1], tls=tls, server_name=name)
 
 
 def domain_of(host: str) -> str:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from httptools import HttpParserError, HttpResponseParser
 
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.backend.connecting import connected
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.core.handoff.keys import PublicKeys
 from gtm.destinations import Destination, DestinationError, Network, addresses
@@ -112,14 +113,14 @@ class PeerRoute(Route):
             FIELD,
             asked,
         )
-        transport, asking = await loop.create_connection(
+        return await connected(
+            loop,
             lambda: _Asking(head, lambda said: proves(asked, said, self._keys()), loop.create_future()),
             place.host,
             place.port,
-            ssl=self.tls,
-            server_hostname=self.server_name,
+            tls=self.tls,
+            server_name=self.server_name,
         )
-        return transport, asking
 
 
 class _Asking(asyncio.Protocol):

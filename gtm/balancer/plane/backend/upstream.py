@@ -4,7 +4,8 @@ It carries one exchange at a time. What the backend says is parsed strictly, and
 the end of a response, or between two, is nobody's: the connection ends. All that one read brings goes to the client in one write, if it is not
 many small pieces: those are read in turns with all else that waits, and nothing more is taken of the connection meanwhile.
 
-A backend that sends no more (FIN) has ended the connection for us, at once: what was not sent to it yet is not waited for.
+A backend that sends no more (FIN) has ended the connection for us, at once: what was not sent to it yet is not waited for. One that has answered
+before it had all of a body, and has closed, resets what is still written to it: what it said is read before that counts (RFC 9112 §9.5).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gtm.balancer.plane.backend.upstream_state import UpstreamState
-from gtm.balancer.plane.flow import waits
+from gtm.balancer.plane.flow import left_in, waits
 from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
 from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_head
@@ -69,6 +70,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self._response = None
         self._interim = self._fed = self._bare = 0
         self._chunks = None
+        self.told_silent = False
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -115,8 +117,17 @@ class Upstream(asyncio.Protocol, UpstreamState):
             self.counted = False
             self.route.open -= 1
         self.usable = False
+        if exc is not None and self.route.tls is None:  # beneath TLS it has been done
+            self._hear_out()
         if not self._later:
             self._lost(exc)
+
+    def _hear_out(self) -> None:
+        """Take what the backend said before the connection broke: where it is a write that has failed, nobody has read that yet."""
+        for data in left_in(self.transport):
+            if self.exchange is None:
+                return
+            self.data_received(data)
 
     def _lost(self, exc: Exception | None) -> None:
         exchange, self.exchange = self.exchange, None
@@ -152,7 +163,7 @@ class Upstream(asyncio.Protocol, UpstreamState):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self._clock()
+        self.heard = self.route.heard = self._clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if self._later:

@@ -45,6 +45,7 @@ class UpstreamState(Outflow):
         "idle_since",
         "route",
         "served",
+        "told_silent",
         "usable",
         "writable",
     )
@@ -61,6 +62,8 @@ class UpstreamState(Outflow):
         self.idle_since = 0.0
         self.heard = 0.0
         """When the backend last said something to the present exchange, or had all of its request."""
+        self.told_silent = False
+        """It was told that nothing came for the present exchange for long."""
         self.served = 0
         """Exchanges before the present one."""
         self._clock = clock

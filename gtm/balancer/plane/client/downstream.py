@@ -20,7 +20,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.plane.client.downstream_end import LINGER, PROBE, DownstreamEnd
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.exchange_state import ENDED, ExchangeState
+from gtm.balancer.plane.exchange_state import ENDED, NEW, ExchangeState
 from gtm.balancer.plane.holding import REQUEST
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.chunks import PIECE, TURN
@@ -86,6 +86,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def data_received(self, data: bytes) -> None:
         """What the client sent."""
         if self._ended or self._refusal is not None:
+            if self._lingers_until:
+                self.deadline = min(self._lingers_until, self.proxy.now() + LINGER)
             return
         self.heard = self.proxy.now()
         current = self._current
@@ -356,7 +358,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
     def _look_at(current: Exchange, now: float) -> None:
         if current.sending:
             current.renew()
-        if current.phase is not ENDED:
+        if current.phase is not ENDED and current.phase is not NEW:
             end_if_late(current, now)
 
 

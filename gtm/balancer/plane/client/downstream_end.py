@@ -1,7 +1,7 @@
 """How one client's connection is read from or not, and how it ends: gone, refused, after its answer, for want of time; and what it is still told.
 
-An answer that is complete reaches a client that is still sending: a reset would take it away, so what comes is read by nobody for a
-while (RFC 9112 §9.6). One that broke off ends by a reset, where its end could pass for the answer's.
+An answer that is complete reaches a client that is still sending: a reset would take it away, so what comes is thrown away for a while,
+as long as something comes (RFC 9112 §9.6; NGINX's `lingering_close` does so). One that broke off ends by a reset, where its end could pass for the answer's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _RESET = struct.pack("ii", 1, 0)
 """No lingering: what is not sent is dropped, and the other side told so."""
 PROBE = 1.0
 """Seconds after which a client that is not read from is asked whether it is there."""
-LINGER = 2.0
-"""Seconds for which a client may go on sending what nobody reads."""
+LINGER, MOST_LINGER = 2.0, 30.0
+"""Seconds in which a client that goes on sending what nobody reads sends some of it, and for which it may."""
 
 _MAX_UNREAD = 64 * 1024
 """Bytes kept of what follows a request that is being answered, before reading stops."""
@@ -115,7 +115,9 @@ class DownstreamEnd(DownstreamState):
         self._unread.clear()
         if self.held:
             self.settle()
-        self.deadline = self.proxy.now() + LINGER
+        now = self.proxy.now()
+        self.deadline, self._lingers_until = now + LINGER, now + MOST_LINGER
+        self.proxy.room.rests(self, arriving=True)  # nothing is answered any more: others may have its place
         self.regulate(full=False)
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()

@@ -35,6 +35,7 @@ class DownstreamState(Outflow):
         "_full",
         "_gathered",
         "_headers",
+        "_lingers_until",
         "_parser",
         "_parts",
         "_receiving",
@@ -97,6 +98,8 @@ class DownstreamState(Outflow):
         """There is no room for what the present request sends."""
         self._refusal: Refusal | None = None
         """What follows could not be read: said when its turn comes."""
+        self._lingers_until = 0.0
+        """Monotonic seconds until which what it sends is thrown away, so that it can take its answer; 0: it is not."""
         self._ended = False
         """Nothing more is read from the client."""
 

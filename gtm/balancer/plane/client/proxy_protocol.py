@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
+from gtm.balancer.plane.flow import feed
 from gtm.geoip.client import is_in
 from gtm.settings import Network
 
@@ -233,10 +234,4 @@ def _feed(raw: asyncio.Transport, data: bytes) -> None:
     """Give the handshake bytes that were read before it began."""
     if raw.is_closing():
         return
-    protocol = cast("asyncio.BufferedProtocol", raw.get_protocol())
-    while data:
-        buffer = memoryview(protocol.get_buffer(len(data)))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        protocol.buffer_updated(size)
-        data = data[size:]
+    feed(cast("asyncio.BufferedProtocol", raw.get_protocol()), data)

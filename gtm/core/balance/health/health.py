@@ -95,6 +95,11 @@ class BackendHealth:
         if monitor is not None:
             monitor.loads.listed(models, adapters, now)
 
+    def failing_since(self, name: str) -> float | None:
+        """Since when a check of it fails; None: none does, or it is not known."""
+        monitor = self._monitors.get(name)
+        return None if monitor is None else monitor.verdict.failing_since
+
     # --- live requests: each begins once and ends once ---
 
     def asker(self, model: str | None, mark: int | None = None) -> Asker:
@@ -188,9 +193,9 @@ class BackendHealth:
         """It did not answer, or its answer broke off."""
         self._failed(sending, failure, "", now)
 
-    def stalled(self, sending: Sending, now: float) -> None:
-        """Nothing came of its answer for too long."""
-        self._failed(sending, Failure.STALL, "", now)
+    def stalled(self, sending: Sending, now: float, since: float | None = None) -> None:
+        """Nothing came of its answer for too long, since then (None: nobody says). It may go on, and end later."""
+        self._failed(sending, Failure.STALL, "", now, since)
 
     def cancelled(self, sending: Sending) -> None:
         """The request ended for no fault of the backend's: its client went away."""
@@ -263,13 +268,17 @@ class BackendHealth:
 
     # --- inside ---
 
-    def _failed(self, sending: Sending, failure: Failure, detail: str, now: float) -> None:
+    def _failed(
+        self, sending: Sending, failure: Failure, detail: str, now: float, since: float | None = None
+    ) -> None:
         monitor = self._monitors.get(sending.name)
         if monitor is None:
             return
         cause = monitor.breaker.bad(sending, failure, now)
         if monitor.breaker.state is HALF_OPEN:
             self._touched.add(sending.name)
+        if cause is not None and cause.began is not None and since is not None:
+            cause = cause._replace(began=min(cause.began, since))  # peers' ends of that time compare
         if cause is not None and self._may_eject(monitor) and self._by_itself(sending.name, cause, now):
             monitor.breaker.eject(f"{cause.why}, {detail}" if detail else cause.why, now)
             self._touched.add(sending.name)

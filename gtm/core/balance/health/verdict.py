@@ -94,6 +94,12 @@ class Verdict:
         return self._good_since
 
     @property
+    def failing_since(self) -> float | None:
+        """Since when a check fails; None: none does. A check that has not been made does not fail, and held back is not failing."""
+        down = [one.health.since for one in self._tracks.values() if one.health.status is HealthStatus.DOWN]
+        return min(down, default=None)
+
+    @property
     def recovered(self) -> float | None:
         """Since when it is healthy after it was seen down; None: it was not, or is not healthy but for time."""
         if self._good_since is None or not self._seen_down:
