@@ -35,6 +35,7 @@ from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import BodyRules
+from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
@@ -99,6 +100,7 @@ class Proxy:
         asks: bytes = b"",
         paths: Paths | None = None,
         body_rules: BodyRules | None = None,
+        media: Media = MEDIA,
         trusts: Callable[[str | None], bool] = lambda _: False,
         queue_bytes: int = 0,
     ) -> None:
@@ -114,6 +116,8 @@ class Proxy:
         """The methods and paths that the balancer carries; None: it carries everything."""
         self.body_rules = body_rules
         """What goes by requests' bodies; None: nothing, and they are read for hints."""
+        self.media = media
+        """What counts for pictures, recordings and files in requests."""
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False

@@ -178,6 +178,7 @@ class Carrier:
             asks=document.checks.asks(),
             paths=document.carried(),
             body_rules=document.body_rules(),
+            media=document.admission.media.counts(),
         )
         self._health = HealthLoop(
             watched,
@@ -423,6 +424,7 @@ class Carrier:
         self._proxy.log = self._access.lines
         self._proxy.paths = document.carried()
         self._proxy.body_rules = document.body_rules()
+        self._proxy.media = document.admission.media.counts()
         self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
         waits = self._file.waits_for_start
