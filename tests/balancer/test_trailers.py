@@ -30,7 +30,10 @@ _ROUTING = (
     "x-forwarded-proto",
 )
 _MODIFIERS = ("expect", "range", "if-match", "if-none-match", "cache-control", "max-forwards", "pragma")
-_WHO = ("authorization", "proxy-authorization", "cookie", "set-cookie", "www-authenticate")
+_WHO = (
+    *("authorization", "x-api-key", "api-key", "proxy-authorization"),
+    *("cookie", "set-cookie", "www-authenticate"),
+)
 _FORMAT = ("content-type", "content-encoding", "content-range")
 _READ = (
     "traceparent",

@@ -33,7 +33,7 @@ class KeyedLimitsDocument(LimitsDocument):
     """What one tenant may have, and how it is known."""
 
     keys: tuple[str, ...] = ()
-    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
+    """SHA-256, in hex, of the keys (bearer tokens, `x-api-key`, `api-key`) that show a request to be this tenant's."""
 
 
 class ModelDocument(Document):

@@ -353,7 +353,8 @@ class Exchange(ExchangeEnd):
         self._begun = True
         self._heard = False
         self.phase = SENT
-        head, route, host = self.head, upstream.route, self.head.host
+        head, route = self.head, upstream.route
+        host = route.host_field or head.host
         if push is not None:
             more, host = more + push.lines, push.host
         if head.chunked and not self.fallback:

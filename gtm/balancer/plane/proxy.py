@@ -451,11 +451,6 @@ class Proxy:
             said += b"server-timing: queue;dur=%.1f\r\n" % (1000 * exchange.waited)
         return said
 
-    def last_event(self, detail: str) -> bytes:
-        """What ends a stream of events that broke off, so that its reader can say why."""
-        error = {"message": f"the stream broke off: {detail}", "type": "server_error", "code": "backend_lost"}
-        return b"data: %b\n\n" % msgspec.json.encode({"error": error})
-
 
 def _internal(whose: str) -> Refusal:
     _log.exception("%s failed", whose)

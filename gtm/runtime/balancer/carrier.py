@@ -409,6 +409,7 @@ class Carrier:
         document = self._file.document
         self._law.configure(document.says(self.settings.service))
         self._health.health.update(health_settings(document.checks.settings()), document.servers())
+        self._front.configure(document, self._picker.routes())
         self._picker.configure(
             document.servers(),
             document.choice(),

@@ -60,6 +60,8 @@ class Route:
         self.url = url
         self.host = parts.hostname
         self.port = port or (443 if parts.scheme == "https" else 80)
+        self.host_field: bytes | None = None
+        """What requests say there in Host; None: what their clients say, and of checks the URL's."""
         self.prefix = parts.path.rstrip("/").encode()
         self.tls = tls() if parts.scheme == "https" else None
         self.server_name = (server_name or self.host) if self.tls is not None else None
