@@ -357,6 +357,7 @@ OWN = {
     "dashboard/inside.py": "what the API of its own process answers",
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
     "balancer/wire/bodies.py": "parts of a body that was looked at",
+    "balancer/wire/estimate.py": "parts of a body that was looked at",
     "balancer/wire/facts.py": "parts of a body that was looked at",
     "nesting.py": "the one place",
     "runtime/process/forkserver.py": "what both ends of its own line say",

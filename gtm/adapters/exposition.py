@@ -94,7 +94,7 @@ class Samples:
         found = self.all(*names, **labels)
         return sum(sample.value for sample in found) if found else None
 
-    def mean(self, *names: str, **labels: str) -> float | None:
-        """The mean likewise."""
+    def largest(self, *names: str, **labels: str) -> float | None:
+        """The largest likewise."""
         found = self.all(*names, **labels)
-        return sum(sample.value for sample in found) / len(found) if found else None
+        return max(sample.value for sample in found) if found else None

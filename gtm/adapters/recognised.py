@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
-from gtm.adapters.servers import ServerType
+from gtm.adapters.servers import RENAMED, ServerType
 
 MAX_LINES = 128 * 1024
 """Characters of lines that say a server's load; reading as many takes some 0.1 s, and a server with ten engines says 20,000."""
@@ -51,8 +51,7 @@ LINES: dict[ServerType, tuple[str, ...]] = {
 }
 """How the lines begin that are needed for signals of load and for names of models: of rates those of tokens, and those that busy follows from."""
 _MARKS = {
-    "vllm:": ServerType.VLLM,
-    "sglang:": ServerType.SGLANG,
+    **{begin: server_type for server_type, begins in RENAMED.items() for begin in begins},
     "tgi_": ServerType.TGI,
     "nv_inference_": ServerType.TRITON,
 }
@@ -61,9 +60,14 @@ _MARKS = {
 def recognised(text: str) -> ServerType | None:
     """The model server whose metrics these are; None: none that is known."""
     for mark, server_type in _MARKS.items():
-        if text.startswith(mark) or f"\n{mark}" in text:
+        if _has(text, mark):
             return server_type
     return None
+
+
+def _has(text: str, begin: str) -> bool:
+    """Whether a line begins so."""
+    return text.startswith(begin) or f"\n{begin}" in text
 
 
 def load_lines(server_type: ServerType, text: str) -> str:
@@ -76,6 +80,9 @@ def load_lines(server_type: ServerType, text: str) -> str:
         raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
     wanted = LINES.get(server_type)
     if wanted is not None:
+        own, *others = RENAMED.get(server_type, ("",))
+        begin = next((one for one in others if _has(text, one)), own)
+        wanted = tuple(begin + one.removeprefix(own) for one in wanted)
         text = _beginning(text, wanted)
     if len(text) > MAX_LINES:
         raise _too_long()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gtm.adapters.exposition import MetricsError, Samples, read_samples
+from gtm.adapters.exposition import MetricsError, Sample, Samples, read_samples
 from gtm.adapters.scrape import Scrape, Totals, possible
 from gtm.core.capacity.load_report import MOST_CACHE_TOKENS
 
@@ -47,6 +47,20 @@ RATES = {
     "input_tokens_per_second": "input_tokens",
 }
 """Signals that are the growth of a named counter."""
+
+RENAMED: Mapping[ServerType, tuple[str, ...]] = {
+    ServerType.VLLM: ("vllm:", "ray_vllm:", "ray_vllm_"),
+    ServerType.SGLANG: ("sglang:", "ray_sglang:", "ray_sglang_"),
+}
+"""How the names of a server's series begin: its own, and what Ray makes of it, which tells them for Ray Serve LLM (`ray_` goes before each; since OpenTelemetry `_` stands for `:`)."""
+
+
+def _as_its_server_has_it(sample: Sample, own: str, *others: str) -> Sample:
+    if sample.name.startswith(others):
+        begin = next(one for one in others if sample.name.startswith(one))
+        return replace(sample, name=own + sample.name[len(begin) :])
+    return sample
+
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]{0,199})(?:\{([^{}]{0,2000})\})?")
 _COUNT = re.compile(r"[0-9]{1,12}")
@@ -95,6 +109,9 @@ def read_server(
     if server_type is ServerType.NGINX:
         return _nginx(text, at)
     samples = read_samples(text)
+    begins = RENAMED.get(server_type)
+    if begins is not None:
+        samples = [_as_its_server_has_it(one, *begins) for one in samples]
     if server_type is ServerType.PROMETHEUS:
         return _named(samples_of=lambda wanted: Samples(samples, wanted), series=series or {}, at=at)
     return _READERS[server_type](Samples(samples, labels), at)
@@ -110,7 +127,7 @@ def _scrape(
 
 
 def _part(said: float | None) -> float | None:
-    """A part that is used: more than all of it is all of it."""
+    """A part that is used: more than all of it is all of it. Of several engines it is the fullest's: requests that come there wait, whatever the others have."""
     return None if said is None else min(said, 1.0)
 
 
@@ -124,7 +141,7 @@ def _vllm(found: Samples, at: float) -> Scrape:
         {
             "outstanding": found.total("vllm:num_requests_running"),
             "queue": found.total("vllm:num_requests_waiting"),
-            "kv_cache_usage": _part(found.mean("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
+            "kv_cache_usage": _part(found.largest("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
         },
         Totals(
             requests=found.total("vllm:request_success"),
@@ -182,7 +199,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
         {
             "outstanding": found.total("sglang:num_running_reqs", **ranked),
             "queue": found.total("sglang:num_queue_reqs", **ranked),
-            "kv_cache_usage": _part(found.mean("sglang:token_usage", **ranked)),
+            "kv_cache_usage": _part(found.largest("sglang:token_usage", **ranked)),
         },
         Totals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
@@ -291,8 +308,8 @@ def _named(
     for signal, one in series.items():
         found = samples_of(one.labels)
         if signal in GAUGES:
-            value = found.total(one.name)
-            gauges[signal] = _part(value) if signal == "kv_cache_usage" else value
+            is_part = signal == "kv_cache_usage"
+            gauges[signal] = _part(found.largest(one.name)) if is_part else found.total(one.name)
         elif signal in RATES:
             totals[RATES[signal]] = found.total(one.name)
         else:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MAX_BYTES, MAX_LINE, MetricsError, Sample, Samples, read_samples
+from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, Totals, signals
 from gtm.adapters.servers import Series, ServerType, read_series, read_server
 from gtm.core.capacity.load_report import SIGNALS
@@ -25,7 +26,7 @@ TOKENS = {"tokens_per_second": 200.0, "input_tokens_per_second": 200.0}
         (
             ServerType.VLLM,
             texts.VLLM,
-            {"outstanding": 11, "queue": 3, "kv_cache_usage": 0.5},
+            {"outstanding": 11, "queue": 3, "kv_cache_usage": 0.75},
             RATES | TOKENS,
         ),
         (
@@ -215,3 +216,37 @@ def test_signals_are_known_and_never_negative(
     found = signals(Scrape(10.0, {}, Totals(*before)), Scrape(10.0 + seconds, {}, Totals(*after)))
     assert all(value >= 0 for value in found.values())
     assert found == {} or seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("server_type", "name"),
+    [
+        (ServerType.VLLM, "vllm:kv_cache_usage_perc"),
+        (ServerType.VLLM, "vllm:gpu_cache_usage_perc"),
+        (ServerType.SGLANG, "sglang:token_usage"),
+        (ServerType.PROMETHEUS, "used"),
+    ],
+)
+def test_a_full_engine_is_not_hidden(server_type: ServerType, name: str) -> None:
+    """vllm-project/vllm#48808 and #42206: each engine of a data-parallel server has its own cache, and requests that come to a full one wait, whatever the others have."""
+    lines = "".join(
+        f'{name}{{engine="{number}",dp_rank="{number}"}} {used}\n'
+        for number, used in enumerate((0.125, 0.75, 0.5))
+    )
+    series = {"kv_cache_usage": Series("used", {})}
+    found = read_server(server_type, lines, 0.0, series=series)
+    assert signals(None, found)["kv_cache_usage"] == 0.75
+
+
+@pytest.mark.parametrize("begin", ["ray_vllm:", "ray_vllm_"])
+def test_vllm_s_metrics_as_ray_tells_them(begin: str) -> None:
+    """ray-project/ray#52719 and #54531 (`ray_vllm:`); since vLLM makes names for OpenTelemetry `ray_vllm_` (its `ray_wrappers.py`), with labels of Ray's."""
+    for text, at in ((texts.VLLM % texts.EARLIER, 10.0), (texts.VLLM % texts.LATER, 14.0)):
+        told = text.replace("vllm:", begin).replace("{engine", '{ReplicaId="r",WorkerId="w",engine')
+        other = "ray_node_gpus_utilization 0.5\n" + told
+        assert recognised(other) is ServerType.VLLM
+        for lines in (other, load_lines(ServerType.VLLM, other)):
+            found, plain = (read_server(ServerType.VLLM, one, at) for one in (lines, text))
+            assert (found.gauges, found.models, found.missing) == (plain.gauges, plain.models, ())
+            assert found.totals.tokens == plain.totals.tokens
+    assert read_server(ServerType.SGLANG, "ray_sglang_num_queue_reqs 3\n", 0.0).gauges == {"queue": 3.0}

@@ -510,8 +510,11 @@ MULTIPART = b"multipart/form-data; boundary=XyZ"
         (_form([(_field(b"x") + b"\r\n" + _field(b"model"), b"big")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"mo\\del"), b"big")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"x"), b"--XyZ")]), MULTIPART, "body_ambiguous"),
+        (_form([(_field(b"x"), b"a--XyZ\r\n"), (_field(b"model"), b"big")]), MULTIPART, "big"),
+        (_form([(_field(b"x"), b"a\n--XyZ\r\n"), (_field(b"model"), b"big")]), MULTIPART, "body_ambiguous"),
+        (_form([(_field(b"x"), b"a\r--XyZ\r\n"), (_field(b"model"), b"big")]), MULTIPART, "body_ambiguous"),
         (_form([(_field(b"model"), b"big")]).replace(b"\r\n", b"\n\n", 1), MULTIPART, "body_ambiguous"),
-        (_form([(_field(b"model"), b"big")]).replace(b"big\r\n", b"bigXX"), MULTIPART, "body_ambiguous"),
+        (_form([(_field(b"model"), b"big")]).replace(b"big\r\n", b"bigXX"), MULTIPART, "body_unread"),
         (b"preamble\r\n" + _form([(_field(b"model"), b"big")]), MULTIPART, "body_unread"),
         (_form([(_field(b"model"), b"big")]) + b"epilogue", MULTIPART, "body_unread"),
         (_form([(_field(b"model"), b"big")])[:-4], MULTIPART, "body_unread"),
@@ -597,7 +600,10 @@ def forms(draw: st.DrawFn) -> tuple[bytes, bytes]:
     )
     heads |= st.binary(max_size=3).map(lambda name: _field(name.hex().encode()))
     values = st.binary(max_size=5) | st.sampled_from(
-        [b"big", b"small", b"", b"b\r\nig", b"--XyZ", b"\r\n--XyZ", b"\r\n--XyZ--", b"\xff"]
+        [
+            *(b"big", b"small", b"", b"b\r\nig", b"--XyZ", b"\r\n--XyZ", b"\r\n--XyZ--", b"\xff"),
+            *(b"a--XyZ", b"a--XyZ\r\n", b"a\n--XyZ\r\n", b"a\r--XyZ--", b"a--XyZ--\r\n"),
+        ]
     )
     boundary = draw(st.sampled_from([b"XyZ", b"XyZ", b"Xy"]))
     raw = bytearray(_form(draw(st.lists(st.tuples(heads, values), max_size=4)), boundary))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.wire.refusals import Refusal
-from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
+from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -132,6 +133,58 @@ def test_a_stream_that_breaks_off() -> None:
             assert len(w.picker.failures) == 2
             (url,) = w.picker.counts
             assert w.proxy.stats.requests == {(url, 200, "broken"): 2}  # by the backend that broke it off
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "kind"),
+    [
+        ("/v1/messages", b"event: error\n", {"type": "api_error"}),
+        ("/v1/responses", b"event: error\n", {"type": "server_error", "code": "backend_lost"}),
+        ("/v1/chat/completions", b"", {"type": "server_error", "code": "backend_lost"}),
+        ("/v1/completions", b"", {"type": "server_error", "code": "backend_lost"}),
+    ],
+)
+def test_the_last_event_is_one_of_the_api_that_was_asked(
+    path: str, name: bytes, kind: dict[str, str]
+) -> None:
+    """BerriAI/litellm#41826, earendil-works/pi#1983: Anthropic's clients drop events without a name, and say that a proxy has cut the stream."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        peer.send(_EVENTS + _chunk(b"data: 1\n\n"))
+        await peer.writer.drain()
+        peer.writer.transport.close()
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            answer = await w.ask(
+                b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}" % path.encode()
+            )
+            assert not answer.whole
+            before, _, last = answer.body.partition(b"data: 1\n\n")
+            assert (before, last[: len(name) + 6], last[-2:]) == (b"", name + b"data: ", b"\n\n")
+            said = json.loads(last[len(name) + 6 :])
+            assert said["error"].items() >= kind.items()
+            assert "broke off" in said["error"]["message"]
+            assert said.get("type") == ("error" if name else None)
+            assert (path != "/v1/responses") or said["message"] == said["error"]["message"]
+
+    run(main)
+
+
+def test_a_backend_is_called_by_the_host_that_the_file_says() -> None:
+    """kserve/kserve#740, #2757: an ingress routes by Host, and knows the model's name alone."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        async with world(await Backend(answering(_OK, _OK, seen=seen)).start()) as w:
+            (route,) = w.picker.routes()
+            for host in (b"llama-predictor.models.example.com", None):
+                route.host_field = host
+                assert (await w.ask(_GET)).status == 200
+            assert [one.get("host") for one in seen] == [b"llama-predictor.models.example.com", b"a"]
 
     run(main)
 

@@ -12,7 +12,7 @@ import pytest
 from gtm.balancer.decide.gate import LawGate, Says
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.heads import read_head
+from gtm.balancer.wire.heads import HeadError, read_head
 from gtm.core.handoff.claims import Claims, client_network, hash_of
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Verdict
@@ -130,6 +130,36 @@ def test_a_tenant_is_shown_by_a_key() -> None:
         _, other = _asked(gate, MOUNTAIN_VIEW, header)
         assert _tenant(other) is None
         assert b"gtm-tenant" not in gate.more_headers(cast("Exchange", other))
+
+
+def test_keys_of_anthropic_s_and_azure_s_clients() -> None:
+    """sxueck/llm-gateway#5, raullenchai/Rapid-MLX#262: they show their key in a field of its own, and no limit of a tenant applied."""
+    keys = {
+        sha256(KEY).hexdigest(): "acme",
+        sha256(b"sk-2").hexdigest(): "acme",
+        sha256(b"sk-3").hexdigest(): "other",
+    }
+    gate, _ = _gate("iad", keys=keys)
+    bearer, ours, azure = (b"Authorization", b"Bearer " + KEY), (b"X-Api-Key", KEY), (b"api-key", KEY)
+    shown: list[tuple[tuple[tuple[bytes, bytes], ...], str | None]] = [
+        ((ours,), "acme"),
+        ((azure,), "acme"),
+        ((bearer, ours, azure), "acme"),
+        ((bearer, (b"x-api-key", b"sk-2")), "acme"),
+        # langfuse/langfuse#17781: what is there beside a good key and is none (a proxy's Basic, a server's own key) must not take it away.
+        (((b"Authorization", b"Basic abc"), ours), "acme"),
+        (((b"Authorization", b"Bearer sk-of-the-server"), ours), "acme"),
+        ((bearer, (b"x-api-key", b"sk-3")), None),
+        ((ours, (b"api-key", b"sk-3")), None),
+        (((b"x-api-key", b"sk-none"),), None),
+        (((b"x-api-key", b"Bearer " + KEY),), None),
+        (((b"x_api_key", KEY),), None),
+    ]
+    for _ in range(2):  # made, and remembered
+        for headers, tenant in shown:
+            assert _tenant(_asked(gate, MOUNTAIN_VIEW, *headers)[1]) == tenant, headers
+    with pytest.raises(HeadError, match="there twice"):
+        _asked(gate, MOUNTAIN_VIEW, ours, (b"x-api-key", b"sk-3"))
 
 
 def _law_with(gate: CurrentView, priority: Priority) -> None:

@@ -157,6 +157,9 @@ MORE: tuple[list[tuple[bytes, bytes]], ...] = (
     [],
     [(b"authorization", b"Bearer sk-one")],
     [(b"authorization", b"Bearer sk-two"), (b"gtm-priority", b"real-time")],
+    [(b"x-api-key", b"sk-one")],
+    [(b"api-key", b"sk-two")],
+    [(b"api-key", b"sk-two"), (b"x-api-key", b"sk-one")],
     [(b"gtm-priority", b"real-time")],
     [(b"gtm-priority", b"batch")],
     [(b"x-forwarded-for", MOUNTAIN_VIEW.encode())],
@@ -204,7 +207,10 @@ def test_whatever_is_read_again_counts_at_once(region: str, seed: int) -> None:
             # The same client through the proxy, whose word on priorities may count for more.
             told = [*headers, (b"x-forwarded-for", (peer or BERLIN).encode())]
             plain = [one for one in headers if one[0] != b"authorization"]
-            shown = [*plain, (b"authorization", b"Bearer sk-two")]  # and with a tenant's key, or without
+            key = random.choice(
+                ((b"authorization", b"Bearer sk-two"), (b"x-api-key", b"sk-two"), (b"api-key", b"sk-one"))
+            )
+            shown = [*(one for one in plain if one[0] != key[0]), key]  # and with a tenant's key, or without
             recent = [
                 (peer, headers, host),
                 (PROXY, told, host),

@@ -8,7 +8,7 @@ import pytest
 
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.core.balance.admission import Settings
-from tests.balancer.world import Backend, Message, answering, run, world
+from tests.balancer.world import Backend, Message, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -61,5 +61,62 @@ def test_one_network_keeps_no_other_out() -> None:
             queue.resize(1)
             assert (await other.response()).status == 200
             assert b"/other" in b" ".join(one.start for one in seen[:2])
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("answer", "errors"),
+    [
+        (b"", 0),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab", 0),
+        (b"HTTP/1.1 503 No\r\ncontent-length: 9\r\n\r\nab", 1),
+    ],
+    ids=["before an answer", "within one", "within an error"],
+)
+def test_who_leaves_is_no_error(answer: bytes, errors: int) -> None:
+    """NVIDIA/nvcf#524, stephenhillier/starlette_exporter#77, mostlygeek/llama-swap#1029: clients that left looked like failures of the servers, or like successes."""
+
+    async def main() -> None:
+        came = asyncio.Event()
+
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            peer.send(answer)
+            came.set()
+            await peer.reader.read()
+
+        async with world(await Backend(script).start()) as w:
+            queue = w.proxy.admission = QueueAdmission(
+                Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+            )
+            client = await w.client()
+            client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await came.wait()
+            if answer:
+                await client.reader.readuntil(b"ab")
+            client.abort()
+            await w.until(lambda: bool(queue.totals))
+            (totals,) = queue.totals.values()
+            assert (totals.requests, totals.errors) == (1, errors)
+
+    run(main)
+
+
+def test_no_answer_is_an_error() -> None:
+    """Of a server: its client is told 502."""
+
+    async def main() -> None:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            peer.close()
+
+        async with world(await Backend(script).start()) as w:
+            queue = w.proxy.admission = QueueAdmission(
+                Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+            )
+            assert (await w.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")).status == 502
+            (totals,) = queue.totals.values()
+            assert (totals.requests, totals.errors) == (1, 1)
 
     run(main)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,10 @@ _ROUTING = (
     "x-forwarded-proto",
 )
 _MODIFIERS = ("expect", "range", "if-match", "if-none-match", "cache-control", "max-forwards", "pragma")
-_WHO = ("authorization", "proxy-authorization", "cookie", "set-cookie", "www-authenticate")
+_WHO = (
+    *("authorization", "x-api-key", "api-key", "proxy-authorization"),
+    *("cookie", "set-cookie", "www-authenticate"),
+)
 _FORMAT = ("content-type", "content-encoding", "content-range")
 _READ = (
     "traceparent",
@@ -71,6 +75,12 @@ def test_which_go_on(data: st.DataObject, plain: str, before: str) -> None:
     assert goes_on(name, kept_back(head)) is may
     wanted = sorted([b"x-z", *([name.lower()] if may else [])])
     assert announcement(head) == b"trailer: %b\r\n" % b", ".join(wanted)
+
+
+@pytest.mark.parametrize("name", [b"x-api-key", b"X_Api_Key", b"api.key", b"Api-Key", b"Authorization"])
+def test_no_key_goes_on(name: bytes) -> None:
+    """A tenant is known by the head alone."""
+    assert not goes_on(name, frozenset())
 
 
 _TRAILED = b"POST %b HTTP/1.1\r\nHost: a\r\n%bTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\nX-Sum: 1\r\n\r\n"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+from collections.abc import Awaitable, Callable
 from math import inf
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import read_head
 from gtm.balancer.wire.refusals import Refusal
@@ -79,13 +82,15 @@ def test_what_an_answer_says_counts(texts: list[str], outputs: int, cuts: list[i
 
 @given(_TEXTS, st.integers(1, 60), st.booleans())
 def test_else_its_events_count(texts: list[str], cut: int, chunked: bool) -> None:
-    """One token each, whatever is written in them and wherever they are cut; of an answer that is no stream nothing is known."""
+    """One token each, whatever is written in them and wherever they are cut; of an answer that is no stream each four bytes are one; of one that is encoded nothing is known."""
     meter = Meter()
     events = _events(texts, None)
     raw = b"".join(b"%x\r\n%b\r\n" % (len(one), one) if chunked else one for one in events)
     for at in range(0, len(raw), cut):
         meter.piece(raw[at : at + cut])
     assert meter.used(len(raw), events=True) == (None, len(texts) + 1, 0, 0)
+    assert meter.used(len(raw), events=False) == (None, -(-len(raw) // 4), 0, 0)
+    meter.encoded = True
     assert meter.used(len(raw), events=False) == (None, None, 0, 0)
 
 
@@ -126,7 +131,7 @@ def test_what_a_meter_keeps_is_bounded() -> None:
         (_whole(300), 100),  # it allows a hundred
         (_whole(999_999_999), 100),
         (_stream(_events(["a"], 300)), 100),
-        (_whole(None), 100),
+        (_whole(None), -(-len(_whole(None).partition(b"\r\n\r\n")[2]) // 4)),
         (_stream(_events(["a"] * 19, None)), 20),
         (_stream(_events(["a"] * 19, 17)), 17),
         (b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n", 0),
@@ -221,6 +226,7 @@ def test_a_stream_that_says_nothing_counts_no_more_than_was_allowed() -> None:
     for _ in range(1000):
         meter.piece(b"\ndata:\n")
     assert meter.used(7000, events=True) == (None, 100, 0, 900)
+    assert meter.used(7000, events=False) == (None, 100, 0, 0)  # it has said nothing that cannot be
 
 
 @pytest.mark.parametrize("said", [999_999_999, 40_000])
@@ -302,3 +308,249 @@ def test_a_stream_is_counted_as_it_comes() -> None:
             assert seen[0].used(10_000, events=True) == (None, 31, 0, 0)
 
     run(main)
+
+
+# --- what is given back when a request ends ---
+
+
+def _post(path: str, kind: bytes = b"application/json", raw: bytes = b"", **body: object) -> bytes:
+    raw = raw or json.dumps(body).encode()
+    return b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+        path.encode(),
+        kind,
+        len(raw),
+        raw,
+    )
+
+
+def _json(text: bytes, *fields: bytes, status: bytes = b"200 OK") -> bytes:
+    more = b"".join(field + b"\r\n" for field in fields)
+    return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b" % (
+        status,
+        len(text),
+        more,
+        text,
+    )
+
+
+def _chunked(*pieces: bytes, kind: bytes = b"text/event-stream", ends: bool = True) -> bytes:
+    body = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in pieces) + (b"0\r\n\r\n" if ends else b"")
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n%b" % (kind, body)
+
+
+_START = b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":77,"output_tokens":1}}}\n\n'
+_DELTA = b'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n'
+_LAST = b'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":9}}\n\n'
+_GIVEN = 400
+"""Tokens that are expected of the input of each request below, within 40."""
+_TEXT = "x" * 4 * (_GIVEN - 20)
+_CHAT = _post(
+    "/v1/chat/completions", model="m", max_tokens=500, messages=[{"role": "user", "content": _TEXT}]
+)
+_MESSAGE = _post("/v1/messages", model="m", max_tokens=500, messages=[{"role": "user", "content": _TEXT}])
+_STANDS = range(_GIVEN - 40, _GIVEN + 40)
+_RECORDING = (
+    b'--XyZ\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n'
+    b'--XyZ\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n%b\r\n--XyZ--\r\n'
+    % bytes(_GIVEN * 1600 - 32_000)
+)
+
+ENDS: dict[str, tuple[bytes, bytes, range | int, int]] = {
+    "all is said": (_CHAT, _whole(5), 7, 5),
+    "a stream that says nothing": (_CHAT, _stream(_events(["a"] * 19, None)), _STANDS, 20),
+    "an answer that says nothing": (_CHAT, _json(b"x" * 100), _STANDS, 25),
+    "an answer that says nothing, of no bytes": (_CHAT, _json(b""), _STANDS, 0),
+    "one longer than was allowed": (_CHAT, _json(b"x" * 4000), _STANDS, 500),
+    "refused by its server": (_CHAT, _json(b"{}", status=b"429 Too Many Requests"), 0, 0),
+    "an error": (_CHAT, _json(b"{}", status=b"500 Internal Server Error"), 0, 0),
+    "no answer": (_CHAT, b"", 0, 0),
+    "broken before the first event": (_CHAT, _chunked(ends=False), _STANDS, 0),
+    "broken after two": (_CHAT, _chunked(b"data: a\n\n", b"data: b\n\n", ends=False), _STANDS, 2),
+    "broken within an answer": (_CHAT, _json(b"x" * 100)[:-60], _STANDS, 10),
+    "an encoded answer": (_CHAT, _json(b"\x1f\x8b" * 10, b"content-encoding: gzip"), _STANDS, 500),
+    "an encoded stream": (
+        _CHAT,
+        _chunked(b"\x1f\x8b").replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n", 1),
+        _STANDS,
+        500,
+    ),
+    "Anthropic's stream": (_MESSAGE, _chunked(_START, *[_DELTA] * 200, _LAST), 77, 9),
+    "Anthropic's, broken off": (_MESSAGE, _chunked(_START, *[_DELTA] * 20, ends=False), 77, 21),
+    "Anthropic's, broken off late": (_MESSAGE, _chunked(_START, *[_DELTA] * 200, ends=False), 77, 201),
+    "embeddings": (
+        _post("/v1/embeddings", model="m", input=_TEXT),
+        _json(b'{"data":[[0.25,0.25]],"usage":{"prompt_tokens":300,"total_tokens":300}}'),
+        300,
+        0,
+    ),
+    "embeddings without": (
+        _post("/v1/embeddings", model="m", input=_TEXT),
+        _json(b"[0.5]" * 900),
+        _STANDS,
+        0,
+    ),
+    "an answer that says its input alone": (_CHAT, _json(b'{"usage":{"prompt_tokens":300}}'), 300, 0),
+    "Ollama's": (
+        _post("/api/chat", model="m", messages=[{"role": "user", "content": _TEXT}]),
+        _chunked(b'{"done":true,"prompt_eval_count":300,"eval_count":4}\n', kind=b"application/x-ndjson"),
+        300,
+        4,
+    ),
+    "a transcription": (
+        _post("/v1/audio/transcriptions", b"multipart/form-data; boundary=XyZ", _RECORDING),
+        _json(b'{"text":"%b"}' % (b"a" * 389)),
+        _STANDS,
+        100,
+    ),
+    "speech": (
+        _post("/v1/audio/speech", model="tts", input=_TEXT),
+        _json(bytes(100_000)),
+        _STANDS,
+        0,
+    ),
+    # wso2/api-platform#3253: what has no tokens was charged for all the same, until nothing was left.
+    "a list of models": (b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n", _json(b'{"data":[]}' * 50), 0, 0),
+}
+
+
+async def _answer(peer: Peer, answer: bytes) -> None:
+    await peer.request()
+    peer.send(answer)
+    await peer.writer.drain()
+    peer.close()
+
+
+async def _spent(
+    ask: bytes,
+    script: Callable[[Peer], Awaitable[None]],
+    leaves: asyncio.Event | None = None,
+    tls: bool = False,
+) -> tuple[float, float]:
+    """The input and output tokens that a request has cost once it has ended."""
+    url = await Backend(script).start()
+    async with world(url.replace("http:", "https:") if tls else url) as w:
+        limits = Settings(
+            without_tenant=TenantLimits(input_tokens_per_minute=1e5, output_tokens_per_minute=1e5)
+        )
+        w.proxy.body_rules = BodyRules(False)
+        admission = QueueAdmission(limits, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
+        w.proxy.admission = admission
+        first = admission.admission.offer(Arrival(), 0.0)
+        assert isinstance(first, Ticket)
+        inputs, outputs = first.account.inputs, first.account.outputs
+        assert inputs is not None
+        assert outputs is not None
+        admission.admission.withdraw(first, 0.0)
+        inputs.rate = outputs.rate = 0.0  # so that time brings nothing
+        client = await w.client()
+        client.send(ask)
+        if leaves is not None:
+            await leaves.wait()
+            client.abort()
+        else:
+            await client.response()
+        await w.until(lambda: not w.picker.in_flight and not admission.admission.running)
+        return 1e5 - inputs.level(0.0), 1e5 - outputs.level(0.0)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_was_not_used_is_given_back(name: str) -> None:
+    """However a request ends, and whether its answer says what it used or not."""
+    ask, answer, inputs, outputs = ENDS[name]
+
+    async def main() -> None:
+        spent = await _spent(ask, lambda peer: _answer(peer, answer))
+        expected = range(inputs, inputs + 1) if isinstance(inputs, int) else inputs
+        assert expected.start <= spent[0] < expected.stop, spent
+        assert spent[1] == outputs
+
+    run(main)
+
+
+def test_who_leaves_before_an_answer_has_none_of_it() -> None:
+    """smg-project/smg#1397: what was taken at the door was never given back, though the client had gone."""
+
+    async def main() -> None:
+        got = asyncio.Event()
+
+        async def silent(peer: Peer) -> None:
+            await peer.request()
+            got.set()
+            await peer.reader.read()
+
+        inputs, outputs = await _spent(_CHAT, silent, leaves=got)
+        assert _STANDS.start <= inputs < _STANDS.stop
+        assert outputs == 0
+
+    run(main)
+
+
+def test_what_no_backend_got_costs_nothing() -> None:
+    """Its client leaves while the balancer still connects: here its server never ends the handshake of TLS."""
+
+    async def main() -> None:
+        came = asyncio.Event()
+
+        async def mute(peer: Peer) -> None:
+            came.set()
+            await peer.reader.read()
+
+        assert await _spent(_CHAT, mute, leaves=came, tls=True) == (0, 0)
+
+    run(main)
+
+
+def test_a_text_that_stands_as_a_picture_costs_what_the_server_says() -> None:
+    """Whatever it was expected to be: a picture of 400 KB that its server reads as 90,000 tokens of text."""
+    text = base64.b64encode(b"all that I want to say " * 13_000).decode()
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + text}}
+    ask = _post("/v1/chat/completions", model="m", messages=[{"role": "user", "content": [part]}])
+    answer = _json(b'{"usage":{"prompt_tokens":90000,"completion_tokens":1}}')
+
+    async def main() -> None:
+        assert await _spent(ask, lambda peer: _answer(peer, answer)) == (90_000, 1)
+
+    run(main)
+
+
+def test_debts_of_many_are_gone_in_five_minutes() -> None:
+    """experientiallabs/experiential#1048: requests that settled far above what was expected kept a tenant out for a day."""
+    limits = Settings(without_tenant=TenantLimits(input_tokens_per_minute=1000.0))
+    admission = core.Admission(limits)
+    tickets = [admission.offer(Arrival(input_tokens=10.0), 0.0) for _ in range(50)]
+    for ticket in tickets:
+        assert isinstance(ticket, Ticket)
+        admission.release(ticket, 1.0, core.Used(4000.0, 0.0))
+    refusal = admission.offer(Arrival(input_tokens=1000.0), 1.0)
+    assert isinstance(refusal, core.Refusal)
+    assert refusal.retry_after == pytest.approx(300.0)
+    assert admission.spared_tokens == pytest.approx(50 * 4000 - 5000, abs=1000)
+    assert isinstance(admission.offer(Arrival(input_tokens=1000.0), 301.1), Ticket)
+
+
+def test_nobody_gains_by_running_into_the_bound() -> None:
+    """A large reservation is held while another request runs into the bound, and given back after it: all that was used is owed as far as anybody owes."""
+    limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+
+    def left(reserved: float) -> float:
+        admission = core.Admission(limits)
+        held, runs, after = (
+            admission.offer(Arrival(output_tokens=tokens), 0.0) for tokens in (reserved, 10.0, 10.0)
+        )
+        assert isinstance(held, Ticket)
+        assert isinstance(runs, Ticket)
+        assert isinstance(after, Ticket)
+        admission.release(runs, 1.0, core.Used(0.0, 9000.0))
+        admission.release(after, 1.0, core.Used(0.0, 30.0))
+        admission.release(held, 1.0, core.Used(0.0, 0.0))
+        bucket = held.account.outputs
+        assert bucket is not None
+        owed = bucket.level(1.0)
+        assert bucket.level(400.0) == 1000.0
+        later = admission.offer(Arrival(output_tokens=500.0), 400.0)
+        assert isinstance(later, Ticket)
+        admission.release(later, 400.0, core.Used(0.0, 0.0))  # what is paid is forgotten
+        assert bucket.level(400.0) == 1000.0
+        return owed
+
+    assert left(900.0) == pytest.approx(left(0.0), abs=40.0)

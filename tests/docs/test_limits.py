@@ -244,6 +244,7 @@ ROOMS = (
 """Where bytes from outside are read."""
 APART: Mapping[str, str] = {
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
+    "balancer.config.choosing.MAX_HOST": "of the operator's file",
     "balancer.decide.gate.MOST_CHOICES": "a memory",
     "balancer.decide.picking._MOST_LOOSENED": "a memory",
     "balancer.decide.queueing.MOST_TOTALS": "rows of metrics",
@@ -254,6 +255,7 @@ APART: Mapping[str, str] = {
     "balancer.plane.exchange_flow._MAX_BUFFER": "where it stops reading",
     "balancer.plane.exchange_state.MAX_REPLAY": "what it could send again",
     "balancer.plane.tracing.MOST": "spans that wait",
+    "balancer.wire.estimate._MOST_ITEMS": "how far it looks",
     "balancer.wire.heads._MAX_KINDS": "a memory",
     "balancer.wire.usage._MOST_SEARCHED": "how far it looks",
     "dashboard.sign_in.oidc._LONGEST_PART": "follows from the bits of keys",

@@ -72,6 +72,10 @@ class BalancerDocument(Document):
             for one in self.backends
         )
 
+    def hosts(self) -> dict[str, bytes]:
+        """What is said in Host to backends for which the file says it, by URL."""
+        return {one.url: one.host.encode() for one in self.backends if one.host is not None}
+
     def choice(self) -> Settings:
         """How they are chosen."""
         chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
@@ -107,7 +111,7 @@ class BalancerDocument(Document):
         return None if self.choosing.prefix is None else self.choosing.prefix.cut()
 
     def keys(self) -> dict[str, str]:
-        """Hex SHA-256 of a bearer token → its tenant."""
+        """Hex SHA-256 of a key → its tenant."""
         return {key: name for name, one in self.admission.tenants.items() for key in one.keys}
 
     def says(self, service: str | None = None) -> Says:

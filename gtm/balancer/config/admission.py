@@ -7,6 +7,7 @@ from pydantic import (
 )
 
 from gtm.balancer.config.document import Document, Networks
+from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.core.balance import admission as core
 from gtm.core.model.services import Priority
 
@@ -32,7 +33,7 @@ class KeyedLimitsDocument(LimitsDocument):
     """What one tenant may have, and how it is known."""
 
     keys: tuple[str, ...] = ()
-    """SHA-256, in hex, of the bearer tokens that show a request to be this tenant's."""
+    """SHA-256, in hex, of the keys (bearer tokens, `x-api-key`, `api-key`) that show a request to be this tenant's."""
 
 
 class ModelDocument(Document):
@@ -41,6 +42,18 @@ class ModelDocument(Document):
     concurrency: int | None = Field(default=None, ge=1)
     token_weight: float = Field(default=1.0, ge=0)
     fallback: str | None = None
+
+
+class MediaDocument(Document):
+    """What pictures, recordings and files are expected to be: see `gtm.balancer.wire.estimate.Media`."""
+
+    image_tokens: int = Field(default=MEDIA.image_tokens, ge=1, le=1_000_000)
+    file_tokens: int = Field(default=MEDIA.file_tokens, ge=1, le=10_000_000)
+    audio_bytes_per_token: int = Field(default=MEDIA.audio_bytes_per_token, ge=1, le=1_000_000)
+
+    def counts(self) -> Media:
+        """The same for who reads requests."""
+        return Media(**self.model_dump())
 
 
 class AdmissionDocument(Document):
@@ -54,6 +67,7 @@ class AdmissionDocument(Document):
     default_tenant: LimitsDocument = LimitsDocument()
     without_tenant: LimitsDocument = LimitsDocument()
     models: dict[str, ModelDocument] = Field(default_factory=dict)
+    media: MediaDocument = MediaDocument()
     priority_from: Networks = ()
     """Networks whose clients may claim any priority."""
 

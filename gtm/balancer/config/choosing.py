@@ -17,13 +17,25 @@ from gtm.balancer.config.checks import OwnChecksDocument
 from gtm.balancer.config.document import Document, server_url
 from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.heads import is_host
 from gtm.core.balance.choosing.values import Pick, Score
 from gtm.documents.fields import invalid
 
 HASHED = 1024
 """Bytes of a prompt's beginning: a system prompt of 250 tokens, or the first turn of a conversation."""
+MAX_HOST = 260
+"""Characters of a host's name with its port (RFC 1035 §2.3.4)."""
 MAPPED = 512
 """Bytes of a block: some eight of vLLM's."""
+
+
+def _host(value: str) -> str:
+    if len(value) > MAX_HOST or not is_host(value.encode()):
+        raise invalid(
+            "invalid_format",
+            "must be a host name with an optional port, as in `llama-predictor.models.example.com`",
+        )
+    return value
 
 
 class BackendDocument(Document):
@@ -37,6 +49,8 @@ class BackendDocument(Document):
     models: tuple[str, ...] = ()
     """Those it serves; absent: any."""
     version: str = ""
+    host: Annotated[str, AfterValidator(_host)] | None = None
+    """What requests and checks say there in Host, as KServe and Knative route by it; absent: what the client says, and of checks the URL's."""
     draining: bool = False
     """It finishes what it has, and takes nothing."""
     resolve: Literal["all", "one"] = "all"

@@ -13,12 +13,13 @@ Laws:
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.wire.heads import KEYS
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.spill.sight import sight
 from gtm.core.decision.choice import Choice
@@ -54,6 +55,7 @@ PUSH = b"gtm-push"
 """A field that says that a request was pushed: then its client is whom its handoff says, never whoever carries it. And of an answer to such a
 one: whether it was taken."""
 _SERVE = Code.SERVE
+_BEARER, _ANTHROPIC_KEY, _AZURE_KEY = KEYS
 _PRIORITY = b"gtm-priority"
 _PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
@@ -63,7 +65,7 @@ _STATUS_CODES = {451: "refused_residency"}
 class Says:
     """What a balancer's file says of who asks, and for what.
 
-    `service`: what requests are for whose host name is none of a service; None: nothing. `keys`: hex SHA-256 of a bearer token → the
+    `service`: what requests are for whose host name is none of a service; None: nothing. `keys`: hex SHA-256 of a key (`KEYS`) → the
     tenant whose it is. `priorities`: tenant → what priority its requests have and may claim (`gtm.core.handoff.priority`), None:
     those without a tenant; `other_tenants`: of all that are not there. `priority_from`: networks whose clients may claim any.
     """
@@ -155,11 +157,14 @@ class LawGate:
             exchange.head = head
         if handoff is not None:
             exchange.shown = (handoff, current.window)
+        shown = head.seen.get if self._says.keys else _nothing
         key = (
             head.host,
             client,
             handoff,
-            head.seen.get(b"authorization") if self._says.keys else None,
+            shown(_BEARER),
+            shown(_ANTHROPIC_KEY),
+            shown(_AZURE_KEY),
             head.seen.get(_PRIORITY),
             b"" if self._says.priority_from and self._free(exchange) else None,
         )
@@ -330,15 +335,15 @@ class LawGate:
     def _tenant(self, head: RequestHead, of_host: str | None) -> tuple[str | None, bool]:
         """The tenant that the host name states, or whose key the request shows, and whether a key shows it.
 
-        None, which matches every rule, if host name and key differ. A header that only names a tenant is nobody's word.
+        None, which matches every rule, if host name and key differ, or two keys: which of them a server takes, nobody knows. A key that is no tenant's shows none,
+        and a header that only names a tenant is nobody's word.
         """
-        given, keys = head.seen.get(b"authorization", b""), self._says.keys
-        if not keys or given[:7].lower() != b"bearer ":
+        keys = self._says.keys
+        found = {keys.get(sha256(given).hexdigest()) for given in _shown(head)} - {None} if keys else None
+        if not found:
             return of_host, False
-        of_key = keys.get(sha256(given[7:].strip()).hexdigest())
-        if of_key is None:
-            return of_host, False
-        return (of_key, True) if of_host in (None, of_key) else (None, False)
+        of_key = found.pop()
+        return (of_key, True) if not found and of_host in (None, of_key) else (None, False)
 
     def _refusal(self, verdict: Verdict, head: RequestHead) -> Refusal:
         status, words = verdict.code.status, verdict.code.words
@@ -354,6 +359,20 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
+
+
+def _nothing(name: bytes) -> None:
+    """No field is looked at where no key shows a tenant."""
+
+
+def _shown(head: RequestHead) -> Iterator[bytes]:
+    """The keys that a request shows."""
+    bearer = head.seen.get(_BEARER, b"")
+    if bearer[:7].lower() == b"bearer ":
+        yield bearer[7:].strip()
+    for name in (_ANTHROPIC_KEY, _AZURE_KEY):
+        if name in head.seen:
+            yield head.seen[name]
 
 
 def no_region(name: str) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
-from gtm.balancer.wire.facts import BYTES_A_TOKEN, Cut
+from gtm.balancer.wire.estimate import BYTES_A_TOKEN
+from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of

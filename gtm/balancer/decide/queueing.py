@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.plane.timeouts import FIELD, wish
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.usage import Meter, Usage, bounds_of
+from gtm.balancer.wire.usage import Meter, Usage, bounds_of, makes_text
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
@@ -37,7 +37,7 @@ OTHERS = (OTHER, OTHER)
 
 
 class Totals:
-    """Requests that ended, those of them whose answer was a server's failure or none, and seconds from their coming to their end."""
+    """Requests that ended, those of them that were answered with a failure (5xx), and seconds from their coming to their end."""
 
     __slots__ = ("errors", "requests", "seconds")
 
@@ -95,8 +95,10 @@ class QueueAdmission:
         exchange.admission = found
         found.context = exchange
         if found.budgeted:
+            head = exchange.head
             exchange.meter = Meter(
-                bounds_of(exchange.head.path, exchange.json_body(), exchange.facts.most_output)
+                bounds_of(head.path, exchange.json_body(), exchange.facts.most_output),
+                makes_text=makes_text(head.method, head.path),
             )
         if found.state is _ADMITTED:
             exchange.admitted()
@@ -134,7 +136,7 @@ class QueueAdmission:
             totals = self.totals.setdefault(key, Totals())
         totals.requests += 1
         totals.seconds += now - ticket.offered
-        if status >= 500 or not status:
+        if status >= 500:  # 0: its client left before it was answered
             totals.errors += 1
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
@@ -172,7 +174,7 @@ class QueueAdmission:
             self._deadline(exchange, now) if FIELD in exchange.head.seen else None,
             exchange.come,
             facts.input_tokens,
-            float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens) if facts.model else 0.0,
+            _expected_output(exchange),
             facts.model,
         )
         return tuple.__new__(core.Arrival, arrival)
@@ -193,8 +195,12 @@ class QueueAdmission:
         meter = exchange.meter
         if meter is None:
             return None if cost is None else core.Used(cost=cost)
-        if exchange.status >= 400:
-            return core.Used(0.0, 0.0, cost)  # an error makes no tokens
+        if exchange.status >= 400 or not exchange.begun:
+            return core.Used(0.0, 0.0, cost)  # an error makes no tokens, nor what no backend got
+        if (
+            not exchange.status
+        ):  # its client left before it was answered: its prompt was read, as far as anybody knows
+            return core.Used(None, 0.0, cost)
         used = meter.used(exchange.returned, events=exchange.streams_events)
         if used.input_cut or used.output_cut:
             self._cut(exchange, used)
@@ -241,6 +247,14 @@ class QueueAdmission:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))
+
+
+def _expected_output(exchange: Exchange) -> float:
+    """The output tokens that a request is expected to use."""
+    facts = exchange.facts
+    if not facts.model or not makes_text(exchange.head.method, exchange.head.path):
+        return 0.0
+    return float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens)
 
 
 def _network(exchange: Exchange) -> Hashable:

@@ -82,16 +82,22 @@ async def ask(
     return Answer(status, body, loop.time() - began)
 
 
-def _request(route: Route, target: str, content: bytes | None, port: int, key: str) -> bytes:
+def authority(route: Route, port: int) -> bytes:
+    """Whom a check asks, as it says itself: what the file says (`host`), or the host and port of the URL."""
+    if route.host_field is not None:
+        return route.host_field
     host = f"[{route.host}]" if ":" in route.host else route.host
+    return b"%b:%d" % (host.encode("idna") if not host.isascii() else host.encode(), port)
+
+
+def _request(route: Route, target: str, content: bytes | None, port: int, key: str) -> bytes:
     head = (
-        b"%b %b%b HTTP/1.1\r\nhost: %b:%d\r\nuser-agent: gtm-balancer\r\naccept: */*\r\naccept-encoding: identity\r\n"
+        b"%b %b%b HTTP/1.1\r\nhost: %b\r\nuser-agent: gtm-balancer\r\naccept: */*\r\naccept-encoding: identity\r\n"
         % (
             b"GET" if content is None else b"POST",
             route.prefix,
             target.encode("latin-1", "replace"),
-            host.encode("idna") if not host.isascii() else host.encode(),
-            port,
+            authority(route, port),
         )
     )
     if key:

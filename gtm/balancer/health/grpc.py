@@ -25,7 +25,7 @@ from hpack import HPACKError
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import SettingsFrame
 
-from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, words_of
+from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, authority, words_of
 from gtm.balancer.health.question import Question
 from gtm.balancer.plane.backend.backends import Route
 from gtm.transport import no_room
@@ -136,12 +136,11 @@ def _number(text: str) -> str:
 
 def head_of(route: Route, port: int, timeout: float) -> list[tuple[str, str]]:
     """The head of a check's request."""
-    host = f"[{route.host}]" if ":" in route.host else route.host
     return [
         (":method", "POST"),
         (":scheme", "http" if route.tls is None else "https"),
         (":path", _TARGET),
-        (":authority", f"{host}:{port}"),
+        (":authority", authority(route, port).decode()),
         ("te", "trailers"),
         ("content-type", "application/grpc"),
         ("grpc-timeout", f"{max(1, min(int(timeout * 1000), 99_999_999))}m"),

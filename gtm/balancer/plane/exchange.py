@@ -165,18 +165,19 @@ class Exchange(ExchangeFull):
         Raises:
             BodyError: limits go by it, and it has not one meaning.
         """
-        head, rules, cut = self.head, self.proxy.body_rules, self.proxy.picker.cut
+        head, rules, cut, media = self.head, self.proxy.body_rules, self.proxy.picker.cut, self.proxy.media
         whole = self._body_ended and self._keeps
         if rules is None:
             reads = whole and (self._until > FIRST or wants_body(head))
-            return read_facts(head, b"".join(self._pieces) if reads else b"", cut)
+            return read_facts(head, b"".join(self._pieces) if reads else b"", cut, media)
         if self._kind is None:  # they came after it had begun
             self._kind = kind_of(head, rules)
         if not whole and self._kind in READ:
             raise BodyError(
                 "limits_changed", "limits that go by the body came while it was sent: try again", 503
             )
-        return read_strictly(head, self._kind, b"".join(self._pieces) if whole else b"", rules, cut)
+        body = b"".join(self._pieces) if whole else b""
+        return read_strictly(head, self._kind, body, rules, cut, media)
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind the request's body.
@@ -257,7 +258,8 @@ class Exchange(ExchangeFull):
         self._pieces = [body]
         self._trailers.clear()  # digests of another body
         self.fallback = model
-        self.facts, self.asked = read_facts(self.head, body, self.proxy.picker.cut), None
+        self.facts = read_facts(self.head, body, self.proxy.picker.cut, self.proxy.media)
+        self.asked = None
         if self.head.length is not None:
             self.head = replace(self.head, length=len(body))
         return True
@@ -345,7 +347,8 @@ class Exchange(ExchangeFull):
         self._begun = True
         self._heard = False
         self.phase = SENT
-        head, route, host = self.head, upstream.route, self.head.host
+        head, route = self.head, upstream.route
+        host = route.host_field or head.host
         if push is not None:
             more, host = more + push.lines, push.host
         if head.chunked and not self.fallback:
@@ -405,6 +408,8 @@ class Exchange(ExchangeFull):
             if not taken and self._keeps:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")
+        if self.meter is not None and b"content-encoding" in response.seen:
+            self.meter.encoded = True
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
         if response.status in STATUSES and self._kept_back(response, framing):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.plane.exchange_flow import ExchangeFlow
 from gtm.balancer.plane.exchange_state import ANSWERING, ENDED
-from gtm.balancer.wire.refusals import Refusal, refusal_response
+from gtm.balancer.wire.refusals import Refusal, last_event, refusal_response
 from gtm.balancer.wire.responses import CLOSE
 from gtm.core.balance.health import Failure
 
@@ -30,7 +30,7 @@ class ExchangeEnd(ExchangeFlow):
         if sent is not None:
             self._failed_at(sent, detail)
         if self.streams_events:
-            self.answer.last_event(self.proxy.last_event(detail))
+            self.answer.last_event(last_event(self.head.path, detail))
         self._cut("broken")
 
     def _cut(self, how: str) -> None:
@@ -63,7 +63,7 @@ class ExchangeEnd(ExchangeFlow):
         self.refusal = refusal
         self._drop()
         if self.streams_events:
-            self.answer.last_event(self.proxy.last_event(refusal.detail))
+            self.answer.last_event(last_event(self.head.path, refusal.detail))
         self._cut("refused")
 
     def refuse(self, refusal: Refusal) -> None:

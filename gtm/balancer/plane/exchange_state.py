@@ -192,6 +192,11 @@ class ExchangeState:
         return self.phase is ANSWERING
 
     @property
+    def begun(self) -> bool:
+        """Whether it was sent to a backend."""
+        return self._begun
+
+    @property
     def sending(self) -> bool:
         """Whether more of it goes to a backend: of its body, or through a tunnel."""
         return self.upstream is not None and (self.tunnelled or not self._body_ended)

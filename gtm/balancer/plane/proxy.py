@@ -37,6 +37,7 @@ from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import BodyRules
+from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health import RetryBudget
@@ -105,6 +106,7 @@ class Proxy:
         paths: Paths | None = None,
         body_rules: BodyRules | None = None,
         timeouts: TimeoutRules | None = None,
+        media: Media = MEDIA,
         trusts: Callable[[str | None], bool] = lambda _: False,
         queue_bytes: int = 0,
     ) -> None:
@@ -121,6 +123,8 @@ class Proxy:
         self.body_rules = body_rules
         """What goes by requests' bodies; None: nothing, and they are read for hints."""
         self.timeouts = timeouts or TimeoutRules()
+        self.media = media
+        """What counts for pictures, recordings and files in requests."""
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False
@@ -518,11 +522,6 @@ class Proxy:
         if exchange.waited:
             said += b"server-timing: queue;dur=%.1f\r\n" % (1000 * exchange.waited)
         return said
-
-    def last_event(self, detail: str) -> bytes:
-        """What ends a stream of events that broke off, so that its reader can say why."""
-        error = {"message": f"the stream broke off: {detail}", "type": "server_error", "code": "backend_lost"}
-        return b"data: %b\n\n" % msgspec.json.encode({"error": error})
 
 
 def _lines(fields: Fields) -> bytes:

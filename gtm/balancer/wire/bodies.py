@@ -6,7 +6,7 @@ A limit by model, a budget of tokens and the models of a backend go by what a re
 | where its model is named | read | refused |
 |---|---|---|
 | JSON (the member `model`) | whatever its Content-Type says: llama.cpp and Ollama do not look at that | what is not JSON by RFC 8259: another coding than UTF-8, a byte order mark, `NaN`; what is no object; a member twice (Python and Go take the last, others the first or none); a member that differs from one that is read by its case (Go takes it for that); a model that is no text; bounds of the output that are no whole numbers |
-| a form (the part `model`) | multipart/form-data, written plainly | another type; two parts of that name; header lines of parts that can be understood in two ways; a boundary that stands in the body elsewhere |
+| a form (the part `model`) | multipart/form-data, written plainly | another type; two parts of that name; header lines of parts that can be understood in two ways; a boundary behind another end of a line than CRLF |
 | its path | the path alone | a name that is not UTF-8 |
 | an endpoint that is not known | as JSON, if it begins like an object | as JSON, but for a model that is not named |
 
@@ -29,8 +29,8 @@ from typing import NamedTuple
 import msgspec
 
 from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
+from gtm.balancer.wire.estimate import BYTES_A_TOKEN, MEDIA, Media, form_tokens
 from gtm.balancer.wire.facts import (
-    BYTES_A_TOKEN,
     DECODER,
     MAX_NAME,
     MEMBERS,
@@ -143,7 +143,14 @@ def may_be_object(begin: bytes | bytearray) -> bool:
     return not rest or rest.startswith(b"{")
 
 
-def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRules, cut: Cut | None) -> Facts:
+def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
+    head: RequestHead,
+    kind: BodyKind,
+    body: bytes,
+    rules: BodyRules,
+    cut: Cut | None,
+    media: Media = MEDIA,
+) -> Facts:
     """What a request says of its work, if its body says it with one meaning.
 
     Args:
@@ -152,6 +159,7 @@ def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRul
         body: all of it, if its kind is one of `READ`.
         rules: what goes by it.
         cut: how its prompt is cut into blocks; None: it is not.
+        media: what counts for pictures, recordings and files.
 
     Raises:
         BodyError: it does not.
@@ -164,9 +172,10 @@ def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRul
         if facts.model is None:
             raise BodyError("model_unread", "the model that the path names is not UTF-8")
     elif kind is BodyKind.FORM:
-        facts = Facts(_form_model(head.seen.get(b"content-type", b""), body), size)
+        form = _form(head.seen.get(b"content-type", b""), body)
+        facts = Facts(form.model, form_tokens(head.path, form.fields, form.files, media))
     else:
-        facts = facts_of(_object(body), body, cut)
+        facts = facts_of(_object(body), body, cut, media)
     if facts.model is not None and len(facts.model) > MAX_NAME:
         raise BodyError("model_unread", f"`model` has more than the {MAX_NAME} characters that are read")
     if not facts.model and rules.limits_models and kind is not BodyKind.UNKNOWN:
@@ -268,8 +277,16 @@ def _check_deciding(members: msgspec.Struct) -> None:
             )
 
 
-def _form_model(content_type: bytes, body: bytes) -> str | None:
-    """The part `model` of a form that all readers take for the same; None: there is none.
+class _Form(NamedTuple):
+    """What a form says: its part `model` (None: there is none), bytes of all fields, and of each file."""
+
+    model: str | None
+    fields: int
+    files: list[int]
+
+
+def _form(content_type: bytes, body: bytes) -> _Form:
+    """A form that all readers take for the same.
 
     Raises:
         BodyError: it is no such form.
@@ -282,17 +299,25 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
             415,
         )
     dashes = b"--" + (said[1] or said[2])
-    parts = body.split(dashes, _MAX_PARTS)
-    if parts[0] not in (b"", b"\r\n") or len(parts) < 2 or parts[-1] not in (b"--", b"--\r\n"):
+    parts = body.split(b"\r\n" + dashes, _MAX_PARTS)
+    if parts[0].startswith(dashes):
+        parts[0] = parts[0][len(dashes) :]
+    elif not parts.pop(0):  # a line before it, which is empty
+        parts = parts or [b""]
+    else:
+        parts = [b""]
+    if parts[-1] not in (b"--", b"--\r\n"):
         raise BodyError(
             "body_unread",
             f"the form does not begin with its boundary and end with it, or has more than {_MAX_PARTS} parts",
         )
     found: list[str] = []
-    for part in parts[1:-1]:
-        if not part.startswith(b"\r\n") or not part.endswith(b"\r\n"):
-            raise BodyError("body_ambiguous", "the form's boundary stands within a line of it")
-        head, end, value = part[2:-2].partition(b"\r\n\r\n")
+    files: list[int] = []
+    for part in parts[:-1]:
+        # In the middle of a line it is data for everybody, as a short one often is in a recording (RFC 2046 §5.1.1).
+        if not part.startswith(b"\r\n") or b"\n" + dashes in part or b"\r" + dashes in part:
+            raise BodyError("body_ambiguous", "the form's boundary stands where not all take it for one")
+        head, end, value = part[2:].partition(b"\r\n\r\n")
         name, is_file = _part_name(head)
         if not end or name is None:
             raise BodyError(
@@ -300,6 +325,8 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
                 "a part of the form has a head that can be understood in two ways, or is longer than "
                 f"{MAX_PART_HEAD} bytes or {MAX_PART_LINES} lines",
             )
+        if is_file:
+            files.append(len(value))
         if name.lower() == b"model":
             if is_file or name != b"model":
                 raise BodyError("body_ambiguous", "the form's part `model` is no plain field")
@@ -310,7 +337,7 @@ def _form_model(content_type: bytes, body: bytes) -> str | None:
             found.append(value.decode())
     if len(found) > 1:
         raise BodyError("body_ambiguous", "the form has the part `model` twice")
-    return found[0] if found else None
+    return _Form(found[0] if found else None, len(body) - sum(files), files)
 
 
 def _part_name(head: bytes) -> tuple[bytes | None, bool]:

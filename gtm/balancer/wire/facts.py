@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from gtm.balancer.wire.estimate import BYTES_A_TOKEN, MEDIA, Media, body_tokens, prompt_tokens, unread_tokens
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.choosing.prefixes import LONGEST, blocks
 from gtm.nesting import shallow
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
-BYTES_A_TOKEN = 4
-"""Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
 _PATHS = (
     b"/chat/completions",
     b"/completions",
@@ -36,7 +35,7 @@ _PATHS = (
 class Facts(NamedTuple):
     """What is known of a request's work; None: not stated.
 
-    `input_tokens` is an estimate by the body's size. `max_tokens` bounds the output of one choice, `most_output` that of all. `prefix` has the hashes of the prompt's blocks
+    `input_tokens` is an estimate by the kind of what is in the body (`gtm.balancer.wire.estimate`). `max_tokens` bounds the output of one choice, `most_output` that of all. `prefix` has the hashes of the prompt's blocks
     (`prefixes.blocks`), none where nobody asked for them.
     """
 
@@ -106,31 +105,40 @@ def wants_body(head: RequestHead) -> bool:
     return head.path.endswith(_PATHS)
 
 
-def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
+def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Media = MEDIA) -> Facts:
     """What a request says of its work.
 
     Args:
         head: of the request.
         body: all of it where `wants_body`, else nothing.
         cut: how its prompt is cut into blocks; None: it is not.
+        media: what counts for pictures, recordings and files.
     """
     size = len(body) or head.length or 0
     found = _read(body) if body else None
     if found is None:
-        return Facts(input_tokens=size // BYTES_A_TOKEN) if size else NOTHING
+        if body or not size:
+            return Facts(input_tokens=size // BYTES_A_TOKEN) if size else NOTHING
+        kind = head.seen.get(b"content-type", b"")
+        return Facts(input_tokens=unread_tokens(head.path, kind, size, media))
     found.model = _short(found.model)
-    return facts_of(found, body, cut)
+    return facts_of(found, body, cut, media)
 
 
-def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
+def facts_of(found: Body, body: bytes, cut: Cut | None, media: Media = MEDIA) -> Facts:
     """What a body says, by what was read of it."""
     messages = bytes(found.messages)
     text = messages or bytes(found.prompt) or bytes(found.input)
+    if text:
+        beside = len(bytes(found.tools)) + len(bytes(found.system)) + len(bytes(found.instructions))
+        tokens = prompt_tokens(text, media) + beside // BYTES_A_TOKEN
+    else:
+        tokens = body_tokens(body, media)
     limit, most = _limits(found)
     # As `Facts(…)`, in half of the time.
     facts = (
         found.model,
-        len(text or body) // BYTES_A_TOKEN,
+        tokens,
         limit,
         bool(found.stream),
         _short(found.prompt_cache_key) or _short(found.user),

@@ -44,14 +44,14 @@ _WRITTEN_HERE = frozenset((b"forwarded", b"x-real-ip", b"via"))
 OWN_PREFIXES = (b"x-forwarded-", b"gtm-", b"x-gtm-")
 """Beginnings of the names of fields that gtm alone may say to a backend."""
 _FRAMING = frozenset((b"host", b"connection", b"transfer-encoding", b"content-length", b"upgrade", b"expect"))
-_SINGLE = frozenset(
-    (b"host", b"content-type", b"authorization", b"expect", b"traceparent", b"idempotency-key")
-)
+_SINGLE = frozenset((b"host", b"content-type", b"expect", b"traceparent", b"idempotency-key"))
 """Fields that gtm reads, of which two would let somebody choose which one counts; besides all that begin with `gtm-`."""
 _KEPT = frozenset(
-    (b"content-type", b"content-encoding", b"authorization", b"traceparent", b"idempotency-key")
+    (b"content-type", b"content-encoding", b"traceparent", b"idempotency-key", b"authorization")
 )
-"""Fields that are read and go on."""
+"""Fields that are read and go on, besides `KEYS`."""
+KEYS = (b"authorization", b"x-api-key", b"api-key")
+"""Fields in which clients show a key: OpenAI's as a bearer token (RFC 6750 §2.1), Anthropic's and Azure's plainly. They are read, and go on."""
 _OF_PAGES = frozenset((b"origin", b"access-control-request-method", b"access-control-request-headers"))
 """Fields that browsers say and that gtm reads, too, by which nothing but gtm's own answers goes."""
 _PASSED, _READ, _TAKEN, _LOST = range(4)
@@ -63,7 +63,7 @@ _MAX_KINDS = 1024
 def _kind(name: bytes) -> tuple[bytes, int]:
     low = name.lower()
     kind = _PASSED
-    if low in _KEPT or low in _OF_PAGES:
+    if low in _KEPT or low in KEYS or low in _OF_PAGES:
         kind = _READ
     elif _is_taken(low):
         kind = _TAKEN
@@ -108,7 +108,7 @@ class RequestHead:
 
     `target` is in origin form (or `*`), as it was sent. `length` is the body's, None without one or where it is chunked.
     `lines` are the header lines that go on to a backend; `seen` has the fields that gtm reads, by lower-case name: those of
-    framing and forwarding, all that begin with `gtm-`, and content-type, content-encoding, authorization, traceparent, idempotency-key.
+    framing and forwarding, all that begin with `gtm-`, and content-type, content-encoding, traceparent, idempotency-key, and those that show keys (`KEYS`).
     `trailers`: the client takes trailers (RFC 9110 §10.1.4).
     """
 
@@ -219,9 +219,14 @@ def _sorted(headers: Headers) -> tuple[list[bytes], dict[bytes, bytes]]:
 
 def _repeated(name: bytes, value: bytes, seen: dict[bytes, bytes]) -> None:
     """A field that was there before: an error if it may be there once only, else joined (RFC 9110 §5.3)."""
-    if name in _SINGLE or name.startswith((b"gtm-", b"x-gtm-")):
+    if name in _SINGLE or name in KEYS or name.startswith((b"gtm-", b"x-gtm-")):
         raise HeadError(400, "repeated_header", f"the header `{name.decode('latin-1')}` is there twice")
     seen[name] = seen[name] + b", " + value
+
+
+def is_host(value: bytes) -> bool:
+    """Whether it can stand in Host: a host with an optional port (RFC 9112 §3.2)."""
+    return _HOST.fullmatch(value) is not None
 
 
 def tokens(value: bytes) -> frozenset[bytes]:
@@ -231,7 +236,7 @@ def tokens(value: bytes) -> frozenset[bytes]:
 
 def without(lines: list[bytes], connection: frozenset[bytes]) -> list[bytes]:
     """The lines but for those of fields that Connection names. It cannot name away what a request means."""
-    named = connection - {b"close", b"keep-alive", b"upgrade", b""} - _KEPT
+    named = connection - {b"close", b"keep-alive", b"upgrade", b"", *KEYS} - _KEPT
     if not named:
         return lines
     return [line for line in lines if line.partition(b":")[0].lower() not in named]

@@ -78,6 +78,26 @@ def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False)
     return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if head_only else body)
 
 
+def last_event(path: bytes, detail: str) -> bytes:
+    """What ends a stream of events that broke off, so that its reader can say why: in the form of the API that was asked.
+
+    Clients of Anthropic's messages go by the event's name ("Streaming messages", "Error events"), those of OpenAI's by the member `error`; of its responses, by `type`, too.
+
+    Args:
+        path: of the request's target.
+        detail: what was wrong.
+    """
+    message, code = f"the stream broke off: {detail}", "backend_lost"
+    error: dict[str, object] = {"message": message, "type": "server_error", "code": code}
+    if path.endswith(b"/messages"):
+        said: dict[str, object] = {"type": "error", "error": {"type": "api_error", "message": message}}
+    elif path.endswith(b"/responses"):
+        said = {"type": "error", "code": code, "message": message, "param": None, "error": error}
+    else:
+        return b"data: %b\n\n" % msgspec.json.encode({"error": error})
+    return b"event: error\ndata: %b\n\n" % msgspec.json.encode(said)
+
+
 def _more(refusal: Refusal, *, closes: bool) -> Sequence[bytes]:
     lines = [b"%b: %b" % header for header in refusal.headers]
     if refusal.retry_after is not None:

@@ -10,7 +10,7 @@ A request's need no `TE: trailers`: that says what its sender takes (§10.1.4). 
 
 from __future__ import annotations
 
-from gtm.balancer.wire.heads import OWN_PREFIXES, RequestHead, passes, plain_name, tokens
+from gtm.balancer.wire.heads import KEYS, OWN_PREFIXES, RequestHead, passes, plain_name, tokens
 
 MAX_TRAILERS = 32
 """Fields behind a request's body."""
@@ -31,7 +31,7 @@ _OF_ONE_HOP = (
 _FORBIDDEN = frozenset(
     (
         *_OF_ONE_HOP,
-        *(b"host", b"authorization", b"cookie", b"set-cookie", b"cache-control", b"expires", b"age", b"date"),
+        *(*KEYS, b"host", b"cookie", b"set-cookie", b"cache-control", b"expires", b"age", b"date"),
         *(b"vary", b"location", b"retry-after", b"www-authenticate", b"proxy-authenticate"),
         *(b"authentication-info", b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via"),
         *(b"forwarded", b"tracestate", b"baggage"),

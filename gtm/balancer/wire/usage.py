@@ -1,8 +1,14 @@
 """How many tokens a request has used, by what its answer says or shows: for tenants that have budgets of them.
 
 OpenAI's wire format says it at the end of an answer (`usage`), of a stream if the client asks for that (`stream_options:
-{include_usage: true}`). A stream that does not say it is counted: an event is a token, as engines send them. Nothing is known of other
-answers until they end, so what was expected of these stands if they are cut off.
+{include_usage: true}`). Anthropic's says the input with a stream's first event, and the output with its last; Ollama's at the end. Of what does
+not say it:
+
+    input      what was expected stands (`gtm.balancer.wire.estimate`)
+    output     none, where the endpoint makes no text (`makes_text`) or the answer says its input alone; of a stream a token for each event, as engines send them;
+               of another answer, also one that breaks off, one for each four bytes. Of one that is encoded nothing is known, and what was expected stands
+
+What the client got nothing of has no output, and what was refused nothing at all.
 
 Text that a model writes cannot pass for it: in JSON its quotes are escaped, and its line ends too.
 
@@ -23,12 +29,40 @@ import re
 from math import inf
 from typing import NamedTuple
 
+from gtm.balancer.wire.estimate import BYTES_A_TOKEN
+
 _KEPT = 4096
-"""Bytes of the end of an answer in which its usage is looked for."""
+"""Bytes of the beginning and the end of an answer in which its usage is looked for."""
 _EVENT = b"\ndata:"
 _BEFORE = len(_EVENT) - 1
-_INPUT = re.compile(rb'"(?:prompt_tokens|input_tokens)"\s*:\s*([0-9]{1,9})(?![0-9])')
-_OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens)"\s*:\s*([0-9]{1,9})(?![0-9])')
+_INPUT = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*([0-9]{1,9})(?![0-9])')
+_OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens|eval_count)"\s*:\s*([0-9]{1,9})(?![0-9])')
+_START = re.compile(rb'"message_start".*')
+"""The rest of the event with which Anthropic's streams begin: its output tokens are those of before the first."""
+_NO_TEXT = (
+    *(
+        b"/embeddings",
+        b"/embed",
+        b"/embed_all",
+        b"/embed_sparse",
+        b"/rerank",
+        b"/score",
+        b"/pooling",
+        b"/similarity",
+    ),
+    *(
+        b"/classify",
+        b"/moderations",
+        b"/predict",
+        b"/encode",
+        b"/tokenize",
+        b"/detokenize",
+        b"/decode",
+        b"/count_tokens",
+    ),
+    *(b"/audio/speech", b"/images/generations", b"/images/edits"),
+)
+"""Ends of paths whose answers are numbers, pictures or sound: of tokens that are made they have none."""
 
 TEMPLATE = 4096
 """Tokens that chat templates add to a prompt: role marks and default instructions are some hundreds in the longest that are known."""
@@ -43,6 +77,11 @@ _PARTS = re.compile(rb'"(?:image|input_|video|audio|file|document)')
 _ESCAPED = re.compile(rb"\\u00[4-7]")
 """A letter that is escaped, as no JSON encoder does: names may be written so."""
 _REASONING = b"reasoning"
+
+
+def makes_text(method: bytes, path: bytes) -> bool:
+    """Whether an endpoint answers with tokens that a model makes for the request: these are expected of it."""
+    return method == b"POST" and not path.endswith(_NO_TEXT)
 
 
 class Bounds(NamedTuple):
@@ -84,16 +123,22 @@ def bounds_of(path: bytes, body: bytes | None, outputs: int | None) -> Bounds:
 class Meter:
     """Of one answer, as it came from the backend, in whatever pieces."""
 
-    __slots__ = ("_bounds", "_events", "_tail")
+    __slots__ = ("_bounds", "_events", "_head", "_makes_text", "_tail", "encoded")
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - nobody changes one
+    def __init__(self, bounds: Bounds = Bounds(), *, makes_text: bool = True) -> None:  # noqa: B008 - nobody changes one
         self._bounds = bounds
+        self._makes_text = makes_text
+        self._head = b""
+        self.encoded = False
+        """It has a Content-Encoding: what comes is not what it says."""
         self._tail = b"\n"  # so that what begins with an event begins one
         self._events = 0
 
     def piece(self, data: bytes) -> None:
         """What the backend sent, framing and all."""
         self._events += (self._tail[-_BEFORE:] + data).count(_EVENT)
+        if len(self._head) < _KEPT:
+            self._head += data[: _KEPT - len(self._head)]
         self._tail = data[-_KEPT:] if len(data) >= _KEPT else (self._tail + data)[-_KEPT:]
 
     def used(self, size: int, *, events: bool) -> Usage:
@@ -103,13 +148,29 @@ class Meter:
             size: bytes of the answer's body.
             events: the answer is a stream of them.
         """
-        inputs, outputs = _last(_INPUT, self._tail), _last(_OUTPUT, self._tail)
-        if outputs is None and events:
-            outputs = self._events
-        bounds = self._bounds
+        bounds, tail = self._bounds, self._tail
+        inputs = _last(_INPUT, tail)
+        started = _START.search(self._head)
+        if started is not None:
+            if inputs is None:
+                inputs = _last(_INPUT, started[0])
+            tail = tail.rpartition(started[0])[2]
+        outputs = _last(_OUTPUT, tail)
+        if outputs is None and not self.encoded:
+            outputs = self._unsaid(size, known=inputs is not None, events=events)
         inputs, input_cut = _cut(inputs, bounds.inputs)
         outputs, output_cut = _cut(outputs, bounds.outputs if bounds.hidden else min(bounds.outputs, size))
         return Usage(inputs, outputs, input_cut, output_cut)
+
+    def _unsaid(self, size: int, *, known: bool, events: bool) -> int:
+        """The output of an answer that does not say it."""
+        if not self._makes_text:
+            return 0
+        if events:
+            return self._events
+        if known:
+            return 0
+        return int(min(-(-size // BYTES_A_TOKEN), self._bounds.outputs))
 
 
 def _cut(said: int | None, most: float) -> tuple[int | None, int]:

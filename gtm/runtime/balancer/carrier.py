@@ -183,6 +183,7 @@ class Carrier:
             paths=document.carried(),
             body_rules=document.body_rules(),
             timeouts=document.timeouts.settings(),
+            media=document.admission.media.counts(),
         )
         self._health = HealthLoop(
             watched,
@@ -428,6 +429,7 @@ class Carrier:
         self._proxy.paths = document.carried()
         self._proxy.body_rules = document.body_rules()
         self._proxy.timeouts = document.timeouts.settings()
+        self._proxy.media = document.admission.media.counts()
         self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
         waits = self._file.waits_for_start
@@ -441,6 +443,7 @@ class Carrier:
         """Choose among the servers that the file and its names say now, and look after them."""
         up = {one.backend.name for one in self._picker.pool.candidates if one.condition.healthy}
         document = self._names.applied(self._file.document, up)
+        self._front.configure(document, self._picker.routes())
         self._health.health.update(health_settings(document), document.servers())
         self._picker.configure(
             document.servers(),

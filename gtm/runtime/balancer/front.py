@@ -37,6 +37,7 @@ class Front:
         self._listener = None if document.tls is None else Listener(document.tls.settings(folder))
         self._backends = BackendContext(document.backend_tls.settings(folder))
         self._trusted = document.proxy_protocol
+        self._hosts = document.hosts()
 
     @property
     def words(self) -> str:
@@ -59,7 +60,15 @@ class Front:
 
     def route(self, url: str) -> Route:
         """The way to a backend."""
-        return Route(url, lambda: self._backends.context, server_name=self._backends.server_name)
+        found = Route(url, lambda: self._backends.context, server_name=self._backends.server_name)
+        found.host_field = self._hosts.get(url)
+        return found
+
+    def configure(self, document: BalancerDocument, routes: Iterable[Route]) -> None:
+        """Say from now on in Host what the file says, also where the ways are known."""
+        self._hosts = document.hosts()
+        for route in routes:
+            route.host_field = self._hosts.get(route.url)
 
     def http2(self) -> ssl.SSLContext:
         """What https backends must show to who speaks HTTP/2 with them."""

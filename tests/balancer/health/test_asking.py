@@ -10,7 +10,8 @@ from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.health.asking import Asking, AskingError, ask
+from gtm.balancer.health.asking import Asking, AskingError, ask, authority
+from gtm.balancer.health.grpc import head_of
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 from tests.balancer.health.world import PATIENCE, run
@@ -224,3 +225,20 @@ def test_answers_in_every_framing(answer: bytes, status: int, body: bytes, piece
         await server.wait_closed()
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "asked"),
+    [
+        ("http://10.0.0.5:8000", b"llama.models.example.com", b"llama.models.example.com"),
+        ("http://10.0.0.5:8000", None, b"10.0.0.5:9000"),
+        ("http://[2001:db8::1]:8000", None, b"[2001:db8::1]:9000"),
+        ("http://[2001:db8::1]:8000", b"llama:80", b"llama:80"),
+    ],
+)
+def test_checks_call_a_backend_as_requests_do(url: str, said: bytes | None, asked: bytes) -> None:
+    """By the host that the file says, as KServe's ingress knows it (kserve/kserve#1665); else by the one that is asked."""
+    route = Route(url)
+    route.host_field = said
+    assert authority(route, 9000) == asked
+    assert dict(head_of(route, 9000, 1.0))[":authority"] == asked.decode()

@@ -28,7 +28,7 @@ LLAMA = frozenset(("llama",))
 @pytest.mark.parametrize(
     ("text", "load"),
     [
-        (texts.VLLM, Load(11.0, 3.0, 0.5, LLAMA, None)),
+        (texts.VLLM, Load(11.0, 3.0, 0.75, LLAMA, None)),
         (texts.SGLANG, Load(9.0, 3.0, 0.28, LLAMA, None)),
         (texts.TGI, Load(11.0, 4.0, None, None, None)),
         (texts.TRITON, Load(7.5, 6.0, 0.25, LLAMA, None)),

@@ -67,6 +67,8 @@ class Route:
         self.host = parts.hostname
         self._places = _places(parts, port or (443 if parts.scheme == "https" else 80))
         self.port = self._places[0][1]
+        self.host_field: bytes | None = None
+        """What requests say there in Host; None: what their clients say, and of checks the URL's."""
         self.prefix = parts.path.rstrip("/").encode()
         self.tls = tls() if parts.scheme == "https" else None
         self.server_name = (server_name or domain_of(self.host)) if self.tls is not None else None

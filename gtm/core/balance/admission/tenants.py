@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.core.balance.admission.buckets import Bucket
@@ -15,7 +16,7 @@ OTHERS = ""
 """The name under which tenants are counted together that are too many to be told apart."""
 _MINUTE = 60.0
 MOST_MINUTES = 5.0
-"""Minutes of a budget that one request is charged at the most, whatever it is said to have used."""
+"""Minutes of a budget that one request is charged at the most, whatever it is said to have used; and after which a bucket is full again, whatever was charged."""
 
 
 class Tenant:
@@ -75,14 +76,13 @@ class Tenant:
         """A request was expected to use so many input and output tokens, and used so many.
 
         Returns:
-            The tokens used that nobody is charged: those beyond `MOST_MINUTES` of the budgets.
+            The tokens used that nobody is charged: those beyond `MOST_MINUTES` of the budgets, of one request or of all together.
         """
         spared = 0.0
         for bucket, before, after in zip((self.inputs, self.outputs), expected, used, strict=True):
             if bucket is not None:
                 charged = _most(bucket, after)
-                bucket.give(_most(bucket, before) - charged, now)
-                spared += after - charged
+                spared += after - charged + bucket.give(_most(bucket, before) - charged, now)
         return spared
 
     def idle(self, now: float) -> bool:
@@ -98,15 +98,20 @@ def _most(bucket: Bucket, tokens: float) -> float:
 
 
 def _minute(bucket: Bucket | None, budget: float | None, now: float) -> Bucket | None:
-    return _bucket(bucket, None if budget is None else budget / _MINUTE, budget or 0.0, now)
+    depth = budget or 0.0
+    return _bucket(
+        bucket, None if budget is None else depth / _MINUTE, depth, now, (1.0 - MOST_MINUTES) * depth
+    )
 
 
-def _bucket(bucket: Bucket | None, rate: float | None, depth: float, now: float) -> Bucket | None:
+def _bucket(
+    bucket: Bucket | None, rate: float | None, depth: float, now: float, lowest: float = -inf
+) -> Bucket | None:
     if rate is None:
         return None
     if bucket is None:
-        return Bucket(rate, depth, now)
-    bucket.change(rate, depth, now)
+        return Bucket(rate, depth, now, lowest)
+    bucket.change(rate, depth, now, lowest)
     return bucket
 
 

@@ -40,16 +40,32 @@ class Request:
 
 @dataclass
 class Bucket:
-    """A token bucket: rate per second, depth, what it holds, since when."""
+    """A token bucket: rate per second, depth, what it holds, since when, and what of a debt was let off."""
 
     rate: Fraction
     depth: Fraction
     holds: Fraction
     at: Fraction
+    let_off: Fraction = Fraction(0)
 
     def pass_time(self, now: Fraction) -> None:
-        self.holds = min(self.depth, self.holds + (now - self.at) * self.rate)
+        self.hold(self.holds + (now - self.at) * self.rate)
         self.at = now
+
+    def hold(self, tokens: Fraction) -> None:
+        """It is never more than full; and when it is full, nothing is remembered of debts."""
+        self.holds = min(self.depth, tokens)
+        if self.holds == self.depth:
+            self.let_off = Fraction(0)
+
+    def settle(self, tokens: Fraction) -> None:
+        """So much is given back, or taken on top: what five minutes do not fill is let off, and kept from what is given back later."""
+        kept = min(max(tokens, Fraction(0)), self.let_off)
+        self.let_off -= kept
+        holds = self.holds + tokens - kept
+        beyond = max(self.depth - 5 * self.depth - holds, Fraction(0))
+        self.let_off += beyond
+        self.hold(holds + beyond)
 
     def charged(self, tokens: Fraction) -> Fraction:
         """What of the tokens of one request it is charged: five minutes' budget at the most."""
@@ -212,8 +228,7 @@ class Model:
             bucket = self.bucket(one.arrival.tenant, name)
             if bucket is not None and used is not None:
                 before, after = (exact(tokens) * one.token_weight for tokens in (expected, used))
-                bucket.holds += bucket.charged(before) - bucket.charged(after)
-                bucket.holds = min(bucket.holds, bucket.depth)
+                bucket.settle(bucket.charged(before) - bucket.charged(after))
 
     # Limits
 
@@ -248,7 +263,7 @@ class Model:
                 continue
             full = bucket.holds == bucket.depth
             bucket.rate, bucket.depth = sizes
-            bucket.holds = bucket.depth if full else min(bucket.holds, bucket.depth)
+            bucket.holds = bucket.depth if full else max(min(bucket.holds, bucket.depth), -4 * bucket.depth)
 
     def charges(self, arrival: Arrival) -> list[tuple[str, Fraction]]:
         weight = exact(self.model_limits(arrival.model).token_weight)

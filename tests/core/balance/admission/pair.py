@@ -43,7 +43,7 @@ SLOTS = [None, 0, 1, 2, 2, 3, 3, 5, 5, 8, 10]
 PATIENCE = [None, None, None, None, None, 64.0, 64.0, 64.0, 8.0, 0.5, 0.0, -1.0]
 SECONDS = [0.0, 0.125, 0.125, 0.5, 2.0, 30.0]
 TOKENS = [0.0, 0.0, 8.0, 32.0, 128.0]
-USED = [None, 0.0, 16.0, 64.0]
+USED = [None, 0.0, 16.0, 64.0, 512.0]
 
 
 def limits(choose: Choose) -> TenantLimits:
