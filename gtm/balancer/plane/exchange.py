@@ -22,7 +22,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.exchange_end import ExchangeEnd
+from gtm.balancer.plane.exchange_body import ExchangeBody
 from gtm.balancer.plane.exchange_state import (
     ANSWERING,
     CONNECTING,
@@ -33,17 +33,9 @@ from gtm.balancer.plane.exchange_state import (
     SENT,
     WAITING,
 )
-from gtm.balancer.wire.bodies import (
-    MAX_READ,
-    READ,
-    BodyError,
-    kind_of,
-    may_be_object,
-    read_strictly,
-    too_large,
-)
+from gtm.balancer.wire.bodies import BodyError, kind_of
 from gtm.balancer.wire.endpoints import BodyKind
-from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body, with_model
+from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, ResponseError, ResponseHead, framing_of
@@ -55,10 +47,6 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.contracts import Sent
 
-FIRST = 64 * 1024
-"""Bytes of a body that is read by nobody here, and that must have come before it takes a slot: of most bodies, all."""
-_SMALL, _TOGETHER = 4096, 64 * 1024
-"""Bytes of a piece that is kept together with the one before, and of what is kept together."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
@@ -67,8 +55,8 @@ _UNKNOWN = BodyKind.UNKNOWN
 _SAFE_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
-class Exchange(ExchangeEnd):
-    """See above, `ExchangeEnd` and `ExchangeState`."""
+class Exchange(ExchangeBody):
+    """One request: what it is about is in `ExchangeState`, how its body is read in `ExchangeBody`, how it ends in `ExchangeEnd`."""
 
     __slots__ = ()
 
@@ -87,19 +75,14 @@ class Exchange(ExchangeEnd):
             return
         rules = self.proxy.body_rules
         try:
-            self._kind = None if rules is None else kind_of(self.head, rules)
+            self._kind = kind_of(self.head, rules)
         except BodyError as error:
             self.refuse(error.refusal)
             return
         if self._body_ended:
             self._read()
             return
-        self._until = FIRST
-        if rules is None:
-            if wants_body(self.head):
-                self._until = MAX_INSPECTED
-        elif self._kind in READ:
-            self._until = MAX_READ
+        self._until = self._awaited(rules)
         self.phase = READING
         self._continue()
         if self.received:
@@ -110,6 +93,8 @@ class Exchange(ExchangeEnd):
         if self.phase is ENDED:
             return
         self.received += len(piece)
+        if self._scan is not None and not self._scanned(piece):
+            return
         upstream = self.upstream
         if upstream is not None:
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
@@ -125,57 +110,6 @@ class Exchange(ExchangeEnd):
             self.received > self._until or self._kind is _UNKNOWN
         ):  # most bodies are one piece, and nothing of this
             self._reading(len(piece))
-
-    def _keep(self, piece: bytes) -> None:
-        """Small pieces are kept together: of single bytes a list takes forty times their room."""
-        pieces = self._pieces
-        last = pieces[-1]
-        if len(piece) >= _SMALL or len(last) >= _TOGETHER:
-            pieces.append(piece)
-            return
-        if not isinstance(last, bytearray):
-            last = pieces[-1] = bytearray(last)
-        last += piece
-
-    def _reading(self, more: int) -> None:
-        """So many bytes more have come of a body that is awaited."""
-        if self._kind is _UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
-            self._kind = BodyKind.NONE
-            self._until = FIRST
-        if self.received <= self._until:
-            return
-        if self._until == MAX_READ:
-            self.refuse(too_large().refusal)
-        else:
-            self._read()
-
-    def _read(self) -> None:
-        """Its body has come as far as it is awaited: what it says of its work."""
-        try:
-            self.facts = self._facts()
-        except BodyError as error:
-            self.refuse(error.refusal)
-            return
-        self._admit()
-
-    def _facts(self) -> Facts:
-        """What its body says of its work.
-
-        Raises:
-            BodyError: limits go by it, and it has not one meaning.
-        """
-        head, rules, cut = self.head, self.proxy.body_rules, self.proxy.picker.cut
-        whole = self._body_ended and self._keeps
-        if rules is None:
-            reads = whole and (self._until > FIRST or wants_body(head))
-            return read_facts(head, b"".join(self._pieces) if reads else b"", cut)
-        if self._kind is None:  # they came after it had begun
-            self._kind = kind_of(head, rules)
-        if not whole and self._kind in READ:
-            raise BodyError(
-                "limits_changed", "limits that go by the body came while it was sent: try again", 503
-            )
-        return read_strictly(head, self._kind, b"".join(self._pieces) if whole else b"", rules, cut)
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind the request's body.
@@ -201,6 +135,8 @@ class Exchange(ExchangeEnd):
         if self.phase is READING:
             self._read()
         elif upstream is not None:
+            if self._scan is not None and not self._ends_well():
+                return
             upstream.heard = self.proxy.now()
             if self.head.chunked:
                 upstream.transport.write(self._last_chunk())
@@ -254,7 +190,7 @@ class Exchange(ExchangeEnd):
 
     def use_model(self, model: str) -> bool:
         """Ask for another model instead; whether the body is there, and one in which that can be said."""
-        in_body = self._kind in (None, BodyKind.JSON, BodyKind.UNKNOWN) and self.facts.model is not None
+        in_body = self._kind in (BodyKind.JSON, _UNKNOWN) and self.facts.model is not None
         if not in_body or not self._body_ended or not self._keeps:
             return False
         body = with_model(b"".join(self._pieces), model)
@@ -348,6 +284,7 @@ class Exchange(ExchangeEnd):
             self.refuse(more)
             return
         self.upstream = upstream
+        self._plain = None
         self._begun = True
         self._heard = False
         self.phase = SENT
@@ -491,6 +428,7 @@ class Exchange(ExchangeEnd):
             self.waited = self.proxy.now() - self._queued
         self.phase = ENDED
         self._pieces.clear()
+        self._plain = self._scan = None
         if self.client.held:
             self.client.settle()
         sent, self._sent = self._sent, None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -23,9 +24,11 @@ class BodyKind(Enum):
     PATH = auto()
     """The path names the model, as in `/v2/models/NAME/infer`."""
     SOCKET = auto()
-    """In messages of a WebSocket, which are not read."""
+    """In the query (`?model=`), and in messages of a WebSocket, which are not read."""
     UNKNOWN = auto()
-    """The endpoint is not known."""
+    """The endpoint is not known: in JSON, if its body begins like an object."""
+    OPAQUE = auto()
+    """The endpoint is not known, and its body does not begin so."""
 
 
 INFERENCE = "inference"
@@ -143,11 +146,17 @@ _KINDS = {(one.method.encode(), one.path.encode()): one.kind for one in ENDPOINT
 _PATTERNS = [
     (one.method.encode(), re.compile(pattern_of(one.path)), one.kind) for one in ENDPOINTS if "*" in one.path
 ]
+_SHORT = 256
+"""Bytes of a path whose kind is remembered: anybody can make up paths."""
 _NAMED = re.compile(rb"/v2/models/([^/]+)/.+|/v1/models/(.+):[^:]+")
 
 
 def body_kind(method: bytes, path: bytes) -> BodyKind:
     """Where a request names its model. Servers decode a path before they compare it, and some take a slash at its end for none."""
+    return _remembered(method, path) if len(path) <= _SHORT else _kind_of(method, path)
+
+
+def _kind_of(method: bytes, path: bytes) -> BodyKind:
     found = _KINDS.get((method, path))
     if found is None:
         plain = unquote_to_bytes(path).rstrip(b"/")
@@ -156,6 +165,9 @@ def body_kind(method: bytes, path: bytes) -> BodyKind:
         kinds = (kind for of, pattern, kind in _PATTERNS if of == method and pattern.fullmatch(plain))
         found = next(kinds, BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE)
     return found
+
+
+_remembered = lru_cache(maxsize=1024)(_kind_of)
 
 
 def model_in(path: bytes) -> str | None:

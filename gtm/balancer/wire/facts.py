@@ -1,6 +1,6 @@
 """What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
 
-Here bodies are read for hints. Only those that say they are JSON are, up to `MAX_INSPECTED` bytes; longer ones go on as they come, judged by their length. What
+Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.scanning`), if it decides, and they are judged by their length. What
 cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
 that would be served. Where limits go by bodies, `gtm.balancer.wire.bodies` reads them.
 
@@ -22,15 +22,6 @@ MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
 BYTES_A_TOKEN = 4
 """Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
-_PATHS = (
-    b"/chat/completions",
-    b"/completions",
-    b"/embeddings",
-    b"/responses",
-    b"/messages",
-    b"/generate",
-    b"/rerank",
-)
 
 
 class Facts(NamedTuple):
@@ -95,23 +86,12 @@ MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
 
 
-def wants_body(head: RequestHead) -> bool:
-    """Whether a backend is chosen by the request's body."""
-    if head.method != b"POST" or not (head.chunked or head.length):
-        return False
-    if head.length is not None and head.length > MAX_INSPECTED:
-        return False
-    if not head.seen.get(b"content-type", b"").lower().startswith(b"application/json"):
-        return False
-    return head.path.endswith(_PATHS)
-
-
 def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     """What a request says of its work.
 
     Args:
         head: of the request.
-        body: all of it where `wants_body`, else nothing.
+        body: all of it, if it is awaited and may be JSON, else nothing.
         cut: how its prompt is cut into blocks; None: it is not.
     """
     size = len(body) or head.length or 0
