@@ -287,6 +287,21 @@ def test_codings(parts: list[bytes], cuts: list[int], coding: bytes) -> None:
                     undone(coding, coded, most)
 
 
+def test_how_much_a_body_may_become() -> None:
+    """What came counts, and so much more in any case; no more is made to find that out than is read at once."""
+    size = FREE + TIMES * len(gzip.compress(bytes(FREE)))
+    assert len(undone(b"gzip", gzip.compress(bytes(size)), MAX_READ)) == size
+    bomb = gzip.compress(bytes(FREE + TIMES * len(gzip.compress(bytes(2 * FREE)))))
+    undoing = Undoing(b"gzip", MAX_READ)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooMuchError):
+            assert max(map(len, undoing.feed(bomb))) <= 256 * 1024
+        assert tracemalloc.get_traced_memory()[1] < 2 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     "piece",
     [b"x" * 4096, b'"",', b'"\\"",', b"1,", b'\\"', b'{"a":"b"},' * 9 + b'"' + b"x" * 4000 + b'",'],

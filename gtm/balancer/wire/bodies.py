@@ -220,7 +220,7 @@ def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRul
     elif kind is BodyKind.FORM:
         facts = Facts(_form_model(head.seen.get(b"content-type", b""), body), size)
     else:
-        facts = facts_of(_object(body), body, cut)
+        facts = facts_of(head, _object(body), body, cut)
     if facts.model is not None and len(facts.model) > MAX_NAME:
         raise BodyError("model_unread", f"`model` has more than the {MAX_NAME} characters that are read")
     if not facts.model and rules.limits_models and kind is not BodyKind.UNKNOWN:

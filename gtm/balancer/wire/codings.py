@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from gtm.balancer.wire.heads import RequestHead
 
-TIMES, FREE = 100, 1024 * 1024
+TIMES, FREE = 100, 8 * 1024 * 1024
 """Bytes that each byte of a coded body may become, and that all of it may become in any case."""
 _PIECE = 256 * 1024
 """Bytes that are undone at once."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gtm.balancer.wire.endpoints import ENDPOINTS, endpoint_of
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.choosing.prefixes import LONGEST, blocks
 from gtm.nesting import shallow
@@ -51,8 +52,11 @@ class Cut(NamedTuple):
     most: int = LONGEST
 
 
+_ABSENT = msgspec.Raw(b"")
+
+
 class Body(msgspec.Struct):
-    """What is read of a body."""
+    """What is read of a body, whatever its endpoint; `gtm.balancer.wire.endpoints` says which of it means something where."""
 
     model: str | None = None
     max_tokens: int | None = None
@@ -72,15 +76,28 @@ class Body(msgspec.Struct):
     system: msgspec.Raw = msgspec.Raw(b"")
     instructions: msgspec.Raw = msgspec.Raw(b"")
     cache_salt: msgspec.Raw = msgspec.Raw(b"")
+    # Where some servers have bounds of the output, and sessions.
+    n_predict: int | None = None
+    parameters: msgspec.Raw = _ABSENT
+    sampling_params: msgspec.Raw = _ABSENT
+    options: msgspec.Raw = _ABSENT
+    metadata: msgspec.Raw = _ABSENT
 
 
 DECODER = msgspec.json.Decoder(Body)
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Body)}
-_ABSENT = msgspec.Raw(b"")
 MEMBERS = msgspec.json.Decoder(
     msgspec.defstruct("Members", [(name, msgspec.Raw, _ABSENT) for name in _TYPES])
 )
 """Reads the same members as JSON each, whatever they are; of all others nothing is kept."""
+_WITHIN = {
+    name: msgspec.json.Decoder(msgspec.defstruct("Within", [(name.partition(".")[2], kind | None, None)]))
+    for row in ENDPOINTS
+    for names, kind in ((row.says.tokens, int), (row.says.session, str))
+    for name in names
+    if "." in name
+}
+"""Readers of members of objects within a body, by their names."""
 _ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
@@ -99,26 +116,73 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None) -> Facts:
     if found is None:
         return Facts(input_tokens=size // BYTES_A_TOKEN) if size else NOTHING
     found.model = _short(found.model)
-    return facts_of(found, body, cut)
+    return facts_of(head, found, body, cut)
 
 
-def facts_of(found: Body, body: bytes, cut: Cut | None) -> Facts:
+def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None) -> Facts:
     """What a body says, by what was read of it."""
     messages = bytes(found.messages)
     text = messages or bytes(found.prompt) or bytes(found.input)
     limit, most = _limits(found)
+    session = _short(found.prompt_cache_key) or _short(found.user)
+    if limit is None and _is_elsewhere(found):
+        limit = _limit_elsewhere(head, found)
+    if session is None and found.metadata is not _ABSENT:
+        session = _session_elsewhere(head, found)
     # As `Facts(…)`, in half of the time.
     facts = (
         found.model,
         len(text or body) // BYTES_A_TOKEN,
         limit,
         bool(found.stream),
-        _short(found.prompt_cache_key) or _short(found.user),
+        session,
         _prefix(found, text, cut) if cut is not None else (),
         # A list may be of prompts: each has its choices.
         most if messages or text[:1] != b"[" else None,
     )
     return tuple.__new__(Facts, facts)
+
+
+def _is_elsewhere(found: Body) -> bool:
+    return (
+        found.options is not _ABSENT
+        or found.parameters is not _ABSENT
+        or found.sampling_params is not _ABSENT
+        or found.n_predict is not None
+    )
+
+
+def _limit_elsewhere(head: RequestHead, found: Body) -> int | None:
+    """The bound of the output by the names that the request's endpoint has for it."""
+    row = endpoint_of(head.method, head.path)
+    for name in () if row is None else row.says.tokens:
+        limit = _member(found, name)
+        if isinstance(limit, int) and 0 <= limit < 2**31:
+            return limit
+    return None
+
+
+def _session_elsewhere(head: RequestHead, found: Body) -> str | None:
+    row = endpoint_of(head.method, head.path)
+    for name in () if row is None else row.says.session:
+        key = _member(found, name)
+        if isinstance(key, str) and key:
+            return _short(key)
+    return None
+
+
+def _member(found: Body, name: str) -> int | str | None:
+    """A member of a body, or of an object in it."""
+    decoder = _WITHIN.get(name)
+    if decoder is None:
+        member: int | str | None = getattr(found, name)
+        return member
+    try:
+        within = decoder.decode(getattr(found, name.partition(".")[0]))
+    except ValueError:  # it is absent, or odd
+        return None
+    inner: int | str | None = getattr(within, name.partition(".")[2])
+    return inner
 
 
 def _prefix(found: Body, text: bytes, cut: Cut) -> tuple[int, ...]:
