@@ -22,7 +22,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.exchange_body import ExchangeBody
+from gtm.balancer.plane.exchange_body import FIRST, ExchangeBody
 from gtm.balancer.plane.exchange_state import (
     ANSWERING,
     CONNECTING,
@@ -82,7 +82,7 @@ class Exchange(ExchangeBody):
         if self._body_ended:
             self._read()
             return
-        self._until = self._awaited(rules)
+        self._until = FIRST
         self.phase = READING
         self._continue()
         if self.received:

@@ -17,7 +17,6 @@ from gtm.balancer.wire.bodies import (
     MAX_READ,
     READ,
     BodyError,
-    BodyRules,
     begins_object,
     may_be_object,
     plain_body,
@@ -42,10 +41,11 @@ class ExchangeBody(ExchangeEnd):
 
     __slots__ = ()
 
-    def _awaited(self, rules: BodyRules | None) -> int:
-        """Bytes of its body that are awaited before anything is decided."""
+    def _awaited(self) -> int:
+        """Bytes of its body, beyond the first, that are awaited before anything is decided."""
         if self._kind not in READ:
             return FIRST
+        rules = self.proxy.body_rules
         if rules is not None and rules.whole:
             return MAX_READ
         looks = self.proxy.picker.looks_at
@@ -66,9 +66,12 @@ class ExchangeBody(ExchangeEnd):
         """So many bytes more have come of a body that is awaited."""
         if self._kind is _UNKNOWN and more == self.received and not self._may_be_object():
             self._kind = BodyKind.OPAQUE
-            self._until = FIRST
         if self.received <= self._until:
             return
+        if self._until == FIRST:  # most bodies are shorter, and nobody asks this
+            self._until = self._awaited()
+            if self.received <= self._until:
+                return
         if self._until == MAX_READ:
             self.refuse(too_large().refusal)
             return
@@ -151,7 +154,7 @@ class ExchangeBody(ExchangeEnd):
             self._kind,
             self._scan,
         )
-        if rules is not None and kind in READ and (scan is not None or not self._body_ended):
+        if (scan is not None or not self._body_ended) and rules is not None and kind in READ:
             if scan is None or rules.whole:
                 raise BodyError(
                     "limits_changed", "limits that go by the body came while it was sent: try again", 503

@@ -20,7 +20,7 @@ ONE = PATH + b"/*"
 
 def asked_of(head: RequestHead) -> str | None:
     """The model that a request asks about, empty: all of them; None: it is no such request."""
-    if head.method not in (b"GET", b"HEAD") or not head.target.startswith(PATH):
+    if head.method not in (b"GET", b"HEAD"):
         return None
     path = head.path
     if path == PATH:

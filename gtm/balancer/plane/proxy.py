@@ -270,7 +270,7 @@ class Proxy:
             answer = self._preflight(exchange)
             if answer is not None:
                 return answer
-        asked = listing.asked_of(head)
+        asked = listing.asked_of(head) if head.target.startswith(listing.PATH) else None
         if asked and self.picker.looks_at.served is None:
             asked = None  # a server is asked
         refusal = None
@@ -295,7 +295,10 @@ class Proxy:
                 "backends_no_model",
                 "no backend here serves this model: `GET /v1/models` lists those that are",
             )
-        return None if body is None else self._own(exchange, 200, body)
+        if body is None:
+            return None
+        fields = b"".join(b"%b: %b\r\n" % field for field in self.readable(exchange))
+        return self._own(exchange, 200, body, self._said + fields)
 
     def _preflight(self, exchange: Exchange) -> bytes | Refusal | None:
         """What answers a page that asks whether it may send a request; None: its model server answers. It says nothing of any data: no law is asked."""
@@ -340,7 +343,7 @@ class Proxy:
         )
         return self._own(exchange, 503 if why else 200, body)
 
-    def _own(self, exchange: Exchange, status: int, body: bytes) -> bytes:
+    def _own(self, exchange: Exchange, status: int, body: bytes, more: bytes = b"") -> bytes:
         """An answer of gtm's own, in JSON."""
         exchange.status = status
         return (
@@ -348,7 +351,7 @@ class Proxy:
             % (
                 b"200 OK" if status == 200 else b"503 Service Unavailable",
                 len(body),
-                b"connection: close\r\n" if exchange.closes else b"",
+                more + (b"connection: close\r\n" if exchange.closes else b""),
                 b"" if exchange.head.method == b"HEAD" else body,
             )
         )

@@ -190,6 +190,7 @@ def pattern_of(path: str) -> bytes:
 
 
 _ROWS = {(one.method.encode(), one.path.encode()): one for one in ENDPOINTS if "*" not in one.path}
+_KINDS = {place: one.kind for place, one in _ROWS.items()}
 _PATTERNS = [
     (one.method.encode(), re.compile(pattern_of(one.path)), one) for one in ENDPOINTS if "*" in one.path
 ]
@@ -216,10 +217,14 @@ def _row_of(method: bytes, path: bytes) -> KnownEndpoint | None:
 
 def body_kind(method: bytes, path: bytes) -> BodyKind:
     """Where a request names its model."""
-    row = endpoint_of(method, path)
-    if row is None:
-        return BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE
-    return row.kind
+    found = _KINDS.get((method, path))
+    if found is None:
+        row = endpoint_of(method, path)
+        if row is not None:
+            found = row.kind
+        else:
+            found = BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE
+    return found
 
 
 _remembered = lru_cache(maxsize=1024)(_row_of)
