@@ -210,11 +210,7 @@ def read_strictly(head: RequestHead, kind: BodyKind, body: bytes, rules: BodyRul
         BodyError: it does not.
     """
     size = (len(body) or head.length or 0) // BYTES_A_TOKEN
-    if (
-        kind is _NONE
-        or kind is _OPAQUE
-        or (kind is _UNKNOWN and not (body and may_be_object(body[:64])))
-    ):
+    if kind is _NONE or kind is _OPAQUE or (kind is _UNKNOWN and not (body and may_be_object(body[:64]))):
         return Facts(input_tokens=size)
     if kind is BodyKind.PATH:
         facts = Facts(model_in(head.path), size)

@@ -220,10 +220,8 @@ def body_kind(method: bytes, path: bytes) -> BodyKind:
     found = _KINDS.get((method, path))
     if found is None:
         row = endpoint_of(method, path)
-        if row is not None:
-            found = row.kind
-        else:
-            found = BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE
+        unknown = BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE
+        found = unknown if row is None else row.kind
     return found
 
 
