@@ -16,6 +16,7 @@ import io
 import json
 import subprocess
 import tracemalloc
+import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -41,9 +42,11 @@ from gtm.balancer.wire.bodies import (
     MAX_PART_HEAD,
     MAX_PART_LINES,
     MAX_READ,
+    READ,
     BodyError,
     BodyRules,
     kind_of,
+    plain_body,
     read_strictly,
 )
 from gtm.balancer.wire.endpoints import BodyKind
@@ -55,6 +58,7 @@ from tests.effort import examples
 from tests.tools import tool
 
 LIMITED, CHOSEN = BodyRules(limits_models=True), BodyRules(limits_models=False)
+BUDGETED = BodyRules(limits_models=False, budgets=True)
 CHAT = b"/v1/chat/completions"
 AUDIO = b"/v1/audio/transcriptions"
 PLAIN: dict[str, Any] = {"model": "big", "messages": [{"role": "user", "content": "x"}]}
@@ -73,7 +77,9 @@ def _read(body: bytes, head: RequestHead | None = None, rules: BodyRules = LIMIT
     """What is known of a request, or the code of its refusal."""
     head = head or _head(len(body))
     try:
-        return read_strictly(head, kind_of(head, rules), body, rules, None)
+        kind = kind_of(head, rules)
+        plain = plain_body(head, body) if kind in READ else body
+        return read_strictly(head, kind, plain, rules, None)
     except BodyError as error:
         return error.refusal.code
 
@@ -190,11 +196,33 @@ def test_what_a_head_says() -> None:
     """Codings, lengths and WebSockets are refused by it; what asks for no model's work goes on."""
     for coding, found in (
         (b"identity", "big"),
-        (b"gzip", "body_encoded"),
+        (b"gzip", "body_unread"),
+        (b"br", "body_encoded"),
+        (b"gzip, gzip", "body_encoded"),
         (b"identity, gzip", "body_encoded"),
     ):
         assert _model(RAW, _head(len(RAW), CHAT, None, (b"Content-Encoding", coding))) == found
-    assert _model(gzip.compress(RAW), _head(9, CHAT, None, (b"Content-Encoding", b"gzip"))) == "body_encoded"
+    for coding, coded in (
+        (b"gzip", gzip.compress(RAW)),
+        (b"X-Gzip", gzip.compress(RAW)),
+        (b"deflate", zlib.compress(RAW)),
+    ):
+        head = _head(len(coded), CHAT, None, (b"Content-Encoding", coding))
+        assert _model(coded, head) == "big"
+        for wrong in (coded[:-1], coded + b"x", coded + coded, zlib.compress(RAW, wbits=-15), b""):
+            assert _model(wrong, head) == "body_unread"
+        assert (
+            _model(
+                gzip.compress(bytes(200_000)) if b"zip" in coding.lower() else zlib.compress(bytes(200_000)),
+                head,
+            )
+            == "body_unread"
+        )
+        bomb = b'{"x":"' + bytes(12_000_000)
+        assert (
+            _model(gzip.compress(bomb) if b"zip" in coding.lower() else zlib.compress(bomb), head)
+            == "body_too_large"
+        )
     assert _model(b"", _head(MAX_READ + 1)) == "body_too_large"
     tensors = _head(
         MAX_READ + 1, b"/v2/models/big/infer", None, (b"Content-Encoding", b"gzip")
@@ -203,7 +231,18 @@ def test_what_a_head_says() -> None:
     headers = [(b"Host", b"a"), (b"Connection", b"upgrade"), (b"Upgrade", b"websocket")]
     socket = read_head(b"GET", b"/v1/realtime?model=big", "1.1", headers, keep_alive=True, upgrades=True)
     assert _model(b"", socket) == "model_unread"
-    assert kind_of(socket, CHOSEN) is BodyKind.NONE
+    assert kind_of(socket, CHOSEN) is BodyKind.SOCKET
+    assert _model(b"", socket, CHOSEN) == "big"
+    for query, named in (
+        (b"", None),
+        (b"?model=", None),
+        (b"?x=1&model=meta%2Fllama%20a", "meta/llama a"),
+        (b"?model=big&model=big", "body_ambiguous"),
+        (b"?model=%ff", "model_unread"),
+        (b"?model=" + b"b" * 257, "model_unread"),
+    ):
+        asked = read_head(b"GET", b"/v1/realtime" + query, "1.1", headers, keep_alive=True, upgrades=True)
+        assert _model(b"", asked, CHOSEN) == named
     for method, path in ((b"GET", b"/v1/models"), (b"POST", b"/v1/responses/7/cancel"), (b"DELETE", b"/x")):
         assert kind_of(read_head(method, path, "1.1", headers[:1], keep_alive=True), LIMITED) is BodyKind.NONE
 
@@ -232,9 +271,10 @@ def test_which_files_are_concerned() -> None:
     assert rules() is None
     assert rules(admission={"tenants": {"a": {"requests_per_second": 1}}}) is None
     assert rules(admission={"models": {"big": {"concurrency": 1}}}) == LIMITED
-    assert rules(admission={"tenants": {"a": {"input_tokens_per_minute": 1}}}) == CHOSEN
-    assert rules(admission={"default_tenant": {"output_tokens_per_minute": 1}}) == CHOSEN
-    assert rules(admission={"without_tenant": {"output_tokens_per_minute": 1}}) == CHOSEN
+    assert rules(admission={"tenants": {"a": {"input_tokens_per_minute": 1}}}) == BUDGETED
+    assert rules(admission={"default_tenant": {"output_tokens_per_minute": 1}}) == BUDGETED
+    assert rules(admission={"without_tenant": {"output_tokens_per_minute": 1}}) == BUDGETED
+    assert (LIMITED.whole, BUDGETED.whole, CHOSEN.whole) == (True, True, False)
     assert rules(backends=[{**backends[0], "models": ["big"]}]) == CHOSEN
     assert _model(b'{"messages":[]}', rules=CHOSEN) is None
 
@@ -687,8 +727,13 @@ def test_through_a_balancer() -> None:
                 refused = await client.response()
                 assert refused.status == status
                 assert json.loads(refused.body)["code"].startswith("body_")
-            client.send(_post(RAW, CHAT, b"Content-Encoding: gzip"))
-            assert (await client.response()).status == 415
+            coded = gzip.compress(RAW)
+            client.send(_post(coded, CHAT, b"Content-Encoding: gzip"))
+            assert (await client.response()).body == coded
+            assert models.pop() == "big"
+            for coding, status in ((b"gzip", 400), (b"br", 415)):
+                client.send(_post(RAW, CHAT, b"Content-Encoding: " + coding))
+                assert (await client.response()).status == status
             assert len(models) == 3
             client = await w.client()
             big = b"%PDF" + b"x" * 5000
@@ -704,7 +749,7 @@ def test_through_a_balancer() -> None:
 
 def test_a_body_that_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it says of its length; what all hold together is tested in tests/balancer/test_holding.py."""
-    monkeypatch.setattr("gtm.balancer.plane.exchange.MAX_READ", 100_000)
+    monkeypatch.setattr("gtm.balancer.plane.exchange_body.MAX_READ", 100_000)
 
     async def main() -> None:
         async with world(await Backend(_echo).start()) as w:
@@ -781,8 +826,12 @@ def test_limits_that_come_while_a_body_is_read() -> None:
                         b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked"
                     ).replace(b"\r\n\r\n" + body, b"\r\n\r\n%x\r\n%b" % (len(body), body))
                 at = asked.index(b"\r\n\r\n") + 4
+                if status == 503:
+                    at += 100_000
                 client.send(asked[:at])
                 await w.until(lambda before=before: len(w.gate.judged) > before)
+                if status == 503:
+                    await w.until(lambda: w.gate.judged[-1].received > 90_000)
                 w.proxy.body_rules = LIMITED
                 client.send(asked[at:])
                 assert (await client.response()).status == status

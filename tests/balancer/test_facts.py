@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.wire.facts import MAX_INSPECTED, Cut, Facts, read_facts, wants_body
+from gtm.balancer.wire.facts import Cut, Facts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from tests.effort import examples
 
@@ -25,16 +25,6 @@ def _head(
 def _facts(body: Any) -> Facts:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return read_facts(_head(len(raw)), raw)
-
-
-def test_which_bodies_are_wanted() -> None:
-    """Those of OpenAI's wire format that say so, and are not too long."""
-    assert wants_body(_head(10))
-    assert wants_body(_head(10, b"/v1/completions?x=y"))
-    assert not wants_body(_head(10, b"/v1/files"))
-    assert not wants_body(_head(10, kind=b"multipart/form-data"))
-    assert not wants_body(_head(0))
-    assert not wants_body(_head(MAX_INSPECTED + 1))
 
 
 def test_what_is_read() -> None:

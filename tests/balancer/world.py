@@ -20,7 +20,7 @@ from typing import Any
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream_state import DownstreamState
-from gtm.balancer.plane.contracts import Limits, Log, Sent
+from gtm.balancer.plane.contracts import Limits, Log, Looks, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
@@ -281,6 +281,7 @@ class Picker:
     """The first backend that was not tried."""
 
     cut = None
+    looks_at = Looks()
 
     def __init__(self, routes: list[Route]) -> None:
         self._routes = tuple(routes)

@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
     snprintf(body, sizeof body, "{\"model\":\"bench\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":16%s}",
         streams ? "STREAM" : holds ? "HOLD" : "Say hello.", streams ? ",\"stream\":true" : "");
     request_length = !strcmp(mode, "get")
-        ? sprintf(request, "GET /v1/models HTTP/1.1\r\n%s\r\n", common)
+        ? sprintf(request, "GET /v1/responses/7 HTTP/1.1\r\n%s\r\n", common)
         : sprintf(request, "POST /v1/chat/completions HTTP/1.1\r\n%scontent-type: application/json\r\ncontent-length: %zu\r\n\r\n%s",
               common, strlen(body), body);
     for (int i = 0; i < many; i++) {

@@ -54,7 +54,7 @@ CHAT = (
     b"POST /v1/chat/completions HTTP/1.1\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
     % (_COMMON, len(_BODY), _BODY)
 )
-GET = b"GET /v1/models HTTP/1.1\r\n%b\r\n" % _COMMON
+GET = b"GET /v1/responses/7 HTTP/1.1\r\n%b\r\n" % _COMMON
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 250\r\n\r\n" + b"x" * 250
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 CHUNK = b"bb\r\n" + b"data: " + b"x" * 179 + b"\n\n\r\n"

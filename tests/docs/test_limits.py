@@ -86,7 +86,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "silence of a model server": (Timeouts().between, Timeouts().failing),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
-        "what comes before a slot": ("balancer.plane.exchange.FIRST",),
+        "what comes before a slot": ("balancer.plane.exchange_body.FIRST",),
         "what is kept of what clients send": ("balancer.plane.holding.HELD_BESIDE_QUEUE",),
         "handoffs of a client that are not believed": ("handoff.verifier.IN_VAIN",),
         "a body that is read because limits go by it": (
@@ -95,9 +95,15 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "a part of a form that is read for the same reason": (
             *("balancer.wire.bodies.MAX_PART_HEAD", "balancer.wire.bodies.MAX_PART_LINES"),
-            "balancer.wire.bodies._MAX_PARTS",
+            "balancer.wire.bodies.MAX_PARTS",
         ),
-        "a body that is read for hints alone": ("balancer.wire.facts.MAX_INSPECTED",),
+        "a body of which the model alone is looked for": ("balancer.wire.bodies.MAX_READ",),
+        "what a body with a Content-Encoding becomes, where it is read": (
+            "balancer.wire.bodies.MAX_READ",
+            "balancer.wire.codings.FREE",
+            "balancer.wire.codings.TIMES",
+        ),
+        "a body that is awaited for hints": ("balancer.wire.facts.MAX_INSPECTED",),
         "the name of a model or a session, in it": ("balancer.wire.facts.MAX_NAME",),
         "a handoff": ("handoff.jwt.MAX_TOKEN", "handoff.jwt.MAX_CREDITS"),
         "a header of the PROXY protocol": (

@@ -96,7 +96,7 @@ class BalancerDocument(Document):
         budgets = any(one.input_tokens_per_minute or one.output_tokens_per_minute for one in tenants)
         models = any(one.models for one in self.backends)
         limits = bool(self.admission.models)
-        return BodyRules(limits) if limits or models or budgets else None
+        return BodyRules(limits, budgets) if limits or models or budgets else None
 
     def later_than(self, started: BalancerDocument) -> tuple[str, ...]:
         """The fields in which it differs from the file that a balancer was started with, and which count from the next start."""

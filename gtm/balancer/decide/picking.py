@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
@@ -22,7 +22,7 @@ from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
-from gtm.core.balance.choosing.values import By, Prefix, Settings, Wanted, Why
+from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, CallKind, Load, Sending
 from gtm.core.balance.in_flight import Ticket
@@ -72,6 +72,28 @@ def _whose(exchange: Exchange) -> Hashable:
     if routing is None:
         return exchange.client.peer
     return routing.request.tenant or routing.client
+
+
+def looks_at(pool: Pool, *, sticks: bool) -> Looks:
+    """What of a body choosing in a pool may go by. `sticks`: sessions or prompts lead to servers."""
+    declared = {one.backend.models for one in pool.candidates}
+    says = [
+        names for one in pool.candidates if (names := _names_of(one)) is not None or one.condition.healthy
+    ]
+    served = None if None in says else frozenset().union(*(names for names in says if names is not None))
+    return Looks(
+        hints=sticks and len(pool.candidates) > 1,
+        models=len(declared) > 1 or len({names for names in says if names is not None}) > 1,
+        declared=len(declared) > 1,
+        served=served or None,
+        lists=any(declared) or len(set(says)) > 1,
+    )
+
+
+def _names_of(one: Candidate) -> frozenset[str] | None:
+    """The names that a server serves: those that it is for, or else says that it has; and the adapters that it lists. None: nobody says."""
+    names = one.backend.models or one.condition.models
+    return None if names is None else names | (one.condition.adapters or frozenset())
 
 
 class _Flying:
@@ -151,6 +173,8 @@ class PoolPicker:
         self._timer: asyncio.TimerHandle | None = None
         self.pool: Pool = self._pooled(backends, settings)
         self._named: Pool | None = None
+        self._looked: tuple[Pool, bool] | None = None
+        self._looks = Looks()
         self._names: frozenset[str] = frozenset()
         """The names that the pool `_named` has."""
 
@@ -357,6 +381,15 @@ class PoolPicker:
                 )
             )
         return self._names
+
+    @property
+    def looks_at(self) -> Looks:
+        """What of a request's body choosing may go by: worked out once for each pool."""
+        looked = self._looked
+        if looked is None or looked[0] is not self.pool or looked[1] is not self._affinity:
+            self._looked = self.pool, self._affinity
+            self._looks = looks_at(self.pool, sticks=self._affinity or self.cut is not None)
+        return self._looks
 
     def service_s(self) -> float:
         """Seconds that a request holds a slot, in the mean: of those that ended; or, if that is longer, of those in flight so far.

@@ -116,8 +116,28 @@ class Admission(Protocol):
         """Whether a request waits for a slot."""
 
 
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What of a request's body choosing among the backends may go by, as they are now.
+
+    `hints`: whatever says how much work it is, or whom it sticks to. `models`: its model, for not all serve the same as far as is known; `declared`: the
+    file says so, and a request of no known model is right nowhere. `served`: the names that are served; None: a server that may be asked says nothing of them.
+    `lists`: no server's own list of models has what the region serves, and only that.
+    """
+
+    hints: bool = True
+    models: bool = False
+    declared: bool = False
+    served: frozenset[str] | None = None
+    lists: bool = False
+
+
 class Picker(Protocol):
     """Says which backend."""
+
+    @property
+    def looks_at(self) -> Looks:
+        """What of a body it may go by."""
 
     @property
     def cut(self) -> Cut | None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from gtm.adapters.fullness import STATUSES
 from gtm.balancer.plane.asking_again import Reached, may_ask_another
+from gtm.balancer.plane.exchange_body import FIRST, ExchangeBody
 from gtm.balancer.plane.exchange_full import ExchangeFull
 from gtm.balancer.plane.exchange_state import (
     ANSWERING,
@@ -35,17 +36,9 @@ from gtm.balancer.plane.exchange_state import (
     SENT,
     WAITING,
 )
-from gtm.balancer.wire.bodies import (
-    MAX_READ,
-    READ,
-    BodyError,
-    kind_of,
-    may_be_object,
-    read_strictly,
-    too_large,
-)
+from gtm.balancer.wire.bodies import BodyError, kind_of
 from gtm.balancer.wire.endpoints import BodyKind
-from gtm.balancer.wire.facts import MAX_INSPECTED, Facts, read_facts, wants_body, with_model
+from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
@@ -57,10 +50,6 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.contracts import Sent
 
-FIRST = 64 * 1024
-"""Bytes of a body that is read by nobody here, and that must have come before it takes a slot: of most bodies, all."""
-_SMALL, _TOGETHER = 4096, 64 * 1024
-"""Bytes of a piece that is kept together with the one before, and of what is kept together."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
@@ -68,8 +57,8 @@ _NO_ROOM = Refusal(
 _UNKNOWN = BodyKind.UNKNOWN
 
 
-class Exchange(ExchangeFull):
-    """A request on its way, from its head to its end; `ExchangeFull`, `ExchangeEnd` and `ExchangeState` have the rest of it."""
+class Exchange(ExchangeBody, ExchangeFull):
+    """A request on its way: what it is about is in `ExchangeState`, how its body is read in `ExchangeBody`, what a full server does in `ExchangeFull`, how it ends in `ExchangeEnd`."""
 
     __slots__ = ()
 
@@ -88,7 +77,7 @@ class Exchange(ExchangeFull):
             return
         rules = self.proxy.body_rules
         try:
-            self._kind = None if rules is None else kind_of(self.head, rules)
+            self._kind = kind_of(self.head, rules)
         except BodyError as error:
             self.refuse(error.refusal)
             return
@@ -96,11 +85,6 @@ class Exchange(ExchangeFull):
             self._read()
             return
         self._until = FIRST
-        if rules is None:
-            if wants_body(self.head):
-                self._until = MAX_INSPECTED
-        elif self._kind in READ:
-            self._until = MAX_READ
         self.phase = READING
         self._continue()
         if self.received:
@@ -111,6 +95,8 @@ class Exchange(ExchangeFull):
         if self.phase is ENDED:
             return
         self.received += len(piece)
+        if self._scan is not None and not self._scanned(piece):
+            return
         upstream = self.upstream
         if upstream is not None:
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
@@ -126,58 +112,6 @@ class Exchange(ExchangeFull):
             self.received > self._until or self._kind is _UNKNOWN
         ):  # most bodies are one piece, and nothing of this
             self._reading(len(piece))
-
-    def _keep(self, piece: bytes) -> None:
-        """Small pieces are kept together: of single bytes a list takes forty times their room."""
-        pieces = self._pieces
-        last = pieces[-1]
-        if len(piece) >= _SMALL or len(last) >= _TOGETHER:
-            pieces.append(piece)
-            return
-        if not isinstance(last, bytearray):
-            last = pieces[-1] = bytearray(last)
-        last += piece
-
-    def _reading(self, more: int) -> None:
-        """So many bytes more have come of a body that is awaited."""
-        if self._kind is _UNKNOWN and more == self.received and not may_be_object(self._pieces[0]):
-            self._kind = BodyKind.NONE
-            self._until = FIRST
-        if self.received <= self._until:
-            return
-        if self._until == MAX_READ:
-            self.refuse(too_large().refusal)
-        else:
-            self._read()
-
-    def _read(self) -> None:
-        """Its body has come as far as it is awaited: what it says of its work."""
-        try:
-            self.facts = self._facts()
-        except BodyError as error:
-            self.refuse(error.refusal)
-            return
-        self._admit()
-
-    def _facts(self) -> Facts:
-        """What its body says of its work.
-
-        Raises:
-            BodyError: limits go by it, and it has not one meaning.
-        """
-        head, rules, cut, media = self.head, self.proxy.body_rules, self.proxy.picker.cut, self.proxy.media
-        whole = self._body_ended and self._keeps
-        if rules is None:
-            reads = whole and (self._until > FIRST or wants_body(head))
-            return read_facts(head, b"".join(self._pieces) if reads else b"", cut, media)
-        if self._kind is None:  # they came after it had begun
-            self._kind = kind_of(head, rules)
-        if not whole and self._kind in READ:
-            raise BodyError(
-                "limits_changed", "limits that go by the body came while it was sent: try again", 503
-            )
-        body = b"".join(self._pieces) if whole else b""
-        return read_strictly(head, self._kind, body, rules, cut, media)
 
     def trailer(self, name: bytes, value: bytes) -> None:
         """A field behind the request's body.
@@ -203,6 +137,8 @@ class Exchange(ExchangeFull):
         if self.phase is READING:
             self._read()
         elif upstream is not None:
+            if self._scan is not None and not self._ends_well():
+                return
             upstream.heard = self.proxy.now()
             if self.head.chunked:
                 upstream.transport.write(self._last_chunk())
@@ -249,7 +185,7 @@ class Exchange(ExchangeFull):
 
     def use_model(self, model: str) -> bool:
         """Ask for another model instead; whether the body is there, and one in which that can be said."""
-        in_body = self._kind in (None, BodyKind.JSON, BodyKind.UNKNOWN) and self.facts.model is not None
+        in_body = self._kind in (BodyKind.JSON, _UNKNOWN) and self.facts.model is not None
         if not in_body or not self._body_ended or not self._keeps:
             return False
         body = with_model(b"".join(self._pieces), model)
@@ -344,6 +280,7 @@ class Exchange(ExchangeFull):
             self.refuse(more)
             return
         self.upstream = upstream
+        self._plain = None
         self._begun = True
         self._heard = False
         self.phase = SENT
@@ -497,6 +434,7 @@ class Exchange(ExchangeFull):
             self.waited = self.proxy.now() - self._queued
         self.phase = ENDED
         self._pieces.clear()
+        self._plain = self._scan = None
         if self.client.held:
             self.client.settle()
         sent, self._sent = self._sent, None

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.timeouts import Timeouts
     from gtm.balancer.plane.tracing import Span
+    from gtm.balancer.wire.scanning import BodyScan
 
 _EMPTY = Facts()
+_OBJECTS = (BodyKind.JSON, BodyKind.UNKNOWN)
 _RESET = Failure.RESET
 MAX_REPLAY = 64 * 1024
 """Bytes of a body that are kept for another try."""
@@ -79,7 +81,9 @@ class ExchangeState:
         "_moved",
         "_offered",
         "_pieces",
+        "_plain",
         "_queued",
+        "_scan",
         "_sent",
         "_times",
         "_trailers",
@@ -153,8 +157,12 @@ class ExchangeState:
         """Once somebody has asked."""
         self._tried: tuple[str, ...] = ()
         self._pieces: list[bytes | bytearray] = []
-        self._kind: BodyKind | None = None
-        """How its body is read where limits go by it; None: for hints."""
+        self._kind = BodyKind.NONE
+        """Says where a request to its path names its model."""
+        self._scan: BodyScan | None = None
+        """Looks for its model in what comes of its body, which is not awaited whole."""
+        self._plain: bytes | None = None
+        """Its body without its Content-Encoding, until it is sent; None: it has none, or was not read."""
         self._until = 0
         """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
         self.pace: LeastPace | None = None
@@ -212,7 +220,8 @@ class ExchangeState:
         if not self._keeps or self.phase is ENDED:
             return 0
         sent = self.phase is SENT or self.phase is ANSWERING
-        return 0 if sent and self.received <= MAX_REPLAY else self.received
+        more = 0 if self._plain is None else len(self._plain)
+        return more if sent and self.received <= MAX_REPLAY else self.received + more
 
     @property
     def come(self) -> int:
@@ -270,8 +279,9 @@ class ExchangeState:
 
     def json_body(self) -> bytes | None:
         """Its body, if all of it is there and was read as JSON."""
-        whole = self._body_ended and self._keeps and self._kind in (None, BodyKind.JSON, BodyKind.UNKNOWN)
-        return b"".join(self._pieces) if whole else None
+        if self._kind not in _OBJECTS or not (self._body_ended and self._keeps):
+            return None
+        return b"".join(self._pieces) if self._plain is None else self._plain
 
     @property
     def closes(self) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gtm.balancer.plane import listing
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.client.downstream_state import DownstreamState
@@ -284,14 +285,35 @@ class Proxy:
             answer = self._preflight(exchange)
             if answer is not None:
                 return answer
+        asked = listing.asked_of(head) if head.target.startswith(listing.PATH) else None
+        if asked and self.picker.looks_at.served is None:
+            asked = None  # a server is asked
+        refusal = None
         if self.paths is not None:
-            refusal = self.paths.refusal(head.method, head.target)
-            if refusal is not None:
-                return refusal
+            refusal = self.paths.refusal(head.method, listing.ONE if asked else head.target)
         try:
-            return self.gate.judge(exchange, exchange.began)
+            refusal = refusal or self.gate.judge(exchange, exchange.began)
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("the gate")
+        return self._listed(exchange, asked) if refusal is None and asked is not None else refusal
+
+    def _listed(self, exchange: Exchange, asked: str) -> bytes | Refusal | None:
+        """What the region serves, or that it serves a model; None: a server says it."""
+        looks = self.picker.looks_at
+        if not asked:
+            body = listing.listed(looks.served) if looks.served is not None and looks.lists else None
+        elif looks.served is not None and asked in looks.served:
+            body = listing.described(asked)
+        else:
+            return Refusal(
+                404,
+                "backends_no_model",
+                "no backend here serves this model: `GET /v1/models` lists those that are",
+            )
+        if body is None:
+            return None
+        fields = b"".join(b"%b: %b\r\n" % field for field in self.readable(exchange))
+        return self._own(exchange, 200, body, self._said + fields)
 
     def _preflight(self, exchange: Exchange) -> bytes | Refusal | None:
         """What answers a page that asks whether it may send a request; None: its model server answers. It says nothing of any data: no law is asked."""
@@ -340,16 +362,20 @@ class Proxy:
 
     def _health(self, exchange: Exchange) -> bytes:
         why = self.unready()
-        exchange.status = 503 if why else 200
         body = msgspec.json.encode(
             {"status": why or "up", "region": self.region, "usable_backends": self.picker.usable()}
         )
+        return self._own(exchange, 503 if why else 200, body)
+
+    def _own(self, exchange: Exchange, status: int, body: bytes, more: bytes = b"") -> bytes:
+        """An answer of gtm's own, in JSON."""
+        exchange.status = status
         return (
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncache-control: no-store\r\ncontent-length: %d\r\n%b\r\n%b"
             % (
-                b"503 Service Unavailable" if why else b"200 OK",
+                b"200 OK" if status == 200 else b"503 Service Unavailable",
                 len(body),
-                b"connection: close\r\n" if exchange.closes else b"",
+                more + (b"connection: close\r\n" if exchange.closes else b""),
                 b"" if exchange.head.method == b"HEAD" else body,
             )
         )

@@ -23,11 +23,14 @@ Sources: RFC 8259 §4, §8.1; RFC 7578 §4; Go's encoding/json ("preferring exac
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from math import inf
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 import msgspec
 
+from gtm.balancer.wire.codings import CodingError, TooMuchError, Undoing, UnknownError, coding_of, undone
 from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN, MEDIA, Media, form_tokens
 from gtm.balancer.wire.facts import (
@@ -39,6 +42,7 @@ from gtm.balancer.wire.facts import (
     Facts,
     facts_of,
     leniently,
+    read_facts,
     stated,
 )
 from gtm.balancer.wire.heads import RequestHead
@@ -77,15 +81,37 @@ _NO_MATTER = re.compile(
 )
 """Lines that change nothing of what a part is. Whatever a line is, each of its bytes is looked at once."""
 _PLAIN = re.compile(rb"[ -~]*")
-_MAX_PARTS = 1000
+MAX_PARTS = 1000
 MAX_PART_HEAD, MAX_PART_LINES = 4096, 8
 """Bytes and lines of the head of a part; four kinds of lines are known."""
 
 
+_NONE, _JSON, _OPAQUE, _UNKNOWN = BodyKind.NONE, BodyKind.JSON, BodyKind.OPAQUE, BodyKind.UNKNOWN
+"""By names of their own: what is looked up in an Enum takes ten times as long."""
+_WHERE = {
+    BodyKind.JSON: "say which in the member `model` of its JSON object, as a text",
+    BodyKind.FORM: "say which in the field `model` of its multipart form",
+    BodyKind.PATH: "say which in its path",
+    BodyKind.SOCKET: "say which in its query, `?model=`",
+    BodyKind.UNKNOWN: "gtm does not know this endpoint, and looks for the member `model` of a JSON object",
+    BodyKind.OPAQUE: "gtm does not know this endpoint, and looks for the member `model` of a JSON object, which its body is not",
+}
+"""Where a model was looked for."""
+
+
 class BodyRules(NamedTuple):
-    """What goes by bodies. `limits_models`: some model has limits of its own, so that each request must name one."""
+    """What goes by bodies. `limits_models`: some model has limits of its own, so that each request must name one. `budgets`: somebody has a budget of tokens."""
 
     limits_models: bool
+    budgets: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether a body is awaited to its end: what it may cost stands anywhere in it, and a fallback is written into it."""
+        return self.limits_models or self.budgets
+
+
+_NO_RULES = BodyRules(limits_models=False)
 
 
 class BodyError(Exception):
@@ -96,36 +122,58 @@ class BodyError(Exception):
         self.refusal = Refusal(status, code, detail)
 
 
-def kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
+def kind_of(head: RequestHead, rules: BodyRules | None) -> BodyKind:
     """How a request's body will be read.
 
     Raises:
-        BodyError: it will not be, by what its head says.
+        BodyError: it will not be, by what its head says. Never without rules.
     """
     kind = body_kind(head.method, head.path)
+    if rules is None or kind is BodyKind.NONE:
+        return kind
     if kind is BodyKind.SOCKET:
         if rules.limits_models and head.upgrade:
             raise BodyError(
                 "model_unread",
                 "models have limits here (`admission.models`), and which model a WebSocket is for is said in its messages, which are not read",
             )
-        return BodyKind.NONE
-    if kind is BodyKind.NONE:
         return kind
     wrong = ambiguous(head.path)
     if wrong is not None:
         raise BodyError("path_ambiguous", f"the path can be read in two ways: it has {wrong}")
     if kind not in READ:
         return kind
-    if head.seen.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise BodyError(
-            "body_encoded",
-            "limits go by the body here, and one with a Content-Encoding is not read: send it plainly",
-            415,
-        )
-    if head.length is not None and head.length > MAX_READ and kind is not BodyKind.UNKNOWN:
+    if b"content-encoding" in head.seen and (coding := coding_of(head)):
+        try:
+            Undoing(coding, MAX_READ)
+        except CodingError as error:
+            raise not_undone(error) from error
+    if rules.whole and head.length is not None and head.length > MAX_READ and kind is not BodyKind.UNKNOWN:
         raise too_large()
     return kind
+
+
+def not_undone(error: CodingError) -> BodyError:
+    """A body's Content-Encoding is not undone."""
+    status, code = 400, "body_unread"
+    if isinstance(error, TooMuchError):
+        status, code = 413, "body_too_large"
+    elif isinstance(error, UnknownError):
+        status, code = 415, "body_encoded"
+    return BodyError(code, f"limits go by the body here, and this one {error}", status)
+
+
+def plain_body(head: RequestHead, body: bytes) -> bytes:
+    """All of a body, without its Content-Encoding.
+
+    Raises:
+        BodyError: that is not undone.
+    """
+    coding = coding_of(head)
+    try:
+        return undone(coding, body, MAX_READ) if coding else body
+    except CodingError as error:
+        raise not_undone(error) from error
 
 
 def too_large() -> BodyError:
@@ -143,6 +191,11 @@ def may_be_object(begin: bytes | bytearray) -> bool:
     return not rest or rest.startswith(b"{")
 
 
+def begins_object(begin: bytes | bytearray) -> bool:
+    """Whether a body that begins so may be a JSON object in UTF-8."""
+    return begin.lstrip(b" \t\n\r").startswith(b"{")
+
+
 def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
     head: RequestHead,
     kind: BodyKind,
@@ -156,7 +209,7 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
     Args:
         head: of the request.
         kind: where it names its model, by `kind_of`.
-        body: all of it, if its kind is one of `READ`.
+        body: all of it, as `plain_body`, if its kind is one of `READ`.
         rules: what goes by it.
         cut: how its prompt is cut into blocks; None: it is not.
         media: what counts for pictures, recordings and files.
@@ -165,17 +218,19 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
         BodyError: it does not.
     """
     size = (len(body) or head.length or 0) // BYTES_A_TOKEN
-    if kind is BodyKind.NONE or (kind is BodyKind.UNKNOWN and not (body and may_be_object(body[:64]))):
+    if kind is _NONE or kind is _OPAQUE or (kind is _UNKNOWN and not (body and may_be_object(body[:64]))):
         return Facts(input_tokens=size)
     if kind is BodyKind.PATH:
         facts = Facts(model_in(head.path), size)
         if facts.model is None:
             raise BodyError("model_unread", "the model that the path names is not UTF-8")
+    elif kind is BodyKind.SOCKET:
+        facts = Facts(_asked_model(head.target))
     elif kind is BodyKind.FORM:
         form = _form(head.seen.get(b"content-type", b""), body)
         facts = Facts(form.model, form_tokens(head.path, form.fields, form.files, media))
     else:
-        facts = facts_of(_object(body), body, cut, media)
+        facts = facts_of(head, _object(body), body, cut, media)
     if facts.model is not None and len(facts.model) > MAX_NAME:
         raise BodyError("model_unread", f"`model` has more than the {MAX_NAME} characters that are read")
     if not facts.model and rules.limits_models and kind is not BodyKind.UNKNOWN:
@@ -186,6 +241,67 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
     return facts
 
 
+def read_loosely(
+    head: RequestHead, kind: BodyKind, body: bytes, cut: Cut | None, media: Media = MEDIA
+) -> Facts:
+    """What a request says of its work, where nothing goes by it but the choice: what is not read is unknown.
+
+    Args:
+        head: of the request.
+        kind: where it names its model.
+        body: all of it, as it came, or nothing.
+        cut: how its prompt is cut into blocks; None: it is not.
+        media: what counts for pictures, recordings and files.
+    """
+    if kind is _JSON or kind is _UNKNOWN:
+        if b"content-encoding" in head.seen:
+            with suppress(BodyError):
+                return read_facts(head, plain_body(head, body), cut, media)
+            body = b""
+        return read_facts(head, body, cut, media)
+    if kind is _NONE:
+        return read_facts(head, b"", None, media)
+    try:
+        if kind is BodyKind.FORM:
+            body = plain_body(head, body)
+        return read_strictly(head, kind, body, _NO_RULES, None, media)
+    except BodyError:
+        return read_facts(head, b"", None, media)
+
+
+def unnamed(kind: BodyKind, most: int | None = None) -> Refusal:
+    """What a request is told whose model is not found, where each server has other models.
+
+    Args:
+        kind: where it was looked for.
+        most: bytes of the body in which it was; None: all of it.
+    """
+    within = "" if most is None else f" within the first {most >> 20} MiB, which are read"
+    return Refusal(
+        400,
+        "model_unnamed",
+        f"the servers here have different models, and this request names none{within}: {_WHERE[kind]}",
+    )
+
+
+def _asked_model(target: bytes) -> str | None:
+    """The model that a query names.
+
+    Raises:
+        BodyError: it names two, or none that is UTF-8.
+    """
+    try:
+        asked = parse_qsl(
+            target.partition(b"?")[2].decode("ascii"), errors="strict", max_num_fields=MAX_MEMBERS
+        )
+    except ValueError as error:
+        raise BodyError("model_unread", "the query is not read: it is not UTF-8, or too long") from error
+    found = [value for name, value in asked if name == "model"]
+    if len(found) > 1:
+        raise BodyError("body_ambiguous", "the query has `model` twice")
+    return found[0] if found else None
+
+
 def _object(body: bytes) -> Body:
     """A JSON object that all readers take for the same.
 
@@ -194,21 +310,22 @@ def _object(body: bytes) -> Body:
     """
     try:
         msgspec.json.decode(
-            shallow(body, MAX_BRACKETS), type=dict[_Name, msgspec.Raw], dec_hook=_Names().comes
+            shallow(body, MAX_BRACKETS), type=dict[_Name, msgspec.Raw], dec_hook=MemberNames().comes
         )
         try:
             return DECODER.decode(body)
         except msgspec.ValidationError:  # a member is of another type: that says nothing of what follows it
             members = MEMBERS.decode(body)
     except BracketsError as error:
-        raise _too_much() from error
+        raise too_much() from error
     except ValueError as error:
-        raise _unread(str(error).lower()) from error
+        raise unread(str(error).lower()) from error
     _check_deciding(members)
     return leniently(members)
 
 
-def _unread(why: str) -> BodyError:
+def unread(why: str) -> BodyError:
+    """A body is no JSON object that all readers take for the same."""
     return BodyError(
         "body_unread",
         f"limits go by the body here, and this one is not read as a JSON object (UTF-8, RFC 8259): {why}",
@@ -222,7 +339,7 @@ class _Name:
 _NAME = _Name()
 
 
-class _Names:
+class MemberNames:
     """The names of an object's members, as its parser comes to them."""
 
     def __init__(self) -> None:
@@ -239,7 +356,7 @@ class _Names:
                 "body_ambiguous", f"the body is ambiguous: it has the member `{name[:100]}` twice"
             )
         if len(name) > MAX_MEMBER_NAME or len(self._seen) >= MAX_MEMBERS:
-            raise _too_much()
+            raise too_much()
         folded = name.casefold()
         if folded in _DECIDING and folded != name:
             raise BodyError(
@@ -250,7 +367,8 @@ class _Names:
         return _NAME
 
 
-def _too_much() -> BodyError:
+def too_much() -> BodyError:
+    """A JSON object has more of what each costs than is read."""
     return BodyError(
         "body_too_large",
         f"limits go by the body here, and of one with more than {MAX_BRACKETS:,} brackets, {MAX_MEMBERS:,} members, or {MAX_MEMBER_NAME:,} characters in the name of one, no more is read",
@@ -291,6 +409,40 @@ def _form(content_type: bytes, body: bytes) -> _Form:
     Raises:
         BodyError: it is no such form.
     """
+    dashes = dashes_of(content_type)
+    at_once = body.startswith(dashes)
+    parts = body.split(b"\r\n" + dashes, MAX_PARTS - at_once)
+    if at_once:
+        parts[0] = parts[0][len(dashes) :]
+    elif parts.pop(0):  # a line before it, which is not empty
+        raise unended_form()
+    if not parts or parts[-1] not in (b"--", b"--\r\n"):
+        raise unended_form()
+    found: list[str] = []
+    files: list[int] = []
+    for part in parts[:-1]:
+        # In the middle of a line it is data for everybody, as a short one often is in a recording (RFC 2046 §5.1.1).
+        if not part.startswith(b"\r\n") or b"\n" + dashes in part or b"\r" + dashes in part:
+            raise ambiguous_line()
+        head, end, value = part[2:].partition(b"\r\n\r\n")
+        if not end:
+            raise ambiguous_line()
+        name, is_file = name_of_part(head)
+        if is_file:
+            files.append(len(value))
+        if name == b"model":
+            found.append(plain_value(value))
+    if len(found) > 1:
+        raise BodyError("body_ambiguous", "the form has the part `model` twice")
+    return _Form(found[0] if found else None, len(body) - sum(files), files)
+
+
+def dashes_of(content_type: bytes) -> bytes:
+    """What stands before each part of a form: two dashes and its boundary.
+
+    Raises:
+        BodyError: it is none, or has no plain boundary.
+    """
     said = _MULTIPART.fullmatch(content_type)
     if said is None:
         raise BodyError(
@@ -298,46 +450,52 @@ def _form(content_type: bytes, body: bytes) -> _Form:
             "limits go by the body here, and that of this path is read as multipart/form-data with a plain boundary: its Content-Type says something else",
             415,
         )
-    dashes = b"--" + (said[1] or said[2])
-    parts = body.split(b"\r\n" + dashes, _MAX_PARTS)
-    if parts[0].startswith(dashes):
-        parts[0] = parts[0][len(dashes) :]
-    elif not parts.pop(0):  # a line before it, which is empty
-        parts = parts or [b""]
-    else:
-        parts = [b""]
-    if parts[-1] not in (b"--", b"--\r\n"):
+    return b"--" + (said[1] or said[2])
+
+
+def unended_form() -> BodyError:
+    """A form has no clear beginning and end."""
+    return BodyError(
+        "body_unread",
+        f"the form does not begin with its boundary and end with it, or has more than {MAX_PARTS} parts",
+    )
+
+
+def ambiguous_line() -> BodyError:
+    """A form has a boundary, or a part without a head, where readers differ."""
+    return BodyError(
+        "body_ambiguous",
+        "the form's boundary stands where not all take it for one, or a part of it has no head that ends",
+    )
+
+
+def name_of_part(head: bytes) -> tuple[bytes, bool]:
+    """The name that a part's head gives it, and whether it is a file.
+
+    Raises:
+        BodyError: it can be understood in two ways, or is `model` and no plain field.
+    """
+    name, is_file = _part_name(head)
+    if name is None:
         raise BodyError(
-            "body_unread",
-            f"the form does not begin with its boundary and end with it, or has more than {_MAX_PARTS} parts",
+            "body_ambiguous",
+            "a part of the form has a head that can be understood in two ways, or is longer than "
+            f"{MAX_PART_HEAD} bytes or {MAX_PART_LINES} lines",
         )
-    found: list[str] = []
-    files: list[int] = []
-    for part in parts[:-1]:
-        # In the middle of a line it is data for everybody, as a short one often is in a recording (RFC 2046 §5.1.1).
-        if not part.startswith(b"\r\n") or b"\n" + dashes in part or b"\r" + dashes in part:
-            raise BodyError("body_ambiguous", "the form's boundary stands where not all take it for one")
-        head, end, value = part[2:].partition(b"\r\n\r\n")
-        name, is_file = _part_name(head)
-        if not end or name is None:
-            raise BodyError(
-                "body_ambiguous",
-                "a part of the form has a head that can be understood in two ways, or is longer than "
-                f"{MAX_PART_HEAD} bytes or {MAX_PART_LINES} lines",
-            )
-        if is_file:
-            files.append(len(value))
-        if name.lower() == b"model":
-            if is_file or name != b"model":
-                raise BodyError("body_ambiguous", "the form's part `model` is no plain field")
-            if not _PLAIN.fullmatch(
-                value
-            ):  # which of them it is depends on what else the form says of its coding
-                raise BodyError("model_unread", "the form's part `model` has characters that are not ASCII's")
-            found.append(value.decode())
-    if len(found) > 1:
-        raise BodyError("body_ambiguous", "the form has the part `model` twice")
-    return _Form(found[0] if found else None, len(body) - sum(files), files)
+    if name.lower() == b"model" and (is_file or name != b"model"):
+        raise BodyError("body_ambiguous", "the form's part `model` is no plain field")
+    return name, is_file
+
+
+def plain_value(value: bytes) -> str:
+    """What a form says of its model.
+
+    Raises:
+        BodyError: it is not plain ASCII.
+    """
+    if not _PLAIN.fullmatch(value):  # which of them it is depends on what else the form says of its coding
+        raise BodyError("model_unread", "the form's part `model` has characters that are not ASCII's")
+    return value.decode()
 
 
 def _part_name(head: bytes) -> tuple[bytes | None, bool]:

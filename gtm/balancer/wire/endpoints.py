@@ -1,12 +1,14 @@
 """The endpoints of model servers that are known: methods, paths, whose they are, and how the body of each says what it is for.
 
-The columns of methods and paths are what a balancer carries by default (`gtm.balancer.wire.paths`); the last one is what it reads where a limit goes by the body (`gtm.balancer.wire.bodies`).
+The columns of methods and paths are what a balancer carries by default (`gtm.balancer.wire.paths`); the others are what it reads: the model, where choosing or a limit goes by it (`gtm.balancer.wire.bodies`, `gtm.balancer.wire.scanning`), and
+what tells of a request's work and whom it sticks to (`gtm.balancer.wire.facts`).
 """
 
 from __future__ import annotations
 
 import re
 from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -23,9 +25,11 @@ class BodyKind(Enum):
     PATH = auto()
     """The path names the model, as in `/v2/models/NAME/infer`."""
     SOCKET = auto()
-    """In messages of a WebSocket, which are not read."""
+    """In the query (`?model=`), and in messages of a WebSocket, which are not read."""
     UNKNOWN = auto()
-    """The endpoint is not known."""
+    """The endpoint is not known: in JSON, if its body begins like an object."""
+    OPAQUE = auto()
+    """The endpoint is not known, and its body does not begin so."""
 
 
 INFERENCE = "inference"
@@ -34,8 +38,20 @@ UNLISTED = "unlisted"
 """Of endpoints that are known and in no list: whoever carries everything carries these, too."""
 
 
+class BodySays(NamedTuple):
+    """Members of a JSON body that tell of its work: of the object itself, or of an object in it, as in `options.num_predict`.
+
+    `tokens` bound the output, the first that is there counts. `session` tells what belongs together. `stream` asks for events; `streams`: they come unless it is false.
+    """
+
+    tokens: tuple[str, ...] = ()
+    session: tuple[str, ...] = ()
+    stream: str | None = None
+    streams: bool = False
+
+
 class KnownEndpoint(NamedTuple):
-    """A row of the table: a method, a pattern of paths, the group of the file's `paths` that it is in, who answers there, by which version and document; and where the model is named.
+    """A row of the table: a method, a pattern of paths, the group of the file's `paths` that it is in, who answers there, by which version and document; where the model is named, and what else the body says.
 
     Of a pattern `*` stands for one or more characters of one segment, and `/**` at its end for one or more segments.
     """
@@ -46,12 +62,24 @@ class KnownEndpoint(NamedTuple):
     source: str
     body: BodyKind | None = None
     """None: in JSON, if the method is POST."""
+    says: BodySays = BodySays()
 
     @property
     def kind(self) -> BodyKind:
         """Where a request to it names its model."""
         return self.body or (BodyKind.JSON if self.method == "POST" else BodyKind.NONE)
 
+
+_CHAT = BodySays(("max_completion_tokens", "max_tokens"), ("prompt_cache_key", "user"), "stream")
+_COMPLETION = BodySays(("max_tokens",), ("prompt_cache_key", "user"), "stream")
+_RESPONSE = BodySays(("max_output_tokens",), ("prompt_cache_key", "user"), "stream")
+_MESSAGE = BodySays(("max_tokens",), ("metadata.user_id",), "stream")
+_USER = BodySays(session=("user",))
+_GENERATE = BodySays(("parameters.max_new_tokens", "sampling_params.max_new_tokens"), (), "stream")
+_GENERATE_STREAM = BodySays(("parameters.max_new_tokens",), (), None, streams=True)
+_TOKENS_IN = BodySays(("sampling_params.max_tokens",), (), "stream")
+_PREDICT = BodySays(("n_predict",), (), "stream")
+_OLLAMA_SAYS = BodySays(("options.num_predict",), (), "stream", streams=True)
 
 _OPENAI = "OpenAI API reference (platform.openai.com/docs/api-reference, 2026-11); vLLM 0.32, SGLang 0.5, llama.cpp, Ollama"
 _VLLM = "vLLM 0.32 (list of routes at its start)"
@@ -63,13 +91,15 @@ _KSERVE_1 = "KServe's V1 protocol (kserve.github.io, v1)"
 _TGI = "TGI 3 (huggingface.github.io/text-generation-inference)"
 _TEI = "TEI 1 (huggingface.github.io/text-embeddings-inference)"
 _LLAMA = "llama.cpp (tools/server/README.md)"
+_COHERE = "Cohere's API (docs.cohere.com/v2/reference); vLLM 0.2x for embedding models"
 _OLLAMA = "Ollama (docs/api.md)"
 
 ENDPOINTS: tuple[KnownEndpoint, ...] = (
-    KnownEndpoint("POST", "/v1/chat/completions", INFERENCE, _OPENAI),
-    KnownEndpoint("POST", "/v1/completions", INFERENCE, _OPENAI),
-    KnownEndpoint("POST", "/v1/embeddings", INFERENCE, _OPENAI),
-    KnownEndpoint("POST", "/v1/responses", INFERENCE, _OPENAI),
+    KnownEndpoint("POST", "/v1/chat/completions", INFERENCE, _OPENAI, says=_CHAT),
+    KnownEndpoint("POST", "/v1/chat/completions/batch", UNLISTED, _VLLM, says=_CHAT),
+    KnownEndpoint("POST", "/v1/completions", INFERENCE, _OPENAI, says=_COMPLETION),
+    KnownEndpoint("POST", "/v1/embeddings", INFERENCE, _OPENAI, says=_USER),
+    KnownEndpoint("POST", "/v1/responses", INFERENCE, _OPENAI, says=_RESPONSE),
     KnownEndpoint("GET", "/v1/responses/*", INFERENCE, _OPENAI),
     KnownEndpoint("DELETE", "/v1/responses/*", INFERENCE, _OPENAI),
     KnownEndpoint("POST", "/v1/responses/*/cancel", INFERENCE, _OPENAI, BodyKind.NONE),
@@ -77,24 +107,28 @@ ENDPOINTS: tuple[KnownEndpoint, ...] = (
     KnownEndpoint("POST", "/v1/audio/transcriptions", INFERENCE, _OPENAI, BodyKind.FORM),
     KnownEndpoint("POST", "/v1/audio/translations", INFERENCE, _OPENAI, BodyKind.FORM),
     KnownEndpoint("POST", "/v1/audio/speech", INFERENCE, _OPENAI),
-    KnownEndpoint("POST", "/v1/images/generations", INFERENCE, _OPENAI),
+    KnownEndpoint("POST", "/v1/images/generations", INFERENCE, _OPENAI, says=_USER),
     KnownEndpoint("POST", "/v1/images/edits", INFERENCE, _OPENAI, BodyKind.FORM),
+    KnownEndpoint("POST", "/v1/images/variations", INFERENCE, _OPENAI, BodyKind.FORM),
     KnownEndpoint("POST", "/v1/moderations", INFERENCE, _OPENAI),
     KnownEndpoint("GET", "/v1/realtime", INFERENCE, _OPENAI, BodyKind.SOCKET),
     KnownEndpoint("GET", "/v1/models", INFERENCE, _OPENAI),
     KnownEndpoint("GET", "/v1/models/**", INFERENCE, _OPENAI + "; names of models have slashes"),
-    KnownEndpoint("POST", "/v1/messages", INFERENCE, _ANTHROPIC),
+    KnownEndpoint("POST", "/v1/messages", INFERENCE, _ANTHROPIC, says=_MESSAGE),
     KnownEndpoint("POST", "/v1/messages/count_tokens", INFERENCE, _ANTHROPIC),
     KnownEndpoint("POST", "/rerank", INFERENCE, _VLLM + "; " + _TEI),
     KnownEndpoint("POST", "/v1/rerank", INFERENCE, _VLLM + "; " + _SGLANG),
     KnownEndpoint("POST", "/v2/rerank", INFERENCE, _VLLM),
-    KnownEndpoint("POST", "/score", INFERENCE, _VLLM),
-    KnownEndpoint("POST", "/v1/score", INFERENCE, _VLLM + "; " + _SGLANG),
-    KnownEndpoint("POST", "/pooling", INFERENCE, _VLLM),
-    KnownEndpoint("POST", "/classify", INFERENCE, _VLLM + "; " + _SGLANG),
+    KnownEndpoint("POST", "/score", INFERENCE, _VLLM, says=_USER),
+    KnownEndpoint("POST", "/v1/score", INFERENCE, _VLLM + "; " + _SGLANG, says=_USER),
+    KnownEndpoint("POST", "/pooling", INFERENCE, _VLLM, says=_USER),
+    KnownEndpoint("POST", "/classify", INFERENCE, _VLLM + "; " + _SGLANG, says=_USER),
+    KnownEndpoint("POST", "/generative_scoring", UNLISTED, _VLLM),
+    KnownEndpoint("POST", "/v1/systemone", UNLISTED, _VLLM),
+    KnownEndpoint("POST", "/v2/embed", INFERENCE, _COHERE),
     KnownEndpoint("POST", "/encode", INFERENCE, _SGLANG),
-    KnownEndpoint("POST", "/generate", INFERENCE, _TGI + "; " + _SGLANG),
-    KnownEndpoint("POST", "/generate_stream", INFERENCE, _TGI),
+    KnownEndpoint("POST", "/generate", INFERENCE, _TGI + "; " + _SGLANG, says=_GENERATE),
+    KnownEndpoint("POST", "/generate_stream", INFERENCE, _TGI, says=_GENERATE_STREAM),
     KnownEndpoint("POST", "/embed", INFERENCE, _TEI),
     KnownEndpoint("POST", "/embed_all", INFERENCE, _TEI),
     KnownEndpoint("POST", "/embed_sparse", INFERENCE, _TEI),
@@ -103,9 +137,9 @@ ENDPOINTS: tuple[KnownEndpoint, ...] = (
     KnownEndpoint("GET", "/v2", INFERENCE, _KSERVE),
     KnownEndpoint("GET", "/v2/health/live", INFERENCE, _KSERVE),
     KnownEndpoint("GET", "/v2/health/ready", INFERENCE, _KSERVE),
-    KnownEndpoint("GET", "/v2/models/*/ready", INFERENCE, _KSERVE),
-    KnownEndpoint("GET", "/v2/models/*/versions/*", INFERENCE, _KSERVE),
-    KnownEndpoint("GET", "/v2/models/*/versions/*/ready", INFERENCE, _KSERVE),
+    KnownEndpoint("GET", "/v2/models/*/ready", INFERENCE, _KSERVE, BodyKind.PATH),
+    KnownEndpoint("GET", "/v2/models/*/versions/*", INFERENCE, _KSERVE, BodyKind.PATH),
+    KnownEndpoint("GET", "/v2/models/*/versions/*/ready", INFERENCE, _KSERVE, BodyKind.PATH),
     KnownEndpoint("POST", "/v2/models/*/infer", INFERENCE, _KSERVE, BodyKind.PATH),
     KnownEndpoint("POST", "/v2/models/*/versions/*/infer", INFERENCE, _KSERVE, BodyKind.PATH),
     KnownEndpoint("POST", "/v2/models/*/generate", INFERENCE, _TRITON, BodyKind.PATH),
@@ -114,16 +148,32 @@ ENDPOINTS: tuple[KnownEndpoint, ...] = (
     KnownEndpoint("POST", "/v2/models/*/versions/*/generate_stream", INFERENCE, _TRITON, BodyKind.PATH),
     KnownEndpoint("POST", "/v1/models/*:predict", INFERENCE, _KSERVE_1, BodyKind.PATH),
     KnownEndpoint("POST", "/v1/models/*:explain", INFERENCE, _KSERVE_1, BodyKind.PATH),
-    KnownEndpoint("POST", "/completion", INFERENCE, _LLAMA),
-    KnownEndpoint("POST", "/infill", INFERENCE, _LLAMA),
-    KnownEndpoint("POST", "/api/chat", INFERENCE, _OLLAMA),
-    KnownEndpoint("POST", "/api/generate", INFERENCE, _OLLAMA),
+    KnownEndpoint("POST", "/completion", INFERENCE, _LLAMA, says=_PREDICT),
+    KnownEndpoint("POST", "/infill", INFERENCE, _LLAMA, says=_PREDICT),
+    KnownEndpoint("POST", "/embedding", INFERENCE, _LLAMA),
+    KnownEndpoint("POST", "/reranking", INFERENCE, _LLAMA),
+    KnownEndpoint("POST", "/v1/reranking", INFERENCE, _LLAMA),
+    KnownEndpoint("POST", "/api/chat", INFERENCE, _OLLAMA, says=_OLLAMA_SAYS),
+    KnownEndpoint("POST", "/api/generate", INFERENCE, _OLLAMA, says=_OLLAMA_SAYS),
     KnownEndpoint("POST", "/api/embed", INFERENCE, _OLLAMA),
     KnownEndpoint("POST", "/api/embeddings", INFERENCE, _OLLAMA),
     KnownEndpoint("GET", "/api/tags", INFERENCE, _OLLAMA),
     KnownEndpoint("POST", "/tokenize", TOKENIZE, _VLLM + "; " + _SGLANG + "; " + _TEI + "; " + _LLAMA),
     KnownEndpoint("POST", "/detokenize", TOKENIZE, _VLLM + "; " + _SGLANG + "; " + _LLAMA),
     KnownEndpoint("POST", "/decode", TOKENIZE, _TEI),
+    KnownEndpoint("POST", "/v1/chat/completions/render", TOKENIZE, _VLLM),
+    KnownEndpoint("POST", "/v1/chat/completions/derender", TOKENIZE, _VLLM),
+    KnownEndpoint("POST", "/v1/completions/render", TOKENIZE, _VLLM),
+    KnownEndpoint("POST", "/v1/completions/derender", TOKENIZE, _VLLM),
+    KnownEndpoint("POST", "/v1/messages/render", TOKENIZE, _VLLM),
+    KnownEndpoint("POST", "/v1/responses/render", TOKENIZE, _VLLM),
+    KnownEndpoint(
+        "POST",
+        "/inference/v1/generate",
+        UNLISTED,
+        _VLLM + "; tokens in, tokens out, between a router and its engines",
+        says=_TOKENS_IN,
+    ),
     KnownEndpoint("POST", "/invocations", UNLISTED, _VLLM + "; SageMaker's door, which leads to all others"),
 )
 """The inference APIs that are known. What is not here, and why: commands (`/sleep`, `/v1/load_lora_adapter`, `/update_weights`, `/flush_cache`, `/v2/repository/…`, `/api/pull`, profilers), what tells of
@@ -139,23 +189,43 @@ def pattern_of(path: str) -> bytes:
     return found if whole == path else found + rb"(?:/[^/]++)++"
 
 
-_KINDS = {(one.method.encode(), one.path.encode()): one.kind for one in ENDPOINTS if "*" not in one.path}
+_ROWS = {(one.method.encode(), one.path.encode()): one for one in ENDPOINTS if "*" not in one.path}
+_KINDS = {place: one.kind for place, one in _ROWS.items()}
 _PATTERNS = [
-    (one.method.encode(), re.compile(pattern_of(one.path)), one.kind) for one in ENDPOINTS if "*" in one.path
+    (one.method.encode(), re.compile(pattern_of(one.path)), one) for one in ENDPOINTS if "*" in one.path
 ]
+_SHORT = 256
+"""Bytes of a path whose kind is remembered: anybody can make up paths."""
 _NAMED = re.compile(rb"/v2/models/([^/]+)/.+|/v1/models/(.+):[^:]+")
 
 
-def body_kind(method: bytes, path: bytes) -> BodyKind:
-    """Where a request names its model. Servers decode a path before they compare it, and some take a slash at its end for none."""
-    found = _KINDS.get((method, path))
+def endpoint_of(method: bytes, path: bytes) -> KnownEndpoint | None:
+    """The row of a request. Servers decode a path before they compare it, and some take a slash at its end for none. None: the endpoint is not known."""
+    return _remembered(method, path) if len(path) <= _SHORT else _row_of(method, path)
+
+
+def _row_of(method: bytes, path: bytes) -> KnownEndpoint | None:
+    found = _ROWS.get((method, path))
     if found is None:
         plain = unquote_to_bytes(path).rstrip(b"/")
-        found = _KINDS.get((method, plain))
+        found = _ROWS.get((method, plain))
     if found is None:
-        kinds = (kind for of, pattern, kind in _PATTERNS if of == method and pattern.fullmatch(plain))
-        found = next(kinds, BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE)
+        rows = (row for of, pattern, row in _PATTERNS if of == method and pattern.fullmatch(plain))
+        found = next(rows, None)
     return found
+
+
+def body_kind(method: bytes, path: bytes) -> BodyKind:
+    """Where a request names its model."""
+    found = _KINDS.get((method, path))
+    if found is None:
+        row = endpoint_of(method, path)
+        unknown = BodyKind.UNKNOWN if method == b"POST" else BodyKind.NONE
+        found = unknown if row is None else row.kind
+    return found
+
+
+_remembered = lru_cache(maxsize=1024)(_row_of)
 
 
 def model_in(path: bytes) -> str | None:

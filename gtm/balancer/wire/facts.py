@@ -1,6 +1,6 @@
 """What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
 
-Here bodies are read for hints. Only those that say they are JSON are, up to `MAX_INSPECTED` bytes; longer ones go on as they come, judged by their length. What
+Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.scanning`), if it decides, and they are judged by their length. What
 cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
 that would be served. Where limits go by bodies, `gtm.balancer.wire.bodies` reads them.
 
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gtm.balancer.wire.endpoints import ENDPOINTS, endpoint_of
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN, MEDIA, Media, body_tokens, prompt_tokens, unread_tokens
 from gtm.balancer.wire.heads import RequestHead
 from gtm.core.balance.choosing.prefixes import LONGEST, blocks
@@ -21,15 +22,6 @@ from gtm.nesting import shallow
 
 MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
-_PATHS = (
-    b"/chat/completions",
-    b"/completions",
-    b"/embeddings",
-    b"/responses",
-    b"/messages",
-    b"/generate",
-    b"/rerank",
-)
 
 
 class Facts(NamedTuple):
@@ -59,8 +51,11 @@ class Cut(NamedTuple):
     most: int = LONGEST
 
 
+_ABSENT = msgspec.Raw(b"")
+
+
 class Body(msgspec.Struct):
-    """What is read of a body."""
+    """What is read of a body, whatever its endpoint; `gtm.balancer.wire.endpoints` says which of it means something where."""
 
     model: str | None = None
     max_tokens: int | None = None
@@ -80,29 +75,31 @@ class Body(msgspec.Struct):
     system: msgspec.Raw = msgspec.Raw(b"")
     instructions: msgspec.Raw = msgspec.Raw(b"")
     cache_salt: msgspec.Raw = msgspec.Raw(b"")
+    # Where some servers have bounds of the output, and sessions.
+    n_predict: int | None = None
+    parameters: msgspec.Raw = _ABSENT
+    sampling_params: msgspec.Raw = _ABSENT
+    options: msgspec.Raw = _ABSENT
+    metadata: msgspec.Raw = _ABSENT
 
 
 DECODER = msgspec.json.Decoder(Body)
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Body)}
-_ABSENT = msgspec.Raw(b"")
 MEMBERS = msgspec.json.Decoder(
     msgspec.defstruct("Members", [(name, msgspec.Raw, _ABSENT) for name in _TYPES])
 )
 """Reads the same members as JSON each, whatever they are; of all others nothing is kept."""
+_WITHIN = {
+    name: msgspec.json.Decoder(msgspec.defstruct("Within", [(name.partition(".")[2], kind | None, None)]))
+    for row in ENDPOINTS
+    for names, kind in ((row.says.tokens, int), (row.says.session, str))
+    for name in names
+    if "." in name
+}
+"""Readers of members of objects within a body, by their names."""
 _ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
-
-
-def wants_body(head: RequestHead) -> bool:
-    """Whether a backend is chosen by the request's body."""
-    if head.method != b"POST" or not (head.chunked or head.length):
-        return False
-    if head.length is not None and head.length > MAX_INSPECTED:
-        return False
-    if not head.seen.get(b"content-type", b"").lower().startswith(b"application/json"):
-        return False
-    return head.path.endswith(_PATHS)
 
 
 def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Media = MEDIA) -> Facts:
@@ -110,7 +107,7 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Me
 
     Args:
         head: of the request.
-        body: all of it where `wants_body`, else nothing.
+        body: all of it, if it is awaited and may be JSON, else nothing.
         cut: how its prompt is cut into blocks; None: it is not.
         media: what counts for pictures, recordings and files.
     """
@@ -122,10 +119,10 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Me
         kind = head.seen.get(b"content-type", b"")
         return Facts(input_tokens=unread_tokens(head.path, kind, size, media))
     found.model = _short(found.model)
-    return facts_of(found, body, cut, media)
+    return facts_of(head, found, body, cut, media)
 
 
-def facts_of(found: Body, body: bytes, cut: Cut | None, media: Media = MEDIA) -> Facts:
+def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media: Media = MEDIA) -> Facts:
     """What a body says, by what was read of it."""
     messages = bytes(found.messages)
     text = messages or bytes(found.prompt) or bytes(found.input)
@@ -135,18 +132,65 @@ def facts_of(found: Body, body: bytes, cut: Cut | None, media: Media = MEDIA) ->
     else:
         tokens = body_tokens(body, media)
     limit, most = _limits(found)
+    session = _short(found.prompt_cache_key) or _short(found.user)
+    if limit is None and _is_elsewhere(found):
+        limit = _limit_elsewhere(head, found)
+    if session is None and found.metadata is not _ABSENT:
+        session = _session_elsewhere(head, found)
     # As `Facts(…)`, in half of the time.
     facts = (
         found.model,
         tokens,
         limit,
         bool(found.stream),
-        _short(found.prompt_cache_key) or _short(found.user),
+        session,
         _prefix(found, text, cut) if cut is not None else (),
         # A list may be of prompts: each has its choices.
         most if messages or text[:1] != b"[" else None,
     )
     return tuple.__new__(Facts, facts)
+
+
+def _is_elsewhere(found: Body) -> bool:
+    return (
+        found.options is not _ABSENT
+        or found.parameters is not _ABSENT
+        or found.sampling_params is not _ABSENT
+        or found.n_predict is not None
+    )
+
+
+def _limit_elsewhere(head: RequestHead, found: Body) -> int | None:
+    """The bound of the output by the names that the request's endpoint has for it."""
+    row = endpoint_of(head.method, head.path)
+    for name in () if row is None else row.says.tokens:
+        limit = _member(found, name)
+        if isinstance(limit, int) and 0 <= limit < 2**31:
+            return limit
+    return None
+
+
+def _session_elsewhere(head: RequestHead, found: Body) -> str | None:
+    row = endpoint_of(head.method, head.path)
+    for name in () if row is None else row.says.session:
+        key = _member(found, name)
+        if isinstance(key, str) and key:
+            return _short(key)
+    return None
+
+
+def _member(found: Body, name: str) -> int | str | None:
+    """A member of a body, or of an object in it."""
+    decoder = _WITHIN.get(name)
+    if decoder is None:
+        member: int | str | None = getattr(found, name)
+        return member
+    try:
+        within = decoder.decode(getattr(found, name.partition(".")[0]))
+    except ValueError:  # it is absent, or odd
+        return None
+    inner: int | str | None = getattr(within, name.partition(".")[2])
+    return inner
 
 
 def _prefix(found: Body, text: bytes, cut: Cut) -> tuple[int, ...]:
