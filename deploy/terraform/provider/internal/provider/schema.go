@@ -51,8 +51,8 @@ func attributesOf(specs []spec.Attribute) map[string]schema.Attribute {
 func attributeOf(a spec.Attribute) schema.Attribute {
 	optional, computed := !a.Required, a.HasDefault()
 	said := described(a)
-	if a.Nested() {
-		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, Validators: []validator.Dynamic{shapeOf(a)}}
+	if a.Nested() { // computed even without a default: a null has a type, and only of what is computed is one as good as another
+		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: optional, MarkdownDescription: said, Validators: []validator.Dynamic{shapeOf(a)}}
 	}
 	switch a.Type {
 	case spec.String:

@@ -220,7 +220,6 @@ func readElements(a spec.Attribute, elements []tftypes.Value, where string, faul
 		place := fmt.Sprintf("%s[%d]", where, i)
 		if element.IsKnown() && element.IsNull() {
 			*faults = append(*faults, Fault{place, fmt.Sprintf("this is null where %s is wanted", wanted(*a.Element))})
-			continue
 		}
 		one := read(*a.Element, element, place, faults)
 		if a.Type == spec.Set && one.IsFullyKnown() { // a set has each element once, as Terraform makes one of a list
