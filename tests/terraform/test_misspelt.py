@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.misspelling import Tree, misspelt, objects
+from tests.misspelling import fields as fields_of
 from tests.release.provider_docs import schema
 from tests.terraform.conftest import DEPLOYED, Control, Terraform
 from tests.terraform.module_worlds import MODULES, NEEDS, region_module, root
@@ -37,9 +39,6 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 """What resources with nested attributes need besides."""
 
-Tree = dict[str, Any]
-"""Field → its own fields, empty if it has none."""
-
 
 @dataclass(frozen=True)
 class Nested:
@@ -52,13 +51,6 @@ class Nested:
     fields: Tree
 
 
-def misspelt(field: str) -> tuple[str, str]:
-    """Two ways to write a field wrong: a letter too much, and two letters in the wrong order."""
-    first = next(place for place in range(len(field) - 1) if field[place] != field[place + 1])
-    swapped = field[:first] + field[first + 1] + field[first] + field[first + 2 :]
-    return field + field[-1], swapped
-
-
 def told_fields(description: str) -> Tree:
     """The fields that an attribute's description lists, which is what people read: two blanks more are a field's own fields."""
     found: Tree = {}
@@ -69,12 +61,6 @@ def told_fields(description: str) -> Tree:
         path[-1][name] = {}
         path.append(path[-1][name])
     return found
-
-
-def expected_fields(attribute: dict[str, Any]) -> Tree:
-    """The same of the API."""
-    fields = attribute.get("attributes") or (attribute.get("element") or {}).get("attributes") or []
-    return {field["name"]: expected_fields(field) for field in fields}
 
 
 def configurable(told: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
@@ -107,21 +93,13 @@ def nested(provider: Path, tmp_path: Path) -> list[Nested]:
     return found
 
 
-def objects(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Each object in a tree of fields: the way to it, and its fields."""
-    yield above, list(tree)
-    for name, fields in tree.items():
-        if fields:
-            yield from objects(fields, (*above, name))
-
-
 def test_what_is_described_is_what_the_api_has(nested: list[Nested]) -> None:
     """Of every kind all nested attributes, with all of their fields."""
     expected = {
         (f"gtm_{kind['name']}", attribute["name"]): fields
         for kind in SPEC
         for attribute in kind["attributes"]
-        if (fields := expected_fields(attribute))
+        if (fields := fields_of(attribute))
     }
     assert {
         (one.name, one.name_of_attribute): one.fields for one in nested if one.kind == "resource"
@@ -315,9 +293,7 @@ def module_variables() -> Iterator[tuple[str, str, str, list[str]]]:
 
 def test_every_field_of_the_modules(terraform: Terraform) -> None:
     """Of each variable of each module every field is written wrong in two ways; each is told, and all the fields that there are."""
-    spec = {
-        (kind["name"], one["name"]): list(expected_fields(one)) for kind in SPEC for one in kind["attributes"]
-    }
+    spec = {(kind["name"], one["name"]): list(fields_of(one)) for kind in SPEC for one in kind["attributes"]}
     calls: dict[str, dict[str, Any]] = {}
     wanted: dict[str, tuple[str, list[str]]] = {}
     for module, name, kind, fields in module_variables():
