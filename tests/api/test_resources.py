@@ -11,6 +11,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from tests.api.conftest import CHAT, GDPR, Api, region
+from tests.misspelling import wrong_documents
 
 
 def problem(response: Any, status: int) -> str:
@@ -259,6 +260,24 @@ def test_bad_policy_changes_nothing(world: Api, path: str, body: dict[str, Any],
     """Every kind of mistake in policy is named with its path, and no revision is made."""
     assert message in problem(world.put(path, body), 422)
     assert world.viewer.get("/v1/policy").json()["revision"] == 2
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.reads
+def test_every_field_misspelt(world: Api, alone: bool) -> None:
+    """Whatever field of whatever object is written wrong, in a resource or in a whole policy, is told with the one that was meant."""
+    for kind, document, wrong in wrong_documents():
+        if alone:
+            answer = world.put(f"/v1/{kind.replace('_', '-')}/n", document)
+        else:
+            body = {"policy": {kind: [{"name": "n", **document}]}, "partial": True}
+            answer = world.admin.post("/v1/policy:apply", json=body)
+        problem(answer, 422)
+        told = {item["path"]: item["message"] for item in answer.json()["errors"]}
+        wanted = {f"{kind}.n.{path}": f"; did you mean `{meant}`?" for path, meant in wrong}
+        assert not {
+            path: (told.get(path), meant) for path, meant in wanted.items() if meant not in told.get(path, "")
+        }
 
 
 def test_an_acknowledged_empty_fence_is_a_warning(world: Api) -> None:

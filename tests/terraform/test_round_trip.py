@@ -24,6 +24,7 @@ from gtm.documents.terraform.export import files
 from tests.documents.policy_worlds import documents
 from tests.effort import ALL
 from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.test_nested_values import earlier
 
 pytestmark = pytest.mark.drill
 
@@ -110,12 +111,16 @@ def test_an_export_comes_back(terraform: Terraform, control: Control, policy: Po
 
 
 def _applied_to_nothing(root: Terraform, control: Control, policy: PolicyDocument) -> None:
-    """It validates, control has an equal policy after it, and there is nothing left to plan."""
+    """It validates, control has an equal policy after it, and there is nothing left to plan; nor would there be by a state of the earlier provider."""
     root.ok("validate")
     root.apply("-parallelism=10")
     assert _policy(control.policy()) == _policy(policy.model_dump(mode="json"))
     again = root("plan", "-detailed-exitcode", "-parallelism=10")
     assert again.code == 0, again.out + again.err
+    state = root.folder / "terraform.tfstate"
+    state.write_text(json.dumps(earlier(json.loads(state.read_text()), control.policy())))
+    upgraded = root("plan", "-detailed-exitcode", "-parallelism=10")
+    assert upgraded.code == 0, upgraded.out + upgraded.err
 
 
 def _taken_over(root: Terraform, control: Control) -> None:

@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.conftest import DEMO, Gtm
+from tests.misspelling import wrong_documents
 
 
 @pytest.fixture
@@ -64,6 +66,21 @@ def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
     problems = bare("check", folder, "--json").json["problems"]
     assert {"path", "code", "message"} == set(problems[0])
     assert len(problems) >= 4
+
+
+def test_every_field_misspelt(bare: Gtm, tmp_path: Path) -> None:
+    """Whatever field of whatever object is written wrong in YAML, it is told, with the one that was meant."""
+    wanted = {}
+    for number, (kind, document, wrong) in enumerate(wrong_documents()):
+        named = {"name": f"n{number}", **document}
+        (tmp_path / f"{number}.yaml").write_text(yaml.safe_dump({kind: [named]}))
+        wanted |= {f"{kind}.n{number}.{path}": f"; did you mean `{meant}`?" for path, meant in wrong}
+    assert len(wanted) > 200
+    problems = bare("check", tmp_path, "--json").json["problems"]
+    told = {item["path"].rpartition(": ")[2]: item["message"] for item in problems}
+    assert not {
+        path: (told.get(path), meant) for path, meant in wanted.items() if meant not in told.get(path, "")
+    }
 
 
 def test_misspelt_fields(bare: Gtm, folder: Path) -> None:

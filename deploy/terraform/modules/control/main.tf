@@ -101,7 +101,7 @@ locals {
         fi
       fi
   SH
-  finish  = var.admin_token.command == null ? ":" : <<-SH
+  finish  = try(var.admin_token.command, null) == null ? ":" : <<-SH
       first=${local.quoted.file}
       if [ -e "$first" ]; then
         sh -c ${local.quoted.command} < "$first" || fail "control runs, but admin_token.command failed with the first admin token, which is still in $first: correct that, and run this again"
@@ -110,10 +110,10 @@ locals {
       fi
   SH
   quoted = { for name, text in {
-    file    = var.admin_token.file
-    name    = var.admin_token.name
-    owner   = var.admin_token.owner
-    command = var.admin_token.command
+    file    = coalesce(try(var.admin_token.file, null), "/root/gtm-admin-token")
+    name    = coalesce(try(var.admin_token.name, null), "root")
+    owner   = coalesce(try(var.admin_token.owner, null), "local-admin")
+    command = try(var.admin_token.command, null)
   } : name => "'${replace(text == null ? "" : text, "'", "'\\''")}'" }
 }
 
@@ -128,7 +128,7 @@ module "machine" {
     "${local.config}-database-ca.pem" = var.database_ca
     "${local.config}-overrides.yaml"  = var.geoip_overrides
   } : path => text if text != null }
-  downloads = local.geoip_url == null ? {} : { (local.geoip_db) = { url = local.geoip_url, sha256 = var.geoip_db.sha256 } }
+  downloads = local.geoip_url == null ? {} : { (local.geoip_db) = { url = local.geoip_url, sha256 = try(var.geoip_db.sha256, null) } }
   secrets = { for name, one in {
     GTM_DATABASE_URL       = local.given ? null : { file = var.database_url_file, command = var.database_url_command }
     GTM_OIDC_CLIENT_SECRET = var.oidc_client_secret

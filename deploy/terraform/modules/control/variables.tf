@@ -49,15 +49,14 @@ variable "migrate" {
 
 variable "admin_token" {
   description = "The first admin token, made where the database has none: its name, its owner, the file that it is put into (root alone reads it), and a command that gets it on standard input instead; the file is then deleted."
-  type = object({
-    name    = optional(string, "root")
-    owner   = optional(string, "local-admin")
-    file    = optional(string, "/root/gtm-admin-token")
-    command = optional(string)
-  })
-  default = {}
+  type        = map(string)
+  default     = {}
   validation {
-    condition     = startswith(var.admin_token.file, "/") && var.admin_token.name != "" && var.admin_token.owner != ""
+    condition     = length(setsubtract(try(keys(var.admin_token), []), ["name", "owner", "file", "command"])) == 0
+    error_message = "admin_token: there is no field `${join("`, `", setsubtract(try(keys(var.admin_token), []), ["name", "owner", "file", "command"]))}`; the fields are `name`, `owner`, `file` and `command`."
+  }
+  validation {
+    condition     = startswith(coalesce(try(var.admin_token.file, null), "/"), "/") && alltrue([for name in ["name", "owner", "file"] : lookup(var.admin_token, name, "-") != ""])
     error_message = "admin_token has a name, an owner, and a file whose path begins with `/`; leave out what is to be as usual."
   }
 }
@@ -98,30 +97,42 @@ variable "dashboard_url" {
 
 variable "dnssec_key" {
   description = "What DNSSEC keys are encrypted with in the database, 32 bytes in base64, in a `file` on the machine or printed by a `command`. Several controls need the same; null: one is made in /var/lib/gtm-control."
-  type        = object({ file = optional(string), command = optional(string) })
+  type        = map(string)
   default     = null
   validation {
-    condition     = var.dnssec_key == null ? true : (var.dnssec_key.file == null) != (var.dnssec_key.command == null)
+    condition     = length(setsubtract(try(keys(var.dnssec_key), []), ["file", "command"])) == 0
+    error_message = "dnssec_key: there is no field `${join("`, `", setsubtract(try(keys(var.dnssec_key), []), ["file", "command"]))}`; the fields are `file` and `command`."
+  }
+  validation {
+    condition     = var.dnssec_key == null ? true : (try(var.dnssec_key.file, null) == null) != (try(var.dnssec_key.command, null) == null)
     error_message = "dnssec_key has one of `file` and `command`; `openssl rand -base64 32` makes a key."
   }
 }
 
 variable "oidc" {
   description = "An OpenID Connect provider by which people sign in at the dashboard; roles as [\"admin=group:gtm-admins\"]."
-  type        = object({ issuer = string, client_id = string, roles = list(string) })
+  type        = any
   default     = null
   validation {
-    condition     = var.oidc == null ? true : startswith(var.oidc.issuer, "https://") && length(var.oidc.roles) > 0
-    error_message = "oidc.issuer is an https URL, and oidc.roles says at least one role: [\"viewer=group:staff\"]."
+    condition     = length(setsubtract(try(keys(var.oidc), []), ["issuer", "client_id", "roles"])) == 0
+    error_message = "oidc: there is no field `${join("`, `", setsubtract(try(keys(var.oidc), []), ["issuer", "client_id", "roles"]))}`; the fields are `issuer`, `client_id` and `roles`."
+  }
+  validation {
+    condition     = var.oidc == null ? true : try(startswith(var.oidc.issuer, "https://") && var.oidc.client_id != "" && length(var.oidc.roles) > 0, false)
+    error_message = "oidc.issuer is an https URL, oidc.client_id the name that the provider knows gtm by, and oidc.roles says at least one role: [\"viewer=group:staff\"]."
   }
 }
 
 variable "oidc_client_secret" {
   description = "The secret that goes with `oidc.client_id`, in a `file` on the machine or printed by a `command`; null: a public client."
-  type        = object({ file = optional(string), command = optional(string) })
+  type        = map(string)
   default     = null
   validation {
-    condition     = var.oidc_client_secret == null ? true : (var.oidc_client_secret.file == null) != (var.oidc_client_secret.command == null)
+    condition     = length(setsubtract(try(keys(var.oidc_client_secret), []), ["file", "command"])) == 0
+    error_message = "oidc_client_secret: there is no field `${join("`, `", setsubtract(try(keys(var.oidc_client_secret), []), ["file", "command"]))}`; the fields are `file` and `command`."
+  }
+  validation {
+    condition     = var.oidc_client_secret == null ? true : (try(var.oidc_client_secret.file, null) == null) != (try(var.oidc_client_secret.command, null) == null)
     error_message = "oidc_client_secret has one of `file` and `command`."
   }
 }
@@ -130,10 +141,14 @@ variable "oidc_client_secret" {
 
 variable "geoip_db" {
   description = "A GeoIP database (MMDB): a `path` on the machine, kept fresh by the platform, or a `url`, with its `sha256` or without; null: the shipped one."
-  type        = object({ path = optional(string), url = optional(string), sha256 = optional(string) })
+  type        = map(string)
   default     = null
   validation {
-    condition     = var.geoip_db == null ? true : (var.geoip_db.path == null) != (var.geoip_db.url == null)
+    condition     = length(setsubtract(try(keys(var.geoip_db), []), ["path", "url", "sha256"])) == 0
+    error_message = "geoip_db: there is no field `${join("`, `", setsubtract(try(keys(var.geoip_db), []), ["path", "url", "sha256"]))}`; the fields are `path`, `url` and `sha256`."
+  }
+  validation {
+    condition     = var.geoip_db == null ? true : (try(var.geoip_db.path, null) == null) != (try(var.geoip_db.url, null) == null)
     error_message = "geoip_db has one of `path` and `url`."
   }
   validation {
@@ -160,25 +175,25 @@ variable "geoip_overrides" {
 
 variable "package" {
   description = "Where gtm comes from: a `version` of the package index, with the wheel's `sha256` or without, or a wheel's `url` with its `sha256`. What gtm needs is installed as the wheel's lock has it, each file by its hash."
-  type = object({
-    version = optional(string)
-    url     = optional(string)
-    sha256  = optional(string)
-  })
+  type        = map(string)
   validation {
-    condition     = (var.package.version == null) != (var.package.url == null)
+    condition     = length(setsubtract(try(keys(var.package), []), ["version", "url", "sha256"])) == 0
+    error_message = "package: there is no field `${join("`, `", setsubtract(try(keys(var.package), []), ["version", "url", "sha256"]))}`; the fields are `version`, `url` and `sha256`."
+  }
+  validation {
+    condition     = (try(var.package.version, null) == null) != (try(var.package.url, null) == null)
     error_message = "package has a version, { version = \"0.1.0\" }, or a wheel's address, { url = \"https://…/gtm_service-0.1.0-py3-none-any.whl\", sha256 = \"…\" }: one of the two."
   }
   validation {
-    condition     = var.package.version == null ? true : can(regex("^[0-9][0-9A-Za-z.!+]*$", var.package.version))
+    condition     = try(var.package.version, null) == null ? true : can(regex("^[0-9][0-9A-Za-z.!+]*$", var.package.version))
     error_message = "package.version is one version, such as 0.1.0: each machine is to have the one that was tried."
   }
   validation {
-    condition     = var.package.sha256 == null ? true : can(regex("^[0-9a-f]{64}$", var.package.sha256))
+    condition     = try(var.package.sha256, null) == null ? true : can(regex("^[0-9a-f]{64}$", var.package.sha256))
     error_message = "package.sha256 is 64 hexadecimal digits in small letters, as sha256sum prints them."
   }
   validation {
-    condition     = var.package.url == null ? true : can(regex("^(https|file)://[^\\s'#]+[.]whl$", var.package.url)) && can(regex("^[0-9a-f]{64}$", var.package.sha256))
+    condition     = try(var.package.url, null) == null ? true : can(regex("^(https|file)://[^\\s'#]+[.]whl$", var.package.url)) && can(regex("^[0-9a-f]{64}$", var.package.sha256))
     error_message = "package.url is the https or file URL of a wheel (.whl), and package.sha256 what sha256sum prints for it, 64 hexadecimal digits."
   }
 }

@@ -109,7 +109,7 @@ module "machine" {
     "${local.config}-ca.pem"         = var.control_ca
     "${local.config}-overrides.yaml" = var.geoip_overrides
   } : path => text if text != null }
-  downloads = local.geoip_url == null ? {} : { (local.geoip_db) = { url = local.geoip_url, sha256 = var.geoip_db.sha256 } }
+  downloads = local.geoip_url == null ? {} : { (local.geoip_db) = { url = local.geoip_url, sha256 = try(var.geoip_db.sha256, null) } }
   secrets = { for name, one in {
     GTM_TOKEN       = local.given ? null : { file = var.token_file, command = var.token_command }
     (local.cookies) = var.dns_cookie_secret

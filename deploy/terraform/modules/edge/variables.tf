@@ -166,10 +166,14 @@ variable "operator_country" {
 
 variable "dns_cookie_secret" {
   description = "For edges that share an address: what DNS cookies are made with, as 32 hexadecimal digits in a `file` on the machine or printed by a `command`."
-  type        = object({ file = optional(string), command = optional(string) })
+  type        = map(string)
   default     = null
   validation {
-    condition     = var.dns_cookie_secret == null ? true : (var.dns_cookie_secret.file == null) != (var.dns_cookie_secret.command == null)
+    condition     = length(setsubtract(try(keys(var.dns_cookie_secret), []), ["file", "command"])) == 0
+    error_message = "dns_cookie_secret: there is no field `${join("`, `", setsubtract(try(keys(var.dns_cookie_secret), []), ["file", "command"]))}`; the fields are `file` and `command`."
+  }
+  validation {
+    condition     = var.dns_cookie_secret == null ? true : (try(var.dns_cookie_secret.file, null) == null) != (try(var.dns_cookie_secret.command, null) == null)
     error_message = "dns_cookie_secret has one of `file` and `command`."
   }
 }
@@ -178,10 +182,14 @@ variable "dns_cookie_secret" {
 
 variable "geoip_db" {
   description = "A GeoIP database (MMDB): a `path` on the machine, kept fresh by the platform, or a `url`, with its `sha256` or without; null: the shipped one."
-  type        = object({ path = optional(string), url = optional(string), sha256 = optional(string) })
+  type        = map(string)
   default     = null
   validation {
-    condition     = var.geoip_db == null ? true : (var.geoip_db.path == null) != (var.geoip_db.url == null)
+    condition     = length(setsubtract(try(keys(var.geoip_db), []), ["path", "url", "sha256"])) == 0
+    error_message = "geoip_db: there is no field `${join("`, `", setsubtract(try(keys(var.geoip_db), []), ["path", "url", "sha256"]))}`; the fields are `path`, `url` and `sha256`."
+  }
+  validation {
+    condition     = var.geoip_db == null ? true : (try(var.geoip_db.path, null) == null) != (try(var.geoip_db.url, null) == null)
     error_message = "geoip_db has one of `path` and `url`."
   }
   validation {
@@ -214,25 +222,25 @@ variable "geoip_anonymous_db" {
 
 variable "package" {
   description = "Where gtm comes from: a `version` of the package index, with the wheel's `sha256` or without, or a wheel's `url` with its `sha256`. What gtm needs is installed as the wheel's lock has it, each file by its hash."
-  type = object({
-    version = optional(string)
-    url     = optional(string)
-    sha256  = optional(string)
-  })
+  type        = map(string)
   validation {
-    condition     = (var.package.version == null) != (var.package.url == null)
+    condition     = length(setsubtract(try(keys(var.package), []), ["version", "url", "sha256"])) == 0
+    error_message = "package: there is no field `${join("`, `", setsubtract(try(keys(var.package), []), ["version", "url", "sha256"]))}`; the fields are `version`, `url` and `sha256`."
+  }
+  validation {
+    condition     = (try(var.package.version, null) == null) != (try(var.package.url, null) == null)
     error_message = "package has a version, { version = \"0.1.0\" }, or a wheel's address, { url = \"https://…/gtm_service-0.1.0-py3-none-any.whl\", sha256 = \"…\" }: one of the two."
   }
   validation {
-    condition     = var.package.version == null ? true : can(regex("^[0-9][0-9A-Za-z.!+]*$", var.package.version))
+    condition     = try(var.package.version, null) == null ? true : can(regex("^[0-9][0-9A-Za-z.!+]*$", var.package.version))
     error_message = "package.version is one version, such as 0.1.0: each machine is to have the one that was tried."
   }
   validation {
-    condition     = var.package.sha256 == null ? true : can(regex("^[0-9a-f]{64}$", var.package.sha256))
+    condition     = try(var.package.sha256, null) == null ? true : can(regex("^[0-9a-f]{64}$", var.package.sha256))
     error_message = "package.sha256 is 64 hexadecimal digits in small letters, as sha256sum prints them."
   }
   validation {
-    condition     = var.package.url == null ? true : can(regex("^(https|file)://[^\\s'#]+[.]whl$", var.package.url)) && can(regex("^[0-9a-f]{64}$", var.package.sha256))
+    condition     = try(var.package.url, null) == null ? true : can(regex("^(https|file)://[^\\s'#]+[.]whl$", var.package.url)) && can(regex("^[0-9a-f]{64}$", var.package.sha256))
     error_message = "package.url is the https or file URL of a wheel (.whl), and package.sha256 what sha256sum prints for it, 64 hexadecimal digits."
   }
 }

@@ -64,7 +64,7 @@ resource "gtm_service" "this" {
       error_message = "Service ${var.name} has host names: say in which zone they lie (`zone = gtm_zone.main.name`)."
     }
     precondition {
-      condition     = length(var.hostnames) == 0 || length(setunion(coalesce(var.refusal.ipv4, []), coalesce(var.refusal.ipv6, []))) > 0
+      condition     = length(var.hostnames) == 0 || length(setunion(coalesce(try(var.refusal.ipv4, null), []), coalesce(try(var.refusal.ipv6, null), []))) > 0
       error_message = "Service ${var.name} has host names: DNS never refuses with an empty answer, so it needs `refusal` addresses, of a server that says why a client is not served."
     }
   }

@@ -36,15 +36,16 @@ variable "model" {
 
 variable "capacity" {
   description = "What a region holds for this service alone, within its own capacity, by region: `outstanding` (requests at once), `requests_per_second`."
-  type = map(object({
-    outstanding         = optional(number)
-    requests_per_second = optional(number)
-  }))
-  default = {}
+  type        = map(map(number))
+  default     = {}
 
   validation {
-    condition     = alltrue([for c in var.capacity : c.outstanding != null || c.requests_per_second != null])
-    error_message = "capacity: ${join(", ", [for region, c in var.capacity : region if c.outstanding == null && c.requests_per_second == null])} has neither `outstanding` nor `requests_per_second`: state one of them, or leave the region out."
+    condition     = length(setsubtract(flatten([for one in var.capacity : try(keys(one), [])]), ["outstanding", "requests_per_second"])) == 0
+    error_message = "capacity: there is no field `${join("`, `", setsubtract(flatten([for one in var.capacity : try(keys(one), [])]), ["outstanding", "requests_per_second"]))}`; the fields are `outstanding` and `requests_per_second`."
+  }
+  validation {
+    condition     = alltrue([for c in var.capacity : try(c.outstanding, null) != null || try(c.requests_per_second, null) != null])
+    error_message = "capacity: ${join(", ", [for region, c in var.capacity : region if try(c.outstanding, null) == null && try(c.requests_per_second, null) == null])} has neither `outstanding` nor `requests_per_second`: state one of them, or leave the region out."
   }
 }
 
@@ -61,15 +62,16 @@ variable "weights" {
 
 variable "canary" {
   description = "A region that gets `share` of the clients that may be served there, always the same ones, and no others while another region is usable: for a new region, or one that runs a new version of the model."
-  type = object({
-    region = string
-    share  = number
-  })
-  default = null
+  type        = any
+  default     = null
 
   validation {
-    condition     = var.canary == null ? true : var.canary.share > 0 && var.canary.share <= 1
-    error_message = "canary: `share` is above 0 and 1 at most: 0.05 is every twentieth client. To end a canary, leave it out."
+    condition     = length(setsubtract(try(keys(var.canary), []), ["region", "share"])) == 0
+    error_message = "canary: there is no field `${join("`, `", setsubtract(try(keys(var.canary), []), ["region", "share"]))}`; the fields are `region` and `share`."
+  }
+  validation {
+    condition     = var.canary == null ? true : try(var.canary.region != null && var.canary.share > 0 && var.canary.share <= 1, false)
+    error_message = "canary: it has a `region` and a `share`, and `share` is above 0 and 1 at most: 0.05 is every twentieth client. To end a canary, leave it out."
   }
 }
 
@@ -86,16 +88,16 @@ variable "steering" {
 
 variable "hostnames" {
   description = "Host names by which DNS and redirects find the service; each may state whose requests come by it (`tenant`), and of which data (`data_class`). They need `zone` and `refusal`."
-  type = list(object({
-    name       = string
-    tenant     = optional(string)
-    data_class = optional(string)
-  }))
-  default = []
+  type        = list(map(string))
+  default     = []
 
   validation {
-    condition     = length(distinct([for h in var.hostnames : lower(trimsuffix(h.name, "."))])) == length(var.hostnames)
-    error_message = "hostnames: one of them is there twice: ${join(", ", [for h in var.hostnames : h.name])}."
+    condition     = length(setsubtract(flatten([for one in var.hostnames : try(keys(one), [])]), ["name", "tenant", "data_class"])) == 0
+    error_message = "hostnames: there is no field `${join("`, `", setsubtract(flatten([for one in var.hostnames : try(keys(one), [])]), ["name", "tenant", "data_class"]))}`; the fields are `name`, `tenant` and `data_class`."
+  }
+  validation {
+    condition     = length(distinct([for h in var.hostnames : lower(trimsuffix(try(h.name, ""), "."))])) == length(var.hostnames)
+    error_message = "hostnames: one of them is there twice: ${join(", ", [for h in var.hostnames : try(h.name, "-")])}."
   }
 }
 
@@ -107,11 +109,13 @@ variable "zone" {
 
 variable "refusal" {
   description = "Where DNS sends clients that may not be served: addresses of a server of yours that says why, in every family in which regions answer."
-  type = object({
-    ipv4 = optional(set(string))
-    ipv6 = optional(set(string))
-  })
-  default = {}
+  type        = map(set(string))
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(try(keys(var.refusal), []), ["ipv4", "ipv6"])) == 0
+    error_message = "refusal: there is no field `${join("`, `", setsubtract(try(keys(var.refusal), []), ["ipv4", "ipv6"]))}`; the fields are `ipv4` and `ipv6`."
+  }
 }
 
 variable "alpn" {

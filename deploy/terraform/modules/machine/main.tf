@@ -5,14 +5,15 @@ locals {
   settings = "${local.config}.env"
   secrets  = "${local.config}.secret.env"
 
-  requirement = var.package.url == null ? "gtm-service==${coalesce(var.package.version, "0")}" : "gtm-service @ ${var.package.url}#sha256=${coalesce(var.package.sha256, "0")}"
-  locked      = "${local.requirement}${var.package.version != null && var.package.sha256 != null ? " --hash=sha256:${coalesce(var.package.sha256, "0")}" : ""}"
+  package     = merge({ version = null, url = null, sha256 = null }, var.package)
+  requirement = local.package.url == null ? "gtm-service==${coalesce(local.package.version, "0")}" : "gtm-service @ ${local.package.url}#sha256=${coalesce(local.package.sha256, "0")}"
+  locked      = "${local.requirement}${local.package.version != null && local.package.sha256 != null ? " --hash=sha256:${coalesce(local.package.sha256, "0")}" : ""}"
   package_id  = substr(sha256(jsonencode([local.locked, var.python, var.pip_arguments])), 0, 16)
 
   # Where each secret is when the set-up fetches them.
   kept = { for name in var.given_names : name => "${local.config}.given/${basename(name)}" }
   sources = merge(
-    { for name, one in var.secrets : name => one.file != null ? ["file", one.file] : ["command", one.command == null ? "false" : one.command] },
+    { for name, one in var.secrets : name => try(one.file, null) != null ? ["file", one.file] : ["command", try(one.command, null) == null ? "false" : one.command] },
     { for name, path in local.kept : name => ["file", path] },
   )
   listed = [
@@ -43,7 +44,7 @@ locals {
   # Texts of the set-up as words of a shell.
   words = toset(concat(
     flatten([for name, source in local.sources : concat([name], source)]),
-    flatten([for path, one in var.downloads : [path, one.url, coalesce(one.sha256, "-")]]),
+    flatten([for path, one in var.downloads : [path, one.url, coalesce(try(one.sha256, null), "-")]]),
     var.pip_arguments, values(local.kept), local.reads, ["/etc/systemd/system/${var.service}.service"],
     [var.service, local.root, local.settings, local.secrets, local.fetch, local.package_id, local.requirement, local.locked, coalesce(var.python, "-")],
   ))
@@ -58,7 +59,7 @@ locals {
   ]
   downloads = [
     for path, one in var.downloads :
-    "download ${local.quoted[path]} ${local.quoted[one.url]} ${one.sha256 == null ? "''" : local.quoted[one.sha256]}"
+    "download ${local.quoted[path]} ${local.quoted[one.url]} ${try(one.sha256, null) == null ? "''" : local.quoted[one.sha256]}"
   ]
   given = [
     for name, path in local.kept : join("\n", [

@@ -28,14 +28,22 @@ variable "files" {
 
 variable "downloads" {
   description = "Files to fetch, by path."
-  type        = map(object({ url = string, sha256 = optional(string) }))
+  type        = map(map(string))
   default     = {}
+  validation {
+    condition     = length(setsubtract(flatten([for one in var.downloads : try(keys(one), [])]), ["url", "sha256"])) == 0
+    error_message = "downloads: there is no field `${join("`, `", setsubtract(flatten([for one in var.downloads : try(keys(one), [])]), ["url", "sha256"]))}`; the fields are `url` and `sha256`."
+  }
 }
 
 variable "secrets" {
   description = "Where each secret is on the machine, or what prints it there. Those whose name is a path are written there, the others go into the environment."
-  type        = map(object({ file = optional(string), command = optional(string) }))
+  type        = map(map(string))
   default     = {}
+  validation {
+    condition     = length(setsubtract(flatten([for one in var.secrets : try(keys(one), [])]), ["file", "command"])) == 0
+    error_message = "secrets: there is no field `${join("`, `", setsubtract(flatten([for one in var.secrets : try(keys(one), [])]), ["file", "command"]))}`; the fields are `file` and `command`."
+  }
 }
 
 variable "given" {
@@ -53,11 +61,11 @@ variable "given_names" {
 
 variable "package" {
   description = "Where gtm comes from."
-  type = object({
-    version = optional(string)
-    url     = optional(string)
-    sha256  = optional(string)
-  })
+  type        = map(string)
+  validation {
+    condition     = length(setsubtract(try(keys(var.package), []), ["version", "url", "sha256"])) == 0
+    error_message = "package: there is no field `${join("`, `", setsubtract(try(keys(var.package), []), ["version", "url", "sha256"]))}`; the fields are `version`, `url` and `sha256`."
+  }
 }
 
 variable "python" {

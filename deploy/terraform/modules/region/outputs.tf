@@ -20,5 +20,5 @@ output "servers" {
 
 output "idle_accelerators" {
   description = "Accelerators of each kind that make up no whole model server, and were not counted."
-  value       = { for name, a in var.accelerators : name => a.count - local.servers[name] * a.per_server }
+  value       = { for name, a in local.accelerators : name => a.count - local.servers[name] * a.per_server }
 }

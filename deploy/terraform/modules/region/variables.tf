@@ -72,13 +72,12 @@ variable "operator_country" {
 
 variable "endpoints" {
   description = "The region's ingresses: the URL that redirects and look-ups hand out, and addresses (or a canonical name) for DNS."
-  type = list(object({
-    url   = string
-    ipv4  = optional(set(string))
-    ipv6  = optional(set(string))
-    cname = optional(string)
-  }))
+  type        = any
 
+  validation {
+    condition     = length(setsubtract(flatten([for one in var.endpoints : try(keys(one), [])]), ["url", "ipv4", "ipv6", "cname"])) == 0
+    error_message = "endpoints: there is no field `${join("`, `", setsubtract(flatten([for one in var.endpoints : try(keys(one), [])]), ["url", "ipv4", "ipv6", "cname"]))}`; the fields are `url`, `ipv4`, `ipv6` and `cname`."
+  }
   validation {
     condition     = length(var.endpoints) > 0
     error_message = "endpoints: a region needs one at least, such as { url = \"https://eu.example.com\", ipv4 = [\"192.0.2.10\"] }."
@@ -101,42 +100,40 @@ variable "accelerators" {
     `per_server` (tensor × pipeline parallelism). Of one model server: `slots` (requests at once, vLLM's --max-num-seqs), and
     either `requests_per_second` or `tokens_per_second` (generated, all its requests together; needs tokens_per_request).
   EOT
-  type = map(object({
-    count               = number
-    per_server          = optional(number, 1)
-    slots               = optional(number)
-    requests_per_second = optional(number)
-    tokens_per_second   = optional(number)
-  }))
-  default = {}
+  type        = map(map(number))
+  default     = {}
 
   validation {
-    condition     = alltrue([for a in var.accelerators : a.count >= 0 && floor(a.count) == a.count && a.per_server >= 1 && floor(a.per_server) == a.per_server])
+    condition     = length(setsubtract(flatten([for one in var.accelerators : try(keys(one), [])]), ["count", "per_server", "slots", "requests_per_second", "tokens_per_second"])) == 0
+    error_message = "accelerators: there is no field `${join("`, `", setsubtract(flatten([for one in var.accelerators : try(keys(one), [])]), ["count", "per_server", "slots", "requests_per_second", "tokens_per_second"]))}`; the fields are `count`, `per_server`, `slots`, `requests_per_second` and `tokens_per_second`."
+  }
+  validation {
+    condition     = alltrue([for a in var.accelerators : try(a.count, -1) >= 0 && try(floor(a.count) == a.count, false) && coalesce(try(a.per_server, null), 1) >= 1 && floor(coalesce(try(a.per_server, null), 1)) == coalesce(try(a.per_server, null), 1)])
     error_message = "accelerators: `count` is a whole number from 0, `per_server` one from 1: accelerators are not divided between model servers here."
   }
   validation {
-    condition     = alltrue([for a in var.accelerators : a.count == 0 || a.count >= a.per_server])
-    error_message = "accelerators: ${join(", ", [for name, a in var.accelerators : "${name} has ${a.count}" if a.count > 0 && a.count < a.per_server])}, which is less than one model server takes (`per_server`): no server could start."
+    condition     = alltrue([for a in var.accelerators : try(a.count, 0) == 0 || try(a.count, 0) >= coalesce(try(a.per_server, null), 1)])
+    error_message = "accelerators: ${join(", ", [for name, a in var.accelerators : "${name} has ${a.count}" if try(a.count, 0) > 0 && try(a.count, 0) < coalesce(try(a.per_server, null), 1)])}, which is less than one model server takes (`per_server`): no server could start."
   }
   validation {
     condition = alltrue([for a in var.accelerators : alltrue([
-      for bound in [a.slots, a.requests_per_second, a.tokens_per_second] : bound == null ? true : bound >= 0
-    ]) && (a.slots == null ? true : floor(a.slots) == a.slots)])
+      for bound in [try(a.slots, null), try(a.requests_per_second, null), try(a.tokens_per_second, null)] : bound == null ? true : bound >= 0
+    ]) && (try(a.slots, null) == null ? true : floor(try(a.slots, null)) == try(a.slots, null))])
     error_message = "accelerators: `slots` is a whole number from 0; `requests_per_second` and `tokens_per_second` are numbers from 0."
   }
   validation {
-    condition     = alltrue([for a in var.accelerators : a.slots != null || a.requests_per_second != null || a.tokens_per_second != null])
-    error_message = "accelerators: ${join(", ", [for name, a in var.accelerators : name if a.slots == null && a.requests_per_second == null && a.tokens_per_second == null])} says nothing of what one model server takes: state `slots`, `requests_per_second` or `tokens_per_second`."
+    condition     = alltrue([for a in var.accelerators : try(a.slots, null) != null || try(a.requests_per_second, null) != null || try(a.tokens_per_second, null) != null])
+    error_message = "accelerators: ${join(", ", [for name, a in var.accelerators : name if try(a.slots, null) == null && try(a.requests_per_second, null) == null && try(a.tokens_per_second, null) == null])} says nothing of what one model server takes: state `slots`, `requests_per_second` or `tokens_per_second`."
   }
   validation {
-    condition     = alltrue([for a in var.accelerators : a.requests_per_second == null || a.tokens_per_second == null])
+    condition     = alltrue([for a in var.accelerators : try(a.requests_per_second, null) == null || try(a.tokens_per_second, null) == null])
     error_message = "accelerators: state either `requests_per_second` or `tokens_per_second` of a kind, not both: which of them holds?"
   }
   validation {
     condition = alltrue([
       for stated in [
-        [for a in var.accelerators : a.slots != null],
-        [for a in var.accelerators : a.requests_per_second != null || a.tokens_per_second != null],
+        [for a in var.accelerators : try(a.slots, null) != null],
+        [for a in var.accelerators : try(a.requests_per_second, null) != null || try(a.tokens_per_second, null) != null],
       ] : alltrue(stated) || !anytrue(stated)
     ])
     error_message = "accelerators: state slots of all kinds or of none, and likewise rates: a sum that leaves some out would bound the region to less than it takes."
@@ -156,11 +153,13 @@ variable "tokens_per_request" {
 
 variable "capacity" {
   description = "Bounds that are known by themselves (`outstanding`: requests at once, `requests_per_second`). Each goes before what follows from `accelerators`."
-  type = object({
-    outstanding         = optional(number)
-    requests_per_second = optional(number)
-  })
-  default = {}
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(try(keys(var.capacity), []), ["outstanding", "requests_per_second"])) == 0
+    error_message = "capacity: there is no field `${join("`, `", setsubtract(try(keys(var.capacity), []), ["outstanding", "requests_per_second"]))}`; the fields are `outstanding` and `requests_per_second`."
+  }
 }
 
 variable "reserve" {
@@ -171,11 +170,13 @@ variable "reserve" {
 
 variable "spill_in" {
   description = "How much the region takes of other regions' demand. Left out: as much as it has capacity for."
-  type = object({
-    max_share               = optional(number)
-    max_requests_per_second = optional(number)
-  })
-  default = {}
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(try(keys(var.spill_in), []), ["max_share", "max_requests_per_second"])) == 0
+    error_message = "spill_in: there is no field `${join("`, `", setsubtract(try(keys(var.spill_in), []), ["max_share", "max_requests_per_second"]))}`; the fields are `max_share` and `max_requests_per_second`."
+  }
 }
 
 variable "slow_start" {
@@ -198,37 +199,27 @@ variable "drain_deadline" {
 
 variable "probe" {
   description = "The health check of every endpoint. Left out: GET /healthz every 10 s by the protocol of the endpoints' URLs, which gtm's balancer answers."
-  type = object({
-    type            = optional(string)
-    port            = optional(number)
-    path            = optional(string)
-    host            = optional(string)
-    expected_status = optional(set(number))
-    body_regex      = optional(string)
-    json_field      = optional(string)
-    json_value      = optional(any)
-    interval        = optional(number)
-    timeout         = optional(number)
-    up_threshold    = optional(number)
-    down_threshold  = optional(number)
-    verify_tls      = optional(bool)
-  })
-  default = {}
+  type        = any
+  default     = {}
 
   validation {
-    condition     = var.probe.type == null ? true : contains(["http", "https", "tcp"], var.probe.type)
+    condition     = length(setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls"])) == 0
+    error_message = "probe: there is no field `${join("`, `", setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls"]))}`; the fields are `type`, `port`, `path`, `host`, `expected_status`, `body_regex`, `json_field`, `json_value`, `interval`, `timeout`, `up_threshold`, `down_threshold` and `verify_tls`."
+  }
+  validation {
+    condition     = try(var.probe.type, null) == null ? true : contains(["http", "https", "tcp"], var.probe.type)
     error_message = "probe: `type` is http, https or tcp; left out, it is as in the endpoints' URLs."
   }
   validation {
-    condition     = var.probe.type != "tcp" || (var.probe.body_regex == null && var.probe.json_field == null)
+    condition     = try(var.probe.type, null) != "tcp" || (try(var.probe.body_regex, null) == null && try(var.probe.json_field, null) == null)
     error_message = "probe: tcp only connects: it takes neither `body_regex` nor `json_field`."
   }
   validation {
-    condition     = (var.probe.json_field == null) == (var.probe.json_value == null)
+    condition     = (try(var.probe.json_field, null) == null) == (try(var.probe.json_value, null) == null)
     error_message = "probe: `json_field` and `json_value` are stated together: the field, and what it must equal."
   }
   validation {
-    condition     = coalesce(var.probe.timeout, 3) <= coalesce(var.probe.interval, 10)
+    condition     = coalesce(try(var.probe.timeout, null), 3) <= coalesce(try(var.probe.interval, null), 10)
     error_message = "probe: `timeout` (3 s, if left out) is at most `interval` (10 s), both in seconds."
   }
 }

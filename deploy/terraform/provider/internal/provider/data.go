@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"terraform-provider-gtm/internal/client"
@@ -311,27 +312,25 @@ func (d *edgesData) Read(ctx context.Context, _ datasource.ReadRequest, response
 type revisionData struct{ dataSource }
 
 type revisionModel struct {
-	Number      types.Int64  `tfsdk:"number"`
-	CreatedAt   types.String `tfsdk:"created_at"`
-	Author      types.String `tfsdk:"author"`
-	Comment     types.String `tfsdk:"comment"`
-	SHA256      types.String `tfsdk:"sha256"`
-	WaitForSync *syncModel   `tfsdk:"wait_for_sync"`
+	Number      types.Int64   `tfsdk:"number"`
+	CreatedAt   types.String  `tfsdk:"created_at"`
+	Author      types.String  `tfsdk:"author"`
+	Comment     types.String  `tfsdk:"comment"`
+	SHA256      types.String  `tfsdk:"sha256"`
+	WaitForSync types.Dynamic `tfsdk:"wait_for_sync"`
 }
 
 func (d *revisionData) Schema(_ context.Context, _ datasource.SchemaRequest, response *datasource.SchemaResponse) {
+	waits := syncAttribute("Wait until edges have it; if they do not within the time, reading fails.")
 	response.Schema = schema.Schema{
 		MarkdownDescription: "A revision of the policy: who made it, when and why.",
 		Attributes: map[string]schema.Attribute{
-			"number":     schema.Int64Attribute{Optional: true, Computed: true, MarkdownDescription: "Which; left out: the one in force."},
-			"created_at": schema.StringAttribute{Computed: true, MarkdownDescription: "When it was made (RFC 3339)."},
-			"author":     schema.StringAttribute{Computed: true, MarkdownDescription: "The token that made it."},
-			"comment":    schema.StringAttribute{Computed: true, MarkdownDescription: "Why."},
-			"sha256":     schema.StringAttribute{Computed: true, MarkdownDescription: "Of its policy."},
-			"wait_for_sync": schema.SingleNestedAttribute{Optional: true, MarkdownDescription: "Wait until edges have it; if they do not within the time, reading fails.", Attributes: map[string]schema.Attribute{
-				"edges":   schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "The edges that must have it; left out: all that are live."},
-				"timeout": schema.StringAttribute{Optional: true, MarkdownDescription: "How long, such as `90s`. Default: `60s`."},
-			}},
+			"number":        schema.Int64Attribute{Optional: true, Computed: true, MarkdownDescription: "Which; left out: the one in force."},
+			"created_at":    schema.StringAttribute{Computed: true, MarkdownDescription: "When it was made (RFC 3339)."},
+			"author":        schema.StringAttribute{Computed: true, MarkdownDescription: "The token that made it."},
+			"comment":       schema.StringAttribute{Computed: true, MarkdownDescription: "Why."},
+			"sha256":        schema.StringAttribute{Computed: true, MarkdownDescription: "Of its policy."},
+			"wait_for_sync": schema.DynamicAttribute{Optional: true, MarkdownDescription: described(waits), Validators: []validator.Dynamic{shapeOf(waits)}},
 		},
 	}
 }
@@ -342,7 +341,7 @@ func (d *revisionData) Read(ctx context.Context, request datasource.ReadRequest,
 	if response.Diagnostics.HasError() {
 		return
 	}
-	wait, err := model.WaitForSync.parsed(d.shared.Client)
+	wait, err := newSync(ctx, model.WaitForSync, d.shared.Client)
 	if err != nil {
 		response.Diagnostics.AddAttributeError(path.Root("wait_for_sync"), "Cannot read the revision", err.Error())
 		return

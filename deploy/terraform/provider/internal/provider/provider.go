@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"terraform-provider-gtm/internal/client"
@@ -45,17 +46,17 @@ func New(version string) func() provider.Provider {
 }
 
 type model struct {
-	Endpoint         types.String `tfsdk:"endpoint"`
-	Token            types.String `tfsdk:"token"`
-	CAFile           types.String `tfsdk:"ca_file"`
-	Insecure         types.Bool   `tfsdk:"insecure"`
-	Workspace        types.String `tfsdk:"workspace"`
-	Comment          types.String `tfsdk:"comment"`
-	Timeout          types.String `tfsdk:"timeout"`
-	AllowFenceChange types.String `tfsdk:"allow_fence_change"`
-	AllowDisruption  types.String `tfsdk:"allow_disruption"`
-	TakeOver         types.String `tfsdk:"take_over"`
-	WaitForSync      *syncModel   `tfsdk:"wait_for_sync"`
+	Endpoint         types.String  `tfsdk:"endpoint"`
+	Token            types.String  `tfsdk:"token"`
+	CAFile           types.String  `tfsdk:"ca_file"`
+	Insecure         types.Bool    `tfsdk:"insecure"`
+	Workspace        types.String  `tfsdk:"workspace"`
+	Comment          types.String  `tfsdk:"comment"`
+	Timeout          types.String  `tfsdk:"timeout"`
+	AllowFenceChange types.String  `tfsdk:"allow_fence_change"`
+	AllowDisruption  types.String  `tfsdk:"allow_disruption"`
+	TakeOver         types.String  `tfsdk:"take_over"`
+	WaitForSync      types.Dynamic `tfsdk:"wait_for_sync"`
 }
 
 func (p *gtmProvider) Metadata(_ context.Context, _ provider.MetadataRequest, response *provider.MetadataResponse) {
@@ -63,6 +64,7 @@ func (p *gtmProvider) Metadata(_ context.Context, _ provider.MetadataRequest, re
 }
 
 func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, response *provider.SchemaResponse) {
+	waits := syncAttribute("After a change, wait until edges have it. Those that do not within the time are named in a warning: the change is made all the same. To fail instead, ask `gtm_revision` for it.")
 	response.Schema = schema.Schema{
 		MarkdownDescription: "Which region serves which request, as code: regions, services and residency rules of a gtm control.",
 		Attributes: map[string]schema.Attribute{
@@ -76,10 +78,7 @@ func (p *gtmProvider) Schema(_ context.Context, _ provider.SchemaRequest, respon
 			"allow_fence_change": schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that lets requests go where a residency rule kept them from, or that deletes a zone or much at once; without, such a plan fails. It takes a token of role `fence-admin`, is kept with the revision, and is to be removed again."},
 			"allow_disruption":   schema.StringAttribute{Optional: true, MarkdownDescription: "Why a change may be made that moves much of the present traffic at once, or leaves clients without a region or capacity; without, control refuses it. Kept with the revision; remove it again."},
 			"take_over":          schema.StringAttribute{Optional: true, MarkdownDescription: "Why this workspace may manage what another tool or workspace manages; without, changes of such resources fail. Kept with the revision; remove it again."},
-			"wait_for_sync": schema.SingleNestedAttribute{Optional: true, MarkdownDescription: "After a change, wait until edges have it. Those that do not within the time are named in a warning: the change is made all the same. To fail instead, ask `gtm_revision` for it.", Attributes: map[string]schema.Attribute{
-				"edges":   schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "The edges that must have it; left out: all that are live."},
-				"timeout": schema.StringAttribute{Optional: true, MarkdownDescription: "How long, such as `90s`. Default: `60s`."},
-			}},
+			"wait_for_sync":      schema.DynamicAttribute{Optional: true, MarkdownDescription: described(waits), Validators: []validator.Dynamic{shapeOf(waits)}},
 		},
 	}
 }
@@ -121,7 +120,7 @@ func (p *gtmProvider) Configure(ctx context.Context, request provider.ConfigureR
 		response.Diagnostics.AddError("gtm's provider is not set up", err.Error())
 		return
 	}
-	wait, err := given.WaitForSync.parsed(made)
+	wait, err := newSync(ctx, given.WaitForSync, made)
 	if err != nil {
 		response.Diagnostics.AddAttributeError(path.Root("wait_for_sync"), "gtm's provider is not set up", err.Error())
 		return

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -24,7 +23,7 @@ import (
 //
 // Laws:
 //  1. What is planned follows from the configuration alone: control's defaults are in the spec. So a plan after an apply
-//     is empty, whatever control answers.
+//     is empty, whatever control answers. Inside of nested attributes, defaults are not shown: they are planned as written.
 //  2. State is what was configured for as long as control has what that made of it (`seen`, kept privately): another way to
 //     write the same is no drift. As soon as control has anything else, state is what control has.
 //  3. A write names the entity tag of what was read: somebody else's change in between is an error, and not lost.
@@ -34,9 +33,10 @@ type kindResource struct {
 }
 
 var (
-	_ resource.ResourceWithConfigure   = &kindResource{}
-	_ resource.ResourceWithImportState = &kindResource{}
-	_ resource.ResourceWithModifyPlan  = &kindResource{}
+	_ resource.ResourceWithConfigure    = &kindResource{}
+	_ resource.ResourceWithImportState  = &kindResource{}
+	_ resource.ResourceWithModifyPlan   = &kindResource{}
+	_ resource.ResourceWithUpgradeState = &kindResource{}
 )
 
 // seenKey is where a resource's private state keeps what control had after the last write or read.
@@ -61,8 +61,9 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
 		return
 	}
-	planned, err := values.CompleteAll(r.kind.Attributes, request.Config.Raw)
-	if err != nil {
+	planned, document, err := r.planned(request.Config.Raw, request.State.Raw)
+	var unknown values.ErrUnknown
+	if err != nil && !errors.As(err, &unknown) {
 		response.Diagnostics.AddError("gtm's provider cannot read the configuration", err.Error())
 		return
 	}
@@ -71,20 +72,14 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 		response.Diagnostics.Append(r.unchanged(ctx, before)...)
 		return
 	}
-	document, err := values.ObjectToJSON(r.kind.Attributes, planned)
 	name := nameOf(planned)
-	var unknown values.ErrUnknown
-	switch {
-	case errors.As(err, &unknown):
+	if err != nil {
 		if name != "" {
 			response.Diagnostics.Append(r.tell(ctx, name, change{unknown: unknown.Error()})...)
 		}
 		return
-	case err != nil:
-		response.Diagnostics.AddError("gtm's provider cannot read the configuration", err.Error())
-		return
 	}
-	if had, err := values.ObjectToJSON(r.kind.Attributes, request.State.Raw); err == nil && before != "" && reflect.DeepEqual(had, document) {
+	if had, err := r.document(request.State.Raw); err == nil && before != "" && r.same(had, document) {
 		// the same in other words, such as a number of another precision: a function's, or a quotient
 		response.Diagnostics.Append(r.unchanged(ctx, before)...)
 		return
@@ -93,6 +88,52 @@ func (r *kindResource) ModifyPlan(ctx context.Context, request resource.ModifyPl
 		response.Diagnostics.Append(r.tell(ctx, before, change{})...)
 	}
 	response.Diagnostics.Append(r.tell(ctx, name, change{document: document})...)
+}
+
+// planned is a configuration with control's defaults, and what control is to have of it (values.ErrUnknown: that is not known
+// yet). A nested attribute cannot be completed: Terraform wants it planned as it is written, or as it was.
+func (r *kindResource) planned(config, state tftypes.Value) (tftypes.Value, map[string]any, error) {
+	typed, faults, err := values.TypedAll(r.kind.Attributes, config)
+	if err == nil && len(faults) > 0 {
+		err = faults[0]
+	}
+	if err != nil {
+		return config, nil, err
+	}
+	complete, err := values.CompleteAll(r.kind.Attributes, typed)
+	if err != nil {
+		return config, nil, err
+	}
+	planned, err := values.AsWritten(r.kind.Attributes, config, complete)
+	if err != nil {
+		return config, nil, err
+	}
+	if planned, err = values.Kept(r.kind.Attributes, state, planned); err != nil {
+		return config, nil, err
+	}
+	document, err := values.ObjectToJSON(r.kind.Attributes, complete)
+	return planned, document, err
+}
+
+// document is what control is to have of a plan, or has of a state.
+func (r *kindResource) document(written tftypes.Value) (map[string]any, error) {
+	typed, faults, err := values.TypedAll(r.kind.Attributes, written)
+	if err == nil && len(faults) > 0 {
+		err = faults[0]
+	}
+	if err != nil {
+		return nil, err
+	}
+	complete, err := values.CompleteAll(r.kind.Attributes, typed)
+	if err != nil {
+		return nil, err
+	}
+	return values.ObjectToJSON(r.kind.Attributes, complete)
+}
+
+// same says whether two documents mean the same.
+func (r *kindResource) same(one, other map[string]any) bool {
+	return values.Canonical(r.kind.Attributes, one) == values.Canonical(r.kind.Attributes, other)
 }
 
 func (r *kindResource) tell(ctx context.Context, name string, what change) diag.Diagnostics {
@@ -110,7 +151,7 @@ func (r *kindResource) unchanged(ctx context.Context, name string) diag.Diagnost
 }
 
 func (r *kindResource) Create(ctx context.Context, request resource.CreateRequest, response *resource.CreateResponse) {
-	document, name := r.document(request.Plan.Raw, &response.Diagnostics)
+	document, name := r.writes(request.Plan.Raw, &response.Diagnostics)
 	if response.Diagnostics.HasError() {
 		return
 	}
@@ -151,7 +192,7 @@ func (r *kindResource) ours(ctx context.Context, name string, document map[strin
 		return false
 	}
 	again, err := values.ObjectToJSON(r.kind.Attributes, there)
-	return err == nil && values.Canonical(r.kind.Attributes, again) == values.Canonical(r.kind.Attributes, document)
+	return err == nil && r.same(again, document)
 }
 
 func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, response *resource.ReadResponse) {
@@ -174,6 +215,9 @@ func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, r
 		return
 	}
 	value, err := values.ObjectFromJSON(r.kind.Attributes, found.Document)
+	if err == nil {
+		value, err = r.written(value, request.State.Raw)
+	}
 	if err != nil {
 		response.Diagnostics.AddError(fmt.Sprintf("Control's %s `%s` cannot be read", r.kind.Name, name), err.Error()+"\n\nIs control of another version than the provider?")
 		return
@@ -182,7 +226,7 @@ func (r *kindResource) Read(ctx context.Context, request resource.ReadRequest, r
 }
 
 func (r *kindResource) Update(ctx context.Context, request resource.UpdateRequest, response *resource.UpdateResponse) {
-	document, name := r.document(request.Plan.Raw, &response.Diagnostics)
+	document, name := r.writes(request.Plan.Raw, &response.Diagnostics)
 	if response.Diagnostics.HasError() {
 		return
 	}
@@ -244,9 +288,9 @@ func (r *kindResource) ImportState(ctx context.Context, request resource.ImportS
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), request, response)
 }
 
-// document is what control is to have.
-func (r *kindResource) document(planned tftypes.Value, diagnostics *diag.Diagnostics) (map[string]any, string) {
-	document, err := values.ObjectToJSON(r.kind.Attributes, planned)
+// writes is what control is to have, and its name.
+func (r *kindResource) writes(planned tftypes.Value, diagnostics *diag.Diagnostics) (map[string]any, string) {
+	document, err := r.document(planned)
 	if err != nil {
 		diagnostics.AddError("gtm's provider cannot write the resource", err.Error())
 		return nil, ""

@@ -9,10 +9,14 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"terraform-provider-gtm/internal/spec"
 )
+
+// stateVersion counts the forms that states have had: in 0, nested attributes had types.
+const stateVersion = 1
 
 // resourceSchema is a kind's schema. Attributes with defaults are computed too: `planned` fills them in, so that a plan
 // names every value.
@@ -24,7 +28,7 @@ func resourceSchema(kind spec.Kind) schema.Schema {
 		name.Validators = append(name.Validators, stringCheck{zoneName})
 	}
 	attributes["name"] = name
-	return schema.Schema{MarkdownDescription: kind.Description, Attributes: attributes}
+	return schema.Schema{Version: stateVersion, MarkdownDescription: kind.Description, Attributes: attributes}
 }
 
 // zoneName is a zone's name as control keeps it: by another spelling the zone would not be found again.
@@ -46,30 +50,25 @@ func attributesOf(specs []spec.Attribute) map[string]schema.Attribute {
 
 func attributeOf(a spec.Attribute) schema.Attribute {
 	optional, computed := !a.Required, a.HasDefault()
-	described := describe(a)
+	said := described(a)
+	if a.Nested() { // computed even without a default: a null has a type, and only of what is computed is one as good as another
+		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: optional, MarkdownDescription: said, Validators: []validator.Dynamic{shapeOf(a)}}
+	}
 	switch a.Type {
 	case spec.String:
-		return schema.StringAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: stringValidators(a)}
+		return schema.StringAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, Validators: stringValidators(a)}
 	case spec.Integer:
-		return schema.Int64Attribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: integerValidators(a)}
+		return schema.Int64Attribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, Validators: integerValidators(a)}
 	case spec.Number:
-		return schema.NumberAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Validators: numberValidators(a)}
+		return schema.NumberAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, Validators: numberValidators(a)}
 	case spec.Bool:
-		return schema.BoolAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described}
+		return schema.BoolAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said}
 	case spec.Dynamic:
-		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described}
-	case spec.Object:
-		return schema.SingleNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, Attributes: attributesOf(a.Attributes)}
+		return schema.DynamicAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said}
 	case spec.List:
-		if a.Element.Type == spec.Object {
-			return schema.ListNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, NestedObject: schema.NestedAttributeObject{Attributes: attributesOf(a.Element.Attributes)}, Validators: listValidators(a)}
-		}
-		return schema.ListAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, ElementType: elementType(*a.Element), Validators: listValidators(a)}
+		return schema.ListAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, ElementType: elementType(*a.Element), Validators: listValidators(a)}
 	case spec.Set:
-		if a.Element.Type == spec.Object {
-			return schema.SetNestedAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, NestedObject: schema.NestedAttributeObject{Attributes: attributesOf(a.Element.Attributes)}, Validators: setValidators(a)}
-		}
-		return schema.SetAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: described, ElementType: elementType(*a.Element), Validators: setValidators(a)}
+		return schema.SetAttribute{Required: a.Required, Optional: optional, Computed: computed, MarkdownDescription: said, ElementType: elementType(*a.Element), Validators: setValidators(a)}
 	}
 	panic("no such type: " + string(a.Type))
 }

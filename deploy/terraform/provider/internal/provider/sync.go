@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,16 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"terraform-provider-gtm/internal/client"
+	"terraform-provider-gtm/internal/spec"
+	"terraform-provider-gtm/internal/values"
 )
 
-// syncModel is `wait_for_sync`, of the provider and of gtm_revision.
-type syncModel struct {
-	Edges   types.Set    `tfsdk:"edges"`
-	Timeout types.String `tfsdk:"timeout"`
+// syncAttribute is `wait_for_sync`, of the provider and of gtm_revision.
+func syncAttribute(said string) spec.Attribute {
+	return spec.Attribute{Name: "wait_for_sync", Type: spec.Object, Description: said, Attributes: []spec.Attribute{
+		{Name: "edges", Type: spec.Set, Element: &spec.Attribute{Type: spec.String}, Description: "The edges that must have it; left out: all that are live."},
+		{Name: "timeout", Type: spec.String, Description: "How long, such as `90s`. Default: `60s`."},
+	}}
 }
 
 // Sync waits until edges have a revision. A nil one waits for nothing.
@@ -31,20 +36,23 @@ type Sync struct {
 	last int64
 }
 
-func (m *syncModel) parsed(made *client.Client) (*Sync, error) {
-	if m == nil {
-		return nil, nil
+// newSync reads `wait_for_sync`; nil: it is left out.
+func newSync(ctx context.Context, written types.Dynamic, made *client.Client) (*Sync, error) {
+	given, err := fieldsOf(ctx, syncAttribute(""), written)
+	var unknown values.ErrUnknown
+	if errors.As(err, &unknown) {
+		return nil, fmt.Errorf("`edges` and `timeout` must be known when the plan is made")
+	}
+	if err != nil || given == nil {
+		return nil, err
 	}
 	found := &Sync{client: made, timeout: time.Minute, late: map[int64]string{}}
-	for _, element := range m.Edges.Elements() {
-		name, ok := element.(types.String)
-		if !ok || name.IsUnknown() {
-			return nil, fmt.Errorf("`edges` must be names that are known when the plan is made")
-		}
-		found.edges = append(found.edges, name.ValueString())
+	names, _ := given["edges"].([]any)
+	for _, name := range names {
+		found.edges = append(found.edges, name.(string))
 	}
-	if !m.Timeout.IsNull() {
-		seconds, err := parseDuration(m.Timeout.ValueString())
+	if text, ok := given["timeout"].(string); ok {
+		seconds, err := parseDuration(text)
 		if err != nil {
 			return nil, fmt.Errorf("`timeout`: %w", err)
 		}

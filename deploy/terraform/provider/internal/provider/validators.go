@@ -28,7 +28,7 @@ func (c check) MarkdownDescription(context.Context) string { return c.says }
 
 func (c check) add(diagnostics *diag.Diagnostics, where path.Path, value any) {
 	if wrong := c.of(value); wrong != "" {
-		diagnostics.AddAttributeError(where, "Not a value that gtm takes", wrong)
+		diagnostics.AddAttributeError(where, notTaken, wrong)
 	}
 }
 

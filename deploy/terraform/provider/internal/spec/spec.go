@@ -90,3 +90,9 @@ func Find(field string) (kind Kind, ok bool) {
 	}
 	return Kind{}, false
 }
+
+// Nested says whether an attribute is made of objects. Terraform drops fields that an object's type does not have before a
+// provider sees them, so that such attributes are dynamic to it, and the provider holds them against this.
+func (a Attribute) Nested() bool {
+	return a.Type == Object || (a.Element != nil && a.Element.Nested())
+}
