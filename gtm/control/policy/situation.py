@@ -39,7 +39,7 @@ class Situation:
         return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
 
     def bare(self, snapshot: Snapshot) -> World:
-        """The same as `world`, without what regions can take: where no demand is known, nobody asks for that."""
+        """A policy in this moment, without a plan, and without what regions can take: where no demand is known, nobody asks for that."""
         return World(
             replace(self, state=State(self.state.epoch, health=self.state.health)).view(snapshot), {}
         )
