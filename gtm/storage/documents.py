@@ -8,6 +8,7 @@ cannot hold NUL characters; `gtm.documents.schema` rejects them where outside te
 from __future__ import annotations
 
 import hashlib
+import re
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -18,10 +19,12 @@ from gtm.core.model.policy import Policy
 T = TypeVar("T")
 
 _EXPONENT_FROM = 1e16  # repr() of a float uses an exponent from here on
+_INEXACT = re.compile(rb"(?:^|[\[:,])-?[\d.]+e\+?\d|-0\.0")
+"""What a large float or a zero with a sign looks like in JSON; texts of resources may look so, too."""
 _encoder = msgspec.json.Encoder(decimal_format="number", order="deterministic")
 _policies = msgspec.json.Decoder(Policy)
-"""Made for its side effect: msgspec describes a type to itself when it first meets it, and where two threads meet it at once the
-process crashes. Here all kinds of objects of a policy are described while modules are loaded, by one thread."""
+"""msgspec describes a type to itself when it first meets it, and where two threads meet it at once the process crashes. Here all
+kinds of objects of a policy are described while modules are loaded, by one thread."""
 
 
 def _exact(value: Any) -> Any:
@@ -38,7 +41,9 @@ def _exact(value: Any) -> Any:
 
 def dumps(document: Any) -> str:
     """JSON text with sorted keys; equal documents give equal text."""
-    return _encoder.encode(_exact(document)).decode()
+    text = _encoder.encode(document)
+    # Hardly any document has such a number, and to look at each value of a large one takes ten times as long as to write it.
+    return (_encoder.encode(_exact(document)) if _INEXACT.search(text) else text).decode()
 
 
 def loads(text: str | bytes) -> Any:
@@ -62,6 +67,20 @@ def from_document(document: Any, kind: type[T]) -> T:
     return msgspec.convert(document, kind)
 
 
+def policy_of(text: str) -> Policy:
+    """The policy whose document a JSON text is: its parts are not made objects of Python in between.
+
+    Raises:
+        msgspec.ValidationError: as `from_document`.
+    """
+    return _policies.decode(text)
+
+
 def policy_sha256(policy: Policy) -> str:
     """The hexadecimal SHA-256 of a policy's canonical JSON; equal policies have equal sums."""
-    return hashlib.sha256(dumps(to_document(policy)).encode()).hexdigest()
+    return text_sha256(dumps(to_document(policy)))
+
+
+def text_sha256(text: str) -> str:
+    """The same of a policy's canonical JSON."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Table, Text, cast, delete, func, literal, select, union_all, update
+from sqlalchemy import Table, Text, cast, delete, func, literal, select, text, union_all, update
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -79,6 +79,11 @@ class ResourceRepository(Generic[T]):
         query = select(self._table).where(self._table.c.name == name)
         row = (await self._connection.execute(query)).one_or_none()
         return None if row is None else self._stored(row)
+
+    async def named(self, names: Collection[str]) -> dict[str, Stored[T]]:
+        """Those of these names that there are."""
+        query = select(self._table).where(self._table.c.name.in_(names))
+        return {row.name: self._stored(row) for row in await self._connection.execute(query)}
 
     async def list(
         self, after_name: str | None = None, limit: int = 100, *, manager: str | None = None
@@ -174,20 +179,18 @@ class PolicyRepository:
         await locks.take(self._connection, locks.Lock.POLICY)
 
     async def load(self) -> Policy:
-        """All resources, each kind sorted by name: one statement, hence one consistent state."""
-        parts = []
+        """All resources, each kind sorted by name: one statement and one text, hence one consistent state."""
+        parts: list[Any] = []
         for kind, value in KINDS.items():
             table = _TABLES[value]
-            own = [part for name in _own_columns(table) for part in (cast(name, Text), table.c[name])]
-            outside: Any = func.jsonb_build_object(*own, type_=JSONB)
-            parts.append(
-                select(literal(kind).label("kind"), table.c.name, table.c.spec, outside.label("own"))
-            )
-        found: dict[str, list[Any]] = {kind: [] for kind in KINDS}
-        for row in await self._connection.execute(union_all(*parts)):
-            document = {"name": row.name, **row.spec, **row.own}
-            found[row.kind].append(documents.from_document(document, KINDS[row.kind]))
-        return sort_policy(Policy(**{kind: tuple(values) for kind, values in found.items()}))
+            own = [
+                part for name in ("name", *_own_columns(table)) for part in (cast(name, Text), table.c[name])
+            ]
+            document = table.c.spec.concat(func.jsonb_build_object(*own, type_=JSONB))
+            every = func.coalesce(func.json_agg(document), text("'[]'::json"))
+            parts += [cast(kind, Text), select(every).scalar_subquery()]
+        query = select(cast(func.json_build_object(*parts), Text))
+        return sort_policy(documents.policy_of((await self._connection.execute(query)).scalar_one()))
 
     async def managed(self) -> dict[Key, Managed]:
         """Every resource that a tool manages: one statement, hence one consistent state."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Text, cast, func, insert, select
+from sqlalchemy import Text, cast, func, insert, literal, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -52,9 +53,9 @@ class RevisionRepository:
 
     async def policy(self, number: int) -> Policy | None:
         """The whole policy of that revision, if there is one."""
-        query = select(tables.revisions.c.document).where(tables.revisions.c.number == number)
-        document = (await self._connection.execute(query)).scalar_one_or_none()
-        return None if document is None else documents.from_document(document, Policy)
+        query = select(cast(tables.revisions.c.document, Text)).where(tables.revisions.c.number == number)
+        text = (await self._connection.execute(query)).scalar_one_or_none()
+        return None if text is None else documents.policy_of(text)
 
     async def list(self, before: int | None = None, limit: int = 100) -> list[Revision]:
         """At most `limit` revisions, newest first, starting below the number `before`."""
@@ -80,7 +81,7 @@ class RevisionRepository:
     async def add(self, policy: Policy, *, author: str, comment: str, summary: dict[str, Any]) -> Revision:
         """Store a revision under the policy lock, and notify `REVISION_CHANNEL` when the transaction commits."""
         await PolicyRepository(self._connection).lock()
-        policy = sort_policy(policy)
+        text = documents.dumps(documents.to_document(sort_policy(policy)))
         lost = select(func.coalesce(func.max(tables.forks.c.up_to), 0)).scalar_subquery()
         latest = select(func.coalesce(func.max(tables.revisions.c.number), 0)).scalar_subquery()
         number = select(func.greatest(latest, lost) + 1).scalar_subquery()
@@ -90,8 +91,8 @@ class RevisionRepository:
                 number=number,
                 author=author,
                 comment=comment,
-                document=documents.to_document(policy),
-                sha256=documents.policy_sha256(policy),
+                document=cast(literal(text, Text), JSONB),
+                sha256=documents.text_sha256(text),
                 summary=summary,
             )
             .returning(*_METADATA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import psycopg
@@ -92,6 +93,18 @@ def test_numbers_keep_their_type_in_jsonb(database_url: str) -> None:
     again = documents.loads(text)
     assert again == numbers
     assert [type(n) for n in again] == [type(n) for n in numbers]
+
+
+@pytest.mark.parametrize("number", [1e16, 1e22, -1.5e300, 1.7976931348623157e308, 1e-7, 5e-324, 0.0, 123.25])
+def test_numbers_are_exact_wherever_they_stand(number: float) -> None:
+    """A large float is written in full in any place, and texts that look like one stay as they are."""
+    for document in (number, [number], [1, -number], {"a": number}, {"a": [{"b": number}], "c": "1e22"}):
+        text = documents.dumps(document)
+        assert documents.loads(text) == document
+        assert not re.search(r"\de[+\d]", text.replace('"1e22"', "")), "jsonb would make an integer of it"
+    for text in ("1e22", ",1e22", "[-1.5e300]", "-0.0", ":-0.0,"):
+        assert documents.loads(documents.dumps([text, -0.0])) == [text, 0.0]
+        assert documents.loads(documents.dumps({text: number})) == {text: number}
 
 
 def test_zero_has_no_sign() -> None:

@@ -38,6 +38,12 @@ class Situation:
         """A policy in this moment, with the plan in force."""
         return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
 
+    def bare(self, snapshot: Snapshot) -> World:
+        """A policy in this moment, without a plan, and without what regions can take: where no demand is known, nobody asks for that."""
+        return World(
+            replace(self, state=State(self.state.epoch, health=self.state.health)).view(snapshot), {}
+        )
+
     def world(self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING) -> World:
         """A policy in this moment, without a plan.
 

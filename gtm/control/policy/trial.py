@@ -89,7 +89,8 @@ def _judge(
     running = compiled(before)
     opening = opened(running, after, situation.now, leads_of, gone.former())
     lasting = (*opening, *deletions(before, after.policy))
-    old, new = situation.world(running), situation.world(after)
+    world = situation.world if situation.demand else situation.bare
+    old, new = world(running), world(after)
     try:
         found = judge(old, new, situation.demand, max_moved=max_moved)
     except PlanError as error:

@@ -15,6 +15,7 @@ import (
 // fakeControl is control as the writer knows it, in memory: `policy:apply` makes all of a change or nothing of it.
 //
 //   - A document's `needs` name others ("tenants/a") that must be there, now and afterwards.
+//   - A change of more than 1,000 resources is refused.
 //   - One that is `poison` is always refused.
 //   - The last document of kind `residency_rules` may not go: that opens a fence.
 type fakeControl struct {
@@ -86,6 +87,9 @@ func (f *fakeControl) serve(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		panic(err)
+	}
+	if len(body.Held) > 1000 {
+		return refuse(w, 422, "invalid", "unless_changed", "too many")
 	}
 	for _, held := range body.Held {
 		key := held.Kind + "/" + held.Name

@@ -68,6 +68,9 @@ type pending struct {
 // patience is for how long a write that others may make possible waits for them.
 const patience = 2 * time.Second
 
+// mostAtOnce is how many resources control takes the entity tags of in one change: `-parallelism` may be more.
+const mostAtOnce = 1000
+
 // A write waits for others to come along for a fifth of what the last change took, within these bounds. Without,
 // Terraform's ten would become two groups of five that take turns.
 const (
@@ -107,8 +110,9 @@ func (w *Writer) work(ctx context.Context) {
 	for since := time.Now(); ; {
 		w.gather()
 		w.lock.Lock()
-		batch := w.waiting
-		w.waiting = nil
+		now := min(len(w.waiting), max(1, mostAtOnce-len(w.held)))
+		batch := slices.Clone(w.waiting[:now])
+		w.waiting = w.waiting[now:]
 		if len(batch) == 0 && len(w.held) == 0 {
 			w.busy = false
 			w.lock.Unlock()

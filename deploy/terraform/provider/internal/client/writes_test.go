@@ -304,3 +304,22 @@ func TestForceIsForTheRulesThatHaveAReason(t *testing.T) {
 		}
 	}
 }
+
+func TestMoreAtOnceThanControlTakesAreAFewChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFake()
+		var writes []Write
+		for i := range 2500 {
+			writes = append(writes, create(fmt.Sprintf("tenants/t%d", i)))
+		}
+		found := run(fake, Force{}, writes, atOnce)
+		if len(fake.resources) != 2500 || fake.applied != 3 {
+			t.Errorf("%d resources by %d changes", len(fake.resources), fake.applied)
+		}
+		for key, err := range found.errs {
+			if err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+		}
+	})
+}
