@@ -23,7 +23,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.documents.terraform.export import files
 from tests.documents.policy_worlds import documents
 from tests.effort import ALL
-from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.conftest import DEPLOYED, Control, Terraform, programs
 
 pytestmark = pytest.mark.drill
 
@@ -94,6 +94,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Apart, "_said", said)
 
 
+@programs
 @pytest.mark.usefixtures("inside")
 @WORLDS
 @given(documents())
