@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all wheel-test dist tools drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
+.PHONY: run test test-all wheel-test dist tools tofu drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -35,6 +35,9 @@ dist: $(VENV)/.dev         ## Build the sdist and the wheel into dist/ (docs/rel
 tools:           ## Install the Debian programs that some tests ask and start (root; without them those tests are skipped).
 	@$(PYTHON) tests/tools.py
 
+tofu: $(VENV)/.dev          ## Build OpenTofu, with which drills then run beside Terraform (needs Go and five minutes of a processor).
+	$(BIN)/python -m tests.terraform.tofu
+
 drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test, and some examples of what is random.
 	$(BIN)/python -m tests.drills.attack $(ARGS)
 	$(if $(ARGS),,TEST_EXAMPLES=some $(BIN)/python -m pytest -q -m "drill or hypothesis or endurance")
@@ -61,7 +64,7 @@ docs:            ## Write docs/dns-compliance.md anew, from the tests' markers.
 client: $(VENV)/.dev       ## Write the types and calls of gtm.client anew, from the OpenAPI documents.
 	$(BIN)/python -m tests.release.client_code
 
-provider: $(VENV)/.dev      ## Build the Terraform provider for every platform into dist/provider, with a mirror that needs no registry (needs Go; ARGS="linux_amd64": that one only).
+provider: $(VENV)/.dev      ## Build the Terraform provider for every platform into dist/provider, laid out to be installed without a registry (needs Go; ARGS="linux_amd64": that one only).
 	$(BIN)/python -m tests.release.provider $(ARGS)
 
 provider-spec: $(VENV)/.dev ## Write anew what the Terraform provider knows of the API.

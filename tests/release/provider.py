@@ -1,6 +1,7 @@
 """The Terraform provider as it is released: archives, their checksums, the registry's manifest, and a filesystem mirror (`make provider`).
 
-Everything lands in dist/provider. The same sources make the same bytes: paths of this machine are trimmed, and archives carry no times.
+Everything lands in dist/provider. The same sources make the same bytes, by the same Go and zlib: paths and settings of whoever builds are kept
+out, and archives carry no times. Go compiles for every platform on any.
 A registry wants SHA256SUMS signed by its publisher's key: `gpg --detach-sign`; the mirror needs no registry and no signature.
 """
 
@@ -28,6 +29,14 @@ HOSTS = ("registry.terraform.io", "registry.opentofu.org")
 PROTOCOL = "6.0"
 HERE = "linux_" + {"x86_64": "amd64", "aarch64": "arm64"}.get(machine(), machine())
 """The platform of this machine, as the tests have it."""
+_SETTINGS = {
+    "CGO_ENABLED": "0",
+    "GOFLAGS": "-trimpath -buildvcs=false",
+    "GOAMD64": "v1",
+    "GOARM64": "v8.0",
+    "GOFIPS140": "off",
+}
+"""What Go would else take from whoever builds, out of the environment or `go env -w`. cmd/go, "Environment variables"."""
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The first moment that an archive can tell."""
 
@@ -39,8 +48,13 @@ def version() -> str:
     return found
 
 
-def release(target: Path, platforms: tuple[str, ...] = PLATFORMS) -> list[Path]:
+def release(target: Path, platforms: tuple[str, ...] = PLATFORMS, *, sources: Path = SOURCES) -> list[Path]:
     """Build the provider for these platforms into a folder, which is emptied first.
+
+    Args:
+        target: the folder.
+        platforms: as in PLATFORMS.
+        sources: the provider's.
 
     Returns:
         What was made, but for the mirror.
@@ -51,7 +65,7 @@ def release(target: Path, platforms: tuple[str, ...] = PLATFORMS) -> list[Path]:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     name = f"terraform-provider-gtm_{version()}"
-    made = [_archive(target, name, platform) for platform in platforms]
+    made = [_archive(target, name, platform, sources) for platform in platforms]
     manifest = target / f"{name}_manifest.json"
     manifest.write_text(
         json.dumps({"version": 1, "metadata": {"protocol_versions": [PROTOCOL]}}, indent=2) + "\n"
@@ -70,7 +84,7 @@ def release(target: Path, platforms: tuple[str, ...] = PLATFORMS) -> list[Path]:
     return [*made, sums]
 
 
-def build(program: Path, platform: str) -> None:
+def build(program: Path, platform: str, sources: Path = SOURCES) -> None:
     """Compile it.
 
     Raises:
@@ -78,16 +92,16 @@ def build(program: Path, platform: str) -> None:
     """
     system, machine = platform.split("_")
     go = shutil.which("go") or "/usr/local/go/bin/go"
-    flags = f"-s -w -X main.version={version()}"
-    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(program), "."]
-    environment = {**os.environ, "GOOS": system, "GOARCH": machine, "CGO_ENABLED": "0"}
-    subprocess.run(command, cwd=SOURCES, env=environment, check=True)
+    command = [go, "build", "-ldflags", f"-s -w -X main.version={version()}", "-o", str(program), "."]
+    environment = {name: value for name, value in os.environ.items() if name != "GOEXPERIMENT"}
+    environment |= _SETTINGS | {"GOOS": system, "GOARCH": machine}
+    subprocess.run(command, cwd=sources, env=environment, check=True)
 
 
-def _archive(target: Path, name: str, platform: str) -> Path:
+def _archive(target: Path, name: str, platform: str, sources: Path) -> Path:
     system, _ = platform.split("_")
     program = target / (f"terraform-provider-gtm_v{version()}" + (".exe" if system == "windows" else ""))
-    build(program, platform)
+    build(program, platform, sources)
     path = target / f"{name}_{platform}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, mode in ((program, 0o755), (ROOT / "LICENSE", 0o644)):

@@ -108,8 +108,23 @@ class Terraform:
         return {name: output["value"] for name, output in read.items()}
 
 
+programs = pytest.mark.parametrize("program", ["terraform", "tofu"], indirect=True)
+"""Tests that are run with Terraform and with OpenTofu; the others with whichever `tests.tools.find` finds for Terraform."""
+
+
 @pytest.fixture
-def terraform(provider: Path, tmp_path: Path) -> Terraform:
+def program(request: pytest.FixtureRequest) -> str:
+    """Where Terraform is, or OpenTofu, if the test is of `programs`."""
+    return tool(getattr(request, "param", "terraform"))
+
+
+def registry(program: str) -> str:
+    """Where a program looks for a provider whose source names no host."""
+    return f"registry.{'opentofu.org' if Path(program).name == 'tofu' else 'terraform.io'}"
+
+
+@pytest.fixture
+def terraform(provider: Path, program: str, tmp_path: Path) -> Terraform:
     """The real program in an empty folder, with the provider as built, and nothing of this machine's settings."""
     settings = tmp_path / "terraformrc"
     settings.write_text(
@@ -125,7 +140,7 @@ def terraform(provider: Path, tmp_path: Path) -> Terraform:
         "TF_IN_AUTOMATION": "1",
         "CHECKPOINT_DISABLE": "1",
     }
-    return Terraform(tool("terraform"), folder, environment)
+    return Terraform(program, folder, environment)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from gtm.documents.folders import load_document
-from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.conftest import DEPLOYED, Control, Terraform, programs
 
 pytestmark = pytest.mark.drill
 
@@ -109,6 +109,7 @@ MORE = {
 }
 
 
+@programs
 @pytest.mark.parametrize(
     "name", [one if one == "demo" else pytest.param(one, marks=pytest.mark.drill) for one in EXAMPLES]
 )

@@ -10,7 +10,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from tests.effort import ALL
-from tests.terraform.conftest import Control, Terraform
+from tests.terraform.conftest import Control, Terraform, programs
 from tests.terraform.module_worlds import (
     MODULES,
     REGIONS,
@@ -26,6 +26,7 @@ TELLING = 274
 """A world in which every input of the modules decides something, but for one: of `people_and_tenants` the rule about tenants alone would pass."""
 
 
+@programs
 @pytest.mark.drill
 @pytest.mark.parametrize("seed", [TELLING, *range(19 if ALL else 0)])
 def test_modules_do_what_they_say(seed: int, terraform: Terraform, control: Control) -> None:

@@ -1,4 +1,4 @@
-"""The provider's own tests, in Go: with TF_ACC before a real control tier, by the real terraform."""
+"""The provider's own tests, in Go: with TF_ACC before a real control tier, by the real terraform, and by OpenTofu."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import subprocess
 
 import pytest
 
-from tests.terraform.conftest import DEPLOYED, Control
+from tests.terraform.conftest import DEPLOYED, Control, programs, registry
 from tests.tools import tool
 
 
+@programs
 @pytest.mark.drill
-@pytest.mark.parametrize("tests", ["^TestAcc"])
-def test_the_provider_accepts(tests: str, control: Control) -> None:
+def test_the_provider_accepts(program: str, control: Control) -> None:
     """Acceptance tests of `deploy/terraform/provider/internal/provider`."""
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("TF_")},
         **control.environment(),
         "TF_ACC": "1",
-        "TF_ACC_TERRAFORM_PATH": tool("terraform"),
+        "TF_ACC_TERRAFORM_PATH": program,
+        "TF_ACC_PROVIDER_HOST": registry(program),
         "CHECKPOINT_DISABLE": "1",
     }
     done = subprocess.run(
-        [tool("go"), "test", "-count=1", "-parallel=4", "-run", tests, "./internal/provider"],
+        [tool("go"), "test", "-count=1", "-parallel=4", "-run", "^TestAcc", "./internal/provider"],
         cwd=DEPLOYED / "provider",
         env=environment,
         capture_output=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.conftest import DEPLOYED, Control, Terraform, programs
 
 README = (DEPLOYED / "README.md").read_text()
 
@@ -26,6 +26,7 @@ def quoted(pattern: str) -> str:
     return " ".join(found[0].split())
 
 
+@programs
 @pytest.mark.drill
 def test_the_first_world(terraform: Terraform, control: Control) -> None:
     """Made, planned again, refused where it opens a fence, a city less, and destroyed for a reason."""
@@ -65,6 +66,7 @@ def test_the_first_world(terraform: Terraform, control: Control) -> None:
     gone = terraform.ok("destroy", "-auto-approve", **told)
     assert quoted(r"Destroy complete! Resources: 4 destroyed\.") in gone.said
     assert control.policy() == {}
+    assert "Resources: 4 added" in terraform.apply(**told).said
 
 
 def test_what_it_links_to_is_there() -> None:

@@ -1,9 +1,11 @@
-"""What `make provider` makes: installed by a real `terraform init` from its mirror, without any registry; and its documentation."""
+"""What `make provider` makes: installed by a real `init`, as the README says, without any registry; and its documentation."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import zipfile
@@ -14,9 +16,12 @@ import pytest
 
 from tests.release import provider as release
 from tests.release.provider_docs import schema
-from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.conftest import DEPLOYED, Control, Terraform, programs, registry
+from tests.terraform.test_readme import README
 from tests.tools import tool
 
+OTHER = "windows_amd64"
+"""A platform that tests do not run on: its program has a name of its own kind."""
 TENANT = """
 terraform {
   required_providers {
@@ -30,31 +35,82 @@ resource "gtm_tenant" "clinic" {
 """
 
 
+def shown(about: str) -> list[str]:
+    """The commands of the README's block of commands that is about something, in their order."""
+    block = next(one for one in re.findall(r"```console\n(.*?)```", README, re.DOTALL) if about in one)
+    return re.findall(r"^\$ (.*)$", block, re.MULTILINE)
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What a release has, for this machine and for one of another kind: the other platforms are for `make provider`."""
+    tool("go")
+    return release.release(tmp_path_factory.mktemp("released"), (release.HERE, OTHER))
+
+
 @pytest.mark.drill
-def test_the_mirror_needs_no_registry(tmp_path: Path, terraform: Terraform, control: Control) -> None:
-    """`init` finds the provider there by its checksum, and it works."""
-    made = release.release(tmp_path / "made", (release.HERE,))
-    sums = made[-1]
+def test_a_release_is_whole(released: list[Path]) -> None:
+    """Each file with its checksum; in each archive a program for its platform, and the licence."""
+    *made, sums = released
     checked = subprocess.run(
         ["sha256sum", "-c", sums.name], cwd=sums.parent, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
-    assert {path.name for path in made} == {line.split()[1] for line in sums.read_text().splitlines()} | {
-        sums.name
-    }
-    with zipfile.ZipFile(made[0]) as archive:
-        assert {one.filename for one in archive.infolist()} == {
-            f"terraform-provider-gtm_v{release.version()}",
-            "LICENSE",
-        }
-    mirror = made[0].parent / "mirror"
-    Path(terraform.environment["TF_CLI_CONFIG_FILE"]).write_text(
-        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n'
+    assert {path.name for path in made} == {line.split()[1] for line in sums.read_text().splitlines()}
+    name = f"terraform-provider-gtm_v{release.version()}"
+    for path, program, begins in zip(made, (name, f"{name}.exe"), (b"\x7fELF", b"MZ"), strict=False):
+        with zipfile.ZipFile(path) as archive:
+            assert set(archive.namelist()) == {program, "LICENSE"}
+            assert archive.read(program).startswith(begins)
+            assert archive.getinfo(program).external_attr >> 16 == 0o100755
+
+
+@pytest.mark.drill
+def test_the_same_sources_make_the_same_bytes(
+    released: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another folder, without version control, and with other settings of Go."""
+    copy = shutil.copytree(release.SOURCES, tmp_path / "elsewhere")
+    monkeypatch.setenv("GOFLAGS", "-buildvcs=auto")
+    monkeypatch.setenv("GOAMD64", "v2")
+    (again, *_) = release.release(tmp_path / "made", (release.HERE,), sources=copy)
+    assert again.name == released[0].name
+    assert again.read_bytes() == released[0].read_bytes()
+
+
+@pytest.mark.drill
+@programs
+def test_it_is_installed_without_a_registry(
+    released: list[Path], tmp_path: Path, terraform: Terraform, control: Control, program: str
+) -> None:
+    """By the commands of the README, in a folder with a release's files: `init` finds it, it works, and a lock file for several platforms can be written."""
+    del terraform.environment["TF_CLI_CONFIG_FILE"]
+    files = shutil.copytree(
+        released[0].parent, tmp_path / "downloads", ignore=shutil.ignore_patterns("mirror")
     )
+    commands = [one.replace("linux_amd64", release.HERE) for one in shown("terraform-provider-gtm_")]
+    for command in commands:
+        said = subprocess.run(
+            ["sh", "-ec", command.replace("registry.terraform.io", registry(program))],
+            cwd=files,
+            env=terraform.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert said.returncode == 0, said.stderr
     terraform.write("main.tf", TENANT)
-    assert f"v{release.version()}" in terraform.ok("init").said
+    assert f"Installed gtm/gtm v{release.version()}" in terraform.ok("init").said
     terraform.apply(**control.environment())
     assert [one["name"] for one in control.policy()["tenants"]] == ["clinic"]
+
+    plugins = tmp_path / ".terraform.d" / "plugins"
+    shutil.copytree(released[0].parent / "mirror", plugins, dirs_exist_ok=True)
+    (lock,) = shown("providers lock")
+    _, *words = shlex.split(lock.replace("$HOME", str(tmp_path)).replace("linux_amd64", release.HERE))
+    terraform.ok(*words)
+    assert (terraform.folder / ".terraform.lock.hcl").read_text().count('"h1:') == 2
+    terraform.ok("init")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.effort import examples
-from tests.terraform.conftest import Control, Terraform
+from tests.terraform.conftest import Control, Terraform, programs
 from tests.terraform.test_trouble import VERSIONS, nothing_to_do, provider_block, state
 
 pytestmark = pytest.mark.drill
@@ -214,6 +214,7 @@ def written(made: dict[str, Any], *, each: bool) -> str:
     return "\n".join(text)
 
 
+@programs
 @pytest.mark.parametrize("seed", range(examples(36, least=6)))
 def test_any_world_becomes_any_other(terraform: Terraform, control: Control, seed: int) -> None:
     """In one plan and one apply, by blocks and by `for_each`, one after the other and ten at once; then nothing is left to do."""

@@ -23,7 +23,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.documents.terraform.export import files
 from tests.documents.policy_worlds import documents
 from tests.effort import ALL
-from tests.terraform.conftest import DEPLOYED, Control, Terraform
+from tests.terraform.conftest import DEPLOYED, Control, Terraform, programs
 from tests.terraform.test_nested_values import earlier
 
 pytestmark = pytest.mark.drill
@@ -95,6 +95,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Apart, "_said", said)
 
 
+@programs
 @pytest.mark.usefixtures("inside")
 @WORLDS
 @given(documents())

@@ -12,7 +12,7 @@ import pytest
 
 from gtm.core.model.access import Role
 from tests.balancer.certificates import Authority
-from tests.terraform.conftest import Control, Ran, Terraform
+from tests.terraform.conftest import Control, Ran, Terraform, programs
 from tests.terraform.proxy import Proxy
 
 pytestmark = pytest.mark.drill
@@ -342,6 +342,7 @@ def test_references_to_nothing_and_what_is_known_later(terraform: Terraform, con
     nothing_to_do(terraform)
 
 
+@programs
 @pytest.mark.parametrize("parallelism", [1, 10])
 def test_fences(parallelism: int, terraform: Terraform, control: Control) -> None:
     """What opens one fails the plan at its rule, and is a warning with a reason; a rule in place of another is neither."""
