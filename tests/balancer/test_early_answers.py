@@ -21,6 +21,7 @@ from typing import cast
 
 import pytest
 
+from gtm.adapters.fullness import MOST_BYTES
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.client.downstream_end import LINGER, MOST_LINGER
 from gtm.balancer.plane.contracts import Sent
@@ -141,8 +142,11 @@ def test_what_was_said_before_the_reset_was_said(tmp_path: Path, *, secure: bool
                 assert not w.picker.failures
                 cut = draw.randint(1, 5 if chunked else len(body))
                 client, answer = await _upload(w, server, raw[:-cut], chunked=chunked)
-                assert answer.status == int(status[:3])
-                assert not answer.whole
+                if status.startswith(b"503") and not chunked and len(body) <= MOST_BYTES:
+                    # It may have said that the server is full: nothing of it has gone to the client yet.
+                    assert (answer.status, answer.whole) == (502, True)
+                else:
+                    assert (answer.status, answer.whole) == (int(status[:3]), False)
                 assert len(w.picker.failures) == 1
                 w.picker.failures.clear()
             _, answer = await _upload(w, server, b"HTTP/1.1 413 Content")  # no answer
@@ -218,7 +222,15 @@ def test_what_one_client_sends_ejects_nobody(*, early: bool) -> None:
     picker.conditions({one.name: Condition(healthy=True) for one in servers})
     for _ in range(60):
         exchange = SimpleNamespace(
-            facts=Facts("m", 100), chosen=None, asked=None, tunnelled=False, first_byte=1.0
+            facts=Facts("m", 100),
+            chosen=None,
+            asked=None,
+            tunnelled=False,
+            first_byte=1.0,
+            full=False,
+            tokens=None,
+            streams_events=False,
+            head=SimpleNamespace(path=b"/v1/chat/completions"),
         )
         sent = picker.pick(cast("Exchange", exchange), (), 1.0)
         assert isinstance(sent, Sent)

@@ -70,7 +70,7 @@ def test_one_network_keeps_no_other_out() -> None:
     [
         (b"", 0),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nab", 0),
-        (b"HTTP/1.1 503 No\r\ncontent-length: 9\r\n\r\nab", 1),
+        (b"HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nab", 1),
     ],
     ids=["before an answer", "within one", "within an error"],
 )

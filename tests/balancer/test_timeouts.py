@@ -304,6 +304,10 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
                 first_byte=1.0,
                 status=200,
                 complete=True,
+                full=False,
+                tokens=None,
+                streams_events=False,
+                head=SimpleNamespace(path=b"/v1/chat/completions"),
             )
             sent = picker.pick(cast("Exchange", exchange), (), 50.0)
             assert isinstance(sent, Sent)

@@ -251,6 +251,8 @@ ROOMS = (
 APART: Mapping[str, str] = {
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.config.choosing.MAX_HOST": "of the operator's file",
+    "balancer.health.keys.MAX_KEY": "of the operator's file",
+    "balancer.plane.stats.MOST_SERIES": "a memory",
     "balancer.decide.gate.MOST_CHOICES": "a memory",
     "balancer.decide.picking._MOST_LOOSENED": "a memory",
     "balancer.decide.queueing.MOST_TOTALS": "rows of metrics",

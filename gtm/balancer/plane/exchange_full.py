@@ -39,10 +39,10 @@ class ExchangeFull(ExchangeEnd):
 
     def _asks_another(self) -> bool:
         """The answer that was kept back is whole. Whether another server is asked now; else the client gets it."""
-        response, kept, sent = self._doubted, self.answer, self._sent
+        response, sent = self._doubted, self._sent
         assert response is not None  # noqa: S101 - see `_kept_back`
-        self._doubted, self.answer = None, Answer()
-        body = b"" if not isinstance(kept, KeptAnswer) else kept.body_so_far
+        assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
+        body = self.answer.body_so_far
         if sent is not None and says_full(response.status, body, retry_after=response.retry_after):
             exchange, before = cast("Exchange", self), self._tried
             tried = self._tried = (*before, sent.route.url)
@@ -50,16 +50,23 @@ class ExchangeFull(ExchangeEnd):
             if others and may_ask_another(exchange, Reached.DECLINED):
                 found = self.proxy.pick(exchange, tried)
                 if isinstance(found, Sent):
+                    self._doubted, self.answer = None, Answer()
                     self.proxy.was_full(exchange, sent)
                     self._moved = True
                     self.phase = CONNECTING
                     self._send(found)
                     return True
             self._tried, self.full = before, True
-        self._answers(response, LENGTH)
-        if body:
-            self.answer.body(body)
+        self._lets_go(response)
         return False
+
+    def _lets_go(self, response: ResponseHead) -> None:
+        """Give the client what was kept back of an answer."""
+        kept = self.answer
+        self._doubted, self.answer = None, Answer()
+        self._answers(response, LENGTH)
+        if isinstance(kept, KeptAnswer) and kept.body_so_far:
+            self.answer.body(kept.body_so_far)
 
     def _answers(self, response: ResponseHead, framing: Framing) -> None:
         """The client gets this answer."""

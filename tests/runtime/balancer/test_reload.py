@@ -21,6 +21,7 @@ import pytest
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.config.document import AT_START, Document
+from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.quota.leases import Parts
 from gtm.feed.current import CurrentView
@@ -49,6 +50,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "output_tokens_per_minute": 1000,
         "priority": "batch",
     }
+    times = {"connect": 3.0, "failing": 3.0, "first_byte": 3.0, "between": 3.0, "whole": 3.0}
     return {
         "service": "chat",
         "paths": ["inference"],
@@ -75,6 +77,11 @@ def _files(folder: Path) -> dict[str, Any]:
             "bound": 1.25,
             "most_memory": 0.95,
             "versions": {"v1": 0.5},
+        },
+        "ejection": {"latency": True},
+        "timeouts": {
+            **times,
+            "rules": [{**times, "service": "chat", "paths": ["inference"]}],
         },
         "checks": {
             "health": {
@@ -132,6 +139,7 @@ _SPECIAL: dict[str, Any] = {
     "paths": ["tokenize"],
     "backends.url": "http://127.0.0.1:2",
     "backends.resolve": "one",
+    "timeouts.rules.paths": ["tokenize"],
     "backends.checks.kind": "none",
     "checks.completion.kind": "chat",
     "choosing.pick": "scan",
@@ -246,12 +254,25 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "media": proxy.media,
         "hosts": [(route.url, route.host_field) for route in picker.routes()],
         "asks": proxy.asks,
+        "times": repr(_times(proxy.timeouts)),
         "access": carrier._access._document,
         "tracing": None if proxy.tracer is None else proxy.tracer._settings,
         "tls": None if front._listener is None else front._listener.settings,
         "backend_tls": front._backends._settings,
         "proxies": front._trusted,
     }
+
+
+def _times(rules: TimeoutRules) -> list[object]:
+    """Times as values; of paths what tells them apart."""
+    return [
+        rules.inference,
+        rules.others,
+        [
+            (one.service, one.paths and (one.paths._exact, one.paths._patterns), one.inference, one.others)
+            for one in rules._rules
+        ],
+    ]
 
 
 class _Nowhere:
