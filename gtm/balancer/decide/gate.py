@@ -157,15 +157,15 @@ class LawGate:
             exchange.head = head
         if handoff is not None:
             exchange.shown = (handoff, current.window)
-        shown = head.seen.get if self._says.keys else _nothing
+        seen, keys = head.seen.get, self._says.keys
         key = (
             head.host,
             client,
             handoff,
-            shown(_BEARER),
-            shown(_ANTHROPIC_KEY),
-            shown(_AZURE_KEY),
-            head.seen.get(_PRIORITY),
+            seen(_BEARER) if keys else None,
+            seen(_ANTHROPIC_KEY) if keys else None,
+            seen(_AZURE_KEY) if keys else None,
+            seen(_PRIORITY),
             b"" if self._says.priority_from and self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
@@ -359,10 +359,6 @@ class LawGate:
             retry_after=5 if status == 503 else None,
             location=location,
         )
-
-
-def _nothing(name: bytes) -> None:
-    """No field is looked at where no key shows a tenant."""
 
 
 def _shown(head: RequestHead) -> Iterator[bytes]:

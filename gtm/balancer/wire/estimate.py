@@ -35,6 +35,8 @@ LEAST_IMAGE = 85
 PIXELS_A_TOKEN = 750
 _MOST_ITEMS = 10_000
 """Objects in a text: one with more of them counts as text whole."""
+_SHORT = 4096
+"""Bytes of a text that is not looked into where it has no list of parts."""
 _LOOKED_AT = 96 * 1024
 """Characters of base64 in which a picture's size is looked for: it stands behind a JPEG's EXIF, which has up to 64 KiB."""
 
@@ -134,6 +136,8 @@ def prompt_tokens(text: bytes, media: Media = MEDIA) -> int:
         text: the JSON.
         media: what counts for what is no text.
     """
+    if len(text) < _SHORT and text.find(b"[", 1) < 0:  # nearly every chat: no list of parts
+        return len(text) // BYTES_A_TOKEN
     left, more = (0, 0) if _crowded(text) else _media(text, media)
     return (len(text) - left) // BYTES_A_TOKEN + more
 

@@ -67,14 +67,14 @@ class Body(msgspec.Struct):
     user: str | None = None
     prompt_cache_key: str | None = None
     # Empty for absent: a union with None would take nothing but null.
-    messages: msgspec.Raw = msgspec.Raw(b"")
-    prompt: msgspec.Raw = msgspec.Raw(b"")
-    input: msgspec.Raw = msgspec.Raw(b"")
+    messages: msgspec.Raw = _ABSENT
+    prompt: msgspec.Raw = _ABSENT
+    input: msgspec.Raw = _ABSENT
     # What the model reads before these, or what keeps caches apart.
-    tools: msgspec.Raw = msgspec.Raw(b"")
-    system: msgspec.Raw = msgspec.Raw(b"")
-    instructions: msgspec.Raw = msgspec.Raw(b"")
-    cache_salt: msgspec.Raw = msgspec.Raw(b"")
+    tools: msgspec.Raw = _ABSENT
+    system: msgspec.Raw = _ABSENT
+    instructions: msgspec.Raw = _ABSENT
+    cache_salt: msgspec.Raw = _ABSENT
     # Where some servers have bounds of the output, and sessions.
     n_predict: int | None = None
     parameters: msgspec.Raw = _ABSENT
@@ -127,8 +127,10 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
     messages = bytes(found.messages)
     text = messages or bytes(found.prompt) or bytes(found.input)
     if text:
-        beside = len(bytes(found.tools)) + len(bytes(found.system)) + len(bytes(found.instructions))
-        tokens = prompt_tokens(text, media) + beside // BYTES_A_TOKEN
+        tokens = prompt_tokens(text, media)
+        if not (found.tools is found.system is found.instructions is _ABSENT):
+            beside = (found.tools, found.system, found.instructions)
+            tokens += sum(len(bytes(one)) for one in beside) // BYTES_A_TOKEN
     else:
         tokens = body_tokens(body, media)
     limit, most = _limits(found)

@@ -39,30 +39,23 @@ _INPUT = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*
 _OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens|eval_count)"\s*:\s*([0-9]{1,9})(?![0-9])')
 _START = re.compile(rb'"message_start".*')
 """The rest of the event with which Anthropic's streams begin: its output tokens are those of before the first."""
-_NO_TEXT = (
-    *(
-        b"/embeddings",
-        b"/embed",
-        b"/embed_all",
-        b"/embed_sparse",
-        b"/rerank",
-        b"/score",
-        b"/pooling",
-        b"/similarity",
-    ),
-    *(
-        b"/classify",
-        b"/moderations",
-        b"/predict",
-        b"/encode",
-        b"/tokenize",
-        b"/detokenize",
-        b"/decode",
-        b"/count_tokens",
-    ),
-    *(b"/audio/speech", b"/images/generations", b"/images/edits"),
+_NO_TEXT = frozenset(
+    (
+        *(
+            b"embeddings",
+            b"embed",
+            b"embed_all",
+            b"embed_sparse",
+            b"rerank",
+            b"score",
+            b"pooling",
+            b"similarity",
+        ),
+        *(b"classify", b"moderations", b"predict", b"encode", b"tokenize", b"detokenize", b"decode"),
+        *(b"count_tokens", b"speech", b"generations", b"edits"),
+    )
 )
-"""Ends of paths whose answers are numbers, pictures or sound: of tokens that are made they have none."""
+"""Last segments of paths whose answers are numbers, pictures or sound: of tokens that are made they have none."""
 
 TEMPLATE = 4096
 """Tokens that chat templates add to a prompt: role marks and default instructions are some hundreds in the longest that are known."""
@@ -81,7 +74,7 @@ _REASONING = b"reasoning"
 
 def makes_text(method: bytes, path: bytes) -> bool:
     """Whether an endpoint answers with tokens that a model makes for the request: these are expected of it."""
-    return method == b"POST" and not path.endswith(_NO_TEXT)
+    return method == b"POST" and path.rpartition(b"/")[2] not in _NO_TEXT
 
 
 class Bounds(NamedTuple):
