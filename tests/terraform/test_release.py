@@ -69,8 +69,11 @@ def test_a_release_is_whole(released: list[Path]) -> None:
 def test_the_same_sources_make_the_same_bytes(
     released: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In another folder, without version control, and with other settings of Go."""
+    """In another folder, in another repository, and with other settings of Go."""
     copy = shutil.copytree(release.SOURCES, tmp_path / "elsewhere")
+    me = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+    for said in (("init", "--quiet"), ("add", "."), (*me, "commit", "--quiet", "--message", "other")):
+        subprocess.run(["git", *said], cwd=copy, check=True)
     monkeypatch.setenv("GOFLAGS", "-buildvcs=auto")
     monkeypatch.setenv("GOAMD64", "v2")
     (again, *_) = release.release(tmp_path / "made", (release.HERE,), sources=copy)
