@@ -50,6 +50,9 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         head=SimpleNamespace(path=b"/v1/completions"),
         streams_events=False,
         full=False,
+        goes_on_with=None,
+        finds=None,
+        seeks=False,
         tokens=None,
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
@@ -145,6 +148,9 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             head=SimpleNamespace(path=b"/v1/completions"),
             streams_events=False,
             full=False,
+            goes_on_with=None,
+            finds=None,
+            seeks=False,
             tokens=None,
         )
         sent = picker.pick(cast("Exchange", exchange), (), clock.at)

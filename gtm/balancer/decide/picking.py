@@ -13,13 +13,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from gtm.balancer.decide.holders import Holders
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
+from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
@@ -153,6 +154,7 @@ class PoolPicker:
         self._loosened: dict[int, float] = {}
         """Who is not led to a backend by its session or prompt, and until when."""
         self.flights = Flights()
+        self.holders = Holders()
         self.prefixes = PrefixMap()
         self.cut = cut
         self.choices: Counter[tuple[By, bool]] = Counter()
@@ -279,7 +281,10 @@ class PoolPicker:
         wanted: Wanted = tuple.__new__(
             Wanted, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
-        found = choice(self.pool, wanted, self._draw())
+        held = self._held(exchange)
+        if isinstance(held, Refusal):
+            return held
+        found = held or choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
             return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
@@ -295,12 +300,31 @@ class PoolPicker:
         self._begun += now
         return Sent(self._routes[name], flying)
 
+    def _held(self, exchange: Exchange) -> Choice | Refusal | None:
+        """The server that has what a request goes on with; None: any will do, or nobody knows which it is."""
+        if len(self._routes) < 2 or (thing := exchange.goes_on_with) is None:
+            return None
+        name = self.holders.of(thing)
+        if name is None:
+            exchange.seeks = True
+            return None
+        number = self.pool.numbers.get(name)
+        if number is None:
+            words = f"the server that has `{thing}` is gone from this region, and what it kept with it: begin anew"
+            return Refusal(404, "state_gone", words)
+        found = self.pool.candidates[number]
+        if not found.condition.healthy:
+            words = f"the server that has `{thing}` fails its checks: try again later, or begin anew"
+            return Refusal(503, "state_unreachable", words, 5.0)
+        return Choice(found, By.SESSION, moved=False)
+
     def landed(self, flying: _Flying, exchange: Exchange, how: str) -> None:
         """A request has ended at its backend."""
         now = self._loop.time()
         if self._flying.pop(flying, self) is None:
             self._begun -= flying.began
         took = now - flying.began
+        self._learn(flying, exchange)
         if exchange.full and how == "answered":
             how = "full"
         good = how == "answered" and exchange.status < 400
@@ -344,6 +368,13 @@ class PoolPicker:
             self._health.failed(flying.sending, exchange.failure, now)
         if self._health.pending:
             self._look(now)
+
+    def _learn(self, flying: _Flying, exchange: Exchange) -> None:
+        """Remember who has what was made, or found."""
+        if exchange.finds is not None and exchange.finds.id and 0 < exchange.status < 300:
+            self.holders.learn(exchange.finds.id, flying.sending.name)
+        if exchange.seeks and 0 < exchange.status < 400 and (thing := exchange.goes_on_with) is not None:
+            self.holders.learn(thing, flying.sending.name)
 
     def _loosen(self, mark: int, now: float) -> None:
         """Who was led to a backend and failed there goes by load for a while: where it was led, it would fail again, and say nothing new."""

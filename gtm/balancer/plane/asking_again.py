@@ -14,7 +14,6 @@ of one request and the budget of all; a connection that was refused takes nothin
 
 from __future__ import annotations
 
-import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -36,10 +35,6 @@ class Reached(Enum):
 
 
 _TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
-_STATE = re.compile(
-    rb"/v1/(?:responses|conversations|chat/completions|files|uploads|batches|vector_stores|containers|assistants|threads|fine_tuning/jobs)/[^/?]"
-)
-"""Paths that name what one server has made (OpenAI API reference, 2026-11): lists and what is made anew are none."""
 
 
 def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False) -> bool:
@@ -58,6 +53,6 @@ def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False)
         return False
     if home:
         return True
-    if _STATE.match(head.target):
+    if exchange.goes_on_with is not None:
         return False
     return exchange.proxy.may_retry(exchange.tries, free=reached is Reached.UNHEARD)

@@ -42,6 +42,7 @@ from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
+from gtm.balancer.wire.states import NOT_THERE, IdFinder
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
 from gtm.transport import no_room
@@ -202,7 +203,9 @@ class Exchange(ExchangeBody, ExchangeFull):
 
     def _push(self, refusal: Refusal | None) -> bool:
         """Hand it to a peer region, if one takes it. Once: what came back stays."""
-        sent = None if self._tried else self.proxy.push(self, refusal)
+        if self._tried or self.keeps_home:
+            return False
+        sent = self.proxy.push(self, refusal)
         if sent is None:
             return False
         if isinstance(sent, Refusal):  # what of its body has not come yet ends with the connection
@@ -282,6 +285,8 @@ class Exchange(ExchangeBody, ExchangeFull):
         self.upstream = upstream
         self._plain = None
         self._begun = True
+        if self.makes_state:
+            self.finds = IdFinder()
         self._heard = False
         self.phase = SENT
         head, route = self.head, upstream.route
@@ -349,7 +354,8 @@ class Exchange(ExchangeBody, ExchangeFull):
             self.meter.encoded = True
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
-        if response.status in STATUSES and self._kept_back(response, framing):
+        doubtful = response.status in STATUSES or (self.seeks and response.status in NOT_THERE)
+        if doubtful and self._kept_back(response, framing):
             return
         self._answers(response, framing)
 

@@ -15,6 +15,7 @@ from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange_end import ExchangeEnd
 from gtm.balancer.plane.exchange_state import CONNECTING
 from gtm.balancer.wire.responses import LENGTH, Framing, ResponseHead
+from gtm.balancer.wire.states import NOT_THERE, says_absent
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -43,7 +44,10 @@ class ExchangeFull(ExchangeEnd):
         assert response is not None  # noqa: S101 - see `_kept_back`
         assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
         body = self.answer.body_so_far
-        if sent is not None and says_full(response.status, body, retry_after=response.retry_after):
+        if sent is not None and self.seeks and response.status in NOT_THERE:
+            if says_absent(response.status, body, self.goes_on_with or "") and self._seeks_on(sent):
+                return True
+        elif sent is not None and says_full(response.status, body, retry_after=response.retry_after):
             exchange, before = cast("Exchange", self), self._tried
             tried = self._tried = (*before, sent.route.url)
             others = self._body_ended and not self._moved and self.proxy.picker.usable() > len(tried)
@@ -59,6 +63,21 @@ class ExchangeFull(ExchangeEnd):
             self._tried, self.full = before, True
         self._lets_go(response)
         return False
+
+    def _seeks_on(self, sent: Sent) -> bool:
+        """A server has said that it has not what the request goes on with. Whether another is asked now."""
+        tried = (*self._tried, sent.route.url)
+        exchange = cast("Exchange", self)
+        if not (self._keeps and self._body_ended and self.proxy.may_seek(len(tried))):
+            return False
+        found = self.proxy.pick(exchange, tried)
+        if not isinstance(found, Sent):
+            return False
+        self._doubted, self.answer = None, Answer()
+        self.proxy.not_there(exchange, sent)
+        self._tried, self.phase = tried, CONNECTING
+        self._send(found)
+        return True
 
     def _lets_go(self, response: ResponseHead) -> None:
         """Give the client what was kept back of an answer."""

@@ -12,6 +12,7 @@ from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
+from gtm.balancer.wire.states import IdFinder, makes_state, named_in
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -100,6 +101,7 @@ class ExchangeState:
         "facts",
         "failure",
         "fallback",
+        "finds",
         "first_byte",
         "full",
         "head",
@@ -110,6 +112,7 @@ class ExchangeState:
         "proxy",
         "received",
         "refusal",
+        "seeks",
         "shown",
         "span",
         "status",
@@ -189,10 +192,29 @@ class ExchangeState:
         """The head of an answer that is kept back; None: none is."""
         self.full = False
         """The client got an answer by which a backend said that it is full."""
+        self.finds: IdFinder | None = None
+        """Looks for the id of what it makes; None: it makes nothing that is kept."""
+        self.seeks = False
+        """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
         self._moved = False
         """Another server was asked since one was full."""
         self._begun = self._heard = False
         """It was sent to a backend; something of an answer came from the present one."""
+
+    @property
+    def goes_on_with(self) -> str | None:
+        """The id of what one server has and it goes on with; None: any server will do."""
+        return self.facts.state or named_in(self.head.target)
+
+    @property
+    def makes_state(self) -> bool:
+        """Whether its server keeps what it makes, for later requests."""
+        return self.facts.stored and makes_state(self.head.method, self.head.path)
+
+    @property
+    def keeps_home(self) -> bool:
+        """Whether no peer region may take it: what it makes or goes on with is looked for here later, or stands here."""
+        return self.makes_state or self.goes_on_with is not None
 
     @property
     def answering(self) -> bool:

@@ -50,6 +50,9 @@ from gtm.handoff.proof import FIELD, PATH
 
 _log = logging.getLogger(__name__)
 
+MOST_SOUGHT = 16
+"""Servers that are asked at the most for what nobody knows who has it."""
+
 _CLIENT_FULL = Refusal(
     429,
     "client_bodies_full",
@@ -142,6 +145,7 @@ class Proxy:
         self.tracer = tracer
         self._said = b"x-gtm-region: %b\r\n" % region.encode()
         self._clients: dict[Downstream, None] = {}
+        self._seeking = RetryBudget(loop.time(), share=1.0, floor=20.0, most=200.0)
         self._budget = RetryBudget(
             loop.time(),
             share=self.limits.retry_share,
@@ -474,9 +478,13 @@ class Proxy:
         self._tell(sent.flight.end, exchange, "full")
         self.stats.full[sent.route.url] += 1
 
-    def may_ask_another(self, tries: int) -> bool:
-        """Whether there is another backend than those that were tried, and it may be asked."""
-        return self.picker.usable() > tries and self.may_retry(tries)
+    def may_seek(self, tries: int) -> bool:
+        """Whether another backend may be asked for what those that were tried have not. It has a budget of its own: who makes ids up takes nothing of others' retries."""
+        return tries < min(MOST_SOUGHT, self.picker.usable()) and self._seeking.take(self.now())
+
+    def not_there(self, exchange: Exchange, sent: Sent) -> None:
+        """A backend has not what the request goes on with, and another is asked: it counts no more there, and as nothing."""
+        self._tell(sent.flight.end, exchange, "refused")
 
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, *, offered: bool) -> None:
         """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
@@ -484,6 +492,7 @@ class Proxy:
         self.ending += 1
         if how == "answered":
             self._budget.requested(now)
+            self._seeking.requested(now)
         try:
             if sent is not None:
                 sent.flight.end(exchange, how)

@@ -38,6 +38,10 @@ class Facts(NamedTuple):
     session: str | None = None
     prefix: tuple[int, ...] = ()
     most_output: int | None = None
+    state: str | None = None
+    """The id of what one server has, and the request goes on with, as its body says (`gtm.balancer.wire.states`)."""
+    stored: bool = True
+    """What it makes is to be kept by its server, if the endpoint keeps it."""
 
 
 NOTHING = Facts()
@@ -70,6 +74,11 @@ class Body(msgspec.Struct):
     messages: msgspec.Raw = _ABSENT
     prompt: msgspec.Raw = _ABSENT
     input: msgspec.Raw = _ABSENT
+    # What one server has.
+    previous_response_id: str | None = None
+    input_file_id: str | None = None
+    conversation: msgspec.Raw = _ABSENT
+    store: bool | None = None
     # What the model reads before these, or what keeps caches apart.
     tools: msgspec.Raw = _ABSENT
     system: msgspec.Raw = _ABSENT
@@ -97,6 +106,13 @@ _WITHIN = {
     if "." in name
 }
 """Readers of members of objects within a body, by their names."""
+
+
+class _Conversation(msgspec.Struct):
+    id: str
+
+
+_CONVERSATION = msgspec.json.Decoder(str | _Conversation)
 _ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
@@ -149,8 +165,20 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
         _prefix(found, text, cut) if cut is not None else (),
         # A list may be of prompts: each has its choices.
         most if messages or text[:1] != b"[" else None,
+        _state(found),
+        found.store is not False,
     )
     return tuple.__new__(Facts, facts)
+
+
+def _state(found: Body) -> str | None:
+    """The id of what one server has: a response, a conversation, by its id or as an object that has one, or a file."""
+    said = found.previous_response_id or found.input_file_id
+    if said is None and found.conversation is not _ABSENT:
+        with suppress(ValueError):
+            conversation = _CONVERSATION.decode(found.conversation)
+            said = conversation.id if isinstance(conversation, _Conversation) else conversation
+    return _short(said) or None
 
 
 def _is_elsewhere(found: Body) -> bool:

@@ -166,6 +166,8 @@ class Upstream(asyncio.Protocol, UpstreamState):
         self.heard = self.route.heard = self._clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
+        if exchange.finds is not None:
+            exchange.finds.piece(data)
         if self._later:
             self._later += data
             return

@@ -1,0 +1,220 @@
+"""What one server keeps, and requests that go on with it: they come to that server, or it is said that they cannot (docs/balancer.md#what-one-server-keeps).
+
+volcano-sh/kthena#1732 and higress-group/higress#3841 tell of follow-ups that other servers did not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from gtm.balancer.decide.holders import MOST_HELD, Holders
+from gtm.balancer.plane.proxy import MOST_SOUGHT
+from gtm.balancer.wire.states import IdFinder, makes_state, named_in
+from tests.balancer.test_full import Region, region
+from tests.balancer.world import Message, Peer, read_body, read_head, run
+
+
+class Keeper:
+    """A server that keeps what it makes, and knows nothing else."""
+
+    def __init__(self, name: str, absent: int = 404, *, stream: bool = False) -> None:
+        self.name, self.absent, self.stream = name, absent, stream
+        self.made: set[str] = set()
+        self.asked: list[bytes] = []
+        self.draw = random.Random(name)
+
+    def finish(self) -> None:
+        """Nothing runs."""
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            message = await read_body(peer.reader, await read_head(peer.reader))
+            self.asked.append(message.start)
+            peer.send(self._answer(message))
+
+    def _answer(self, message: Message) -> bytes:
+        _, path, _ = message.start.decode().split(" ")
+        said: Any = json.loads(message.body) if message.body else {}
+        known = said.get("previous_response_id") or said.get("input_file_id") or said.get("conversation")
+        known = known["id"] if isinstance(known, dict) else known
+        parts = path.split("/")
+        known = known or (parts[3] if len(parts) > 3 else None)
+        if known is not None and known not in self.made:
+            return _said(self.absent, {"error": {"message": f"`{known}` not found", "code": self.absent}})
+        if len(parts) > 3:
+            return _said(200, {"id": known, "by": self.name})
+        thing = f"{parts[2]}_{self.draw.randrange(10**9)}"
+        self.made.add(thing)
+        if self.stream:
+            event = json.dumps(
+                {"type": "response.created", "response": {"id": thing, "by": self.name}}
+            ).encode()
+            event = b"data: %b\n\n" % event
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+            return head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
+        return _said(200, {"id": thing, "by": self.name})
+
+
+def _said(status: int, document: object) -> bytes:
+    body = json.dumps(document).encode()
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
+
+
+def _request(method: str, path: str, document: object = None) -> bytes:
+    body = b"" if document is None else json.dumps(document).encode()
+    head = f"{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def _ask(here: Region, method: str, path: str, document: object = None) -> tuple[int, Any]:
+    answer = await here.ask(_request(method, path, document))
+    text = answer.body.removeprefix(b"data: ")
+    found = json.loads(text)
+    return answer.status, found.get("response", found)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_follow_up_comes_to_the_server_that_has_the_response(*, stream: bool) -> None:
+    """Of a whole chain, and for whatever is asked of it; whether it was streamed or not."""
+
+    async def main() -> None:
+        servers = [Keeper(name, stream=stream) for name in "abc"]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            homes = set()
+            for _ in range(12):
+                status, first = await _ask(here, "POST", "/v1/responses", {"model": "m", "input": "1"})
+                homes.add(first["by"])
+                last = first
+                for _ in range(3):
+                    wanted = {"model": "m", "input": "2", "previous_response_id": last["id"]}
+                    status, last = await _ask(here, "POST", "/v1/responses", wanted)
+                    assert (status, last["by"]) == (200, first["by"])
+                for method, path in (
+                    ("GET", ""),
+                    ("GET", "/input_items"),
+                    ("POST", "/cancel"),
+                    ("DELETE", ""),
+                ):
+                    status, found = await _ask(here, method, f"/v1/responses/{first['id']}{path}")
+                    assert (status, found["by"]) == (200, first["by"])
+            assert len(homes) > 1  # they are shared out as ever
+            assert sum(len(one.asked) for one in servers) == 12 * 8  # nobody was asked in vain
+
+    run(main)
+
+
+@pytest.mark.parametrize("absent", [404, 400])
+def test_what_nobody_saw_being_made_is_found_by_asking(absent: int) -> None:
+    """As after a restart, or by another worker: each is asked until one has it, which is then known; that none is full, or at fault, by this is seen to."""
+
+    async def main() -> None:
+        servers = [Keeper(name, absent) for name in "abcd"]
+        servers[2].made = {"resp_old", "file_old", "conv_old"}
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            for document in (
+                {"model": "m", "input": "1", "previous_response_id": "resp_old"},
+                {"model": "m", "input": "1", "conversation": "conv_old"},
+                {"model": "m", "input": "1", "conversation": {"id": "conv_old"}},
+            ):
+                status, found = await _ask(here, "POST", "/v1/responses", document)
+                assert (status, found["by"]) == (200, "c")
+            assert (await _ask(here, "GET", "/v1/files/file_old"))[0] == 200
+            asked = [len(one.asked) for one in servers]
+            assert (await _ask(here, "GET", "/v1/files/file_old"))[0] == 200
+            assert [len(one.asked) for one in servers] == [asked[0], asked[1], asked[2] + 1, asked[3]]
+            status, said = await _ask(here, "GET", "/v1/responses/nowhere")
+            assert (status, said["error"]["code"]) == (absent if absent == 404 else 400, absent)
+            assert all(b"nowhere" in one.asked[-1] for one in servers)
+            assert not here.proxy.stats.full
+            assert not here.proxy.stats.retries
+            assert not sum(one.ejections for one in here.health.snapshot(asyncio.get_running_loop().time()))
+
+    run(main)
+
+
+def test_who_makes_ids_up_has_a_bound() -> None:
+    """So many servers are asked for one, however many there are."""
+
+    async def main() -> None:
+        servers = [Keeper(str(number)) for number in range(MOST_SOUGHT + 4)]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            assert (await _ask(here, "GET", "/v1/responses/nowhere"))[0] == 404
+            assert sum(len(one.asked) for one in servers) == MOST_SOUGHT
+
+    run(main)
+
+
+def test_where_the_server_is_gone_that_is_said() -> None:
+    """Out of the file: 404, begin anew. Down: 503, and nobody else is asked."""
+
+    async def main() -> None:
+        servers = [Keeper(name) for name in "ab"]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            _, made = await _ask(here, "POST", "/v1/responses", {"model": "m", "input": "1"})
+            home = here.picker.holders.of(made["id"])
+            assert home is not None
+            index = "ab".index(made["by"])
+            found = {one.backend.name: one.condition for one in here.picker.pool.candidates}
+            here.picker.conditions({home: type(found[home])(healthy=False)})
+            asked = len(servers[1 - index].asked)
+            answer = await here.ask(_request("GET", f"/v1/responses/{made['id']}"))
+            assert answer.status == 503
+            assert b"state_unreachable" in answer.body
+            backends = [one.backend for one in here.picker.pool.candidates if one.backend.name != home]
+            more = type(backends[0])("http://127.0.0.1:1")
+            here.picker.configure([*backends, more], here.picker.pool.settings)
+            answer = await here.ask(_request("GET", f"/v1/responses/{made['id']}"))
+            assert answer.status == 404
+            assert b"state_gone" in answer.body
+            assert len(servers[1 - index].asked) == asked
+
+    run(main)
+
+
+def test_which_requests_make_or_name_something() -> None:
+    """Lists name nothing, and what is made anew has no id yet."""
+    assert makes_state(b"POST", b"/v1/responses")
+    assert makes_state(b"POST", b"/v1/files")
+    assert not makes_state(b"GET", b"/v1/files")
+    assert not makes_state(b"POST", b"/v1/responses/x/cancel")
+    assert not makes_state(b"POST", b"/v1/chat/completions")
+    assert named_in(b"/v1/responses/resp_1/input_items?limit=1") == "resp_1"
+    assert named_in(b"/v1/files/f-1?x") == "f-1"
+    assert named_in(b"/v1/chat/completions/c1") == "c1"
+    for path in (
+        b"/v1/files",
+        b"/v1/files?purpose=batch",
+        b"/v1/responses/",
+        b"/v1/chat/completions",
+        b"/v1/threads/runs",
+    ):
+        assert named_in(path) is None
+    assert named_in(b"/v1/files/" + b"x" * 300) is None
+
+
+def test_ids_are_found_however_they_are_cut_and_by_nothing_that_a_model_writes() -> None:
+    """Quotes in a text are escaped."""
+    text = b'HTTP/1.1 200 OK\r\n\r\n{"output": [{"text": "\\"id\\": \\"evil\\""}], "id" : "resp_1", "x": {"id": "no"}}'
+    for at in range(len(text)):
+        finder = IdFinder()
+        finder.piece(text[:at])
+        finder.piece(text[at:])
+        assert finder.id == "resp_1"
+
+
+def test_what_is_remembered_is_bounded_and_the_oldest_goes_first() -> None:
+    """Who has something keeps it, whoever else says so."""
+    holders = Holders()
+    holders.learn("a", "one")
+    holders.learn("a", "two")
+    assert holders.of("a") == "one"
+    holders.learn("b", "one")
+    assert holders.of("a") == "one"
+    for number in range(MOST_HELD - 1):
+        holders.learn(str(number), "x")
+    assert (holders.of("a"), holders.of("b")) == ("one", None)
