@@ -47,7 +47,6 @@ _NONE: frozenset[str] = frozenset()
 _LOAD = By.LOAD
 _WORDS = {
     Why.NO_BACKEND: "the region has no backend",
-    Why.NO_MODEL: "no backend here serves this model",
     Why.NO_VERSION: "no backend here is of this version",
     Why.DRAINING: "all backends that could serve it are being drained",
     Why.UNHEALTHY: "all backends that could serve it fail their checks, or are out (`/state` says why)",
@@ -55,6 +54,13 @@ _WORDS = {
     Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
 }
+
+
+def _told(why: Why, model: str | None) -> str:
+    """Why no backend was chosen, for a request for this model, in words; a name is written as Python writes it, for it may hold what no answer can."""
+    if why is Why.NO_MODEL:
+        return f"no backend here serves the model {model!r}: `GET /v1/models` lists those that are"
+    return _WORDS[why]
 
 
 def _mark(exchange: Exchange, session: str | None, prefix: tuple[int, ...]) -> int:
@@ -282,7 +288,9 @@ class PoolPicker:
         found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
             status = 404 if found is Why.NO_MODEL else 503
-            return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
+            return Refusal(
+                status, f"backends_{found.value}", _told(found, model), None if status == 404 else 1.0
+            )
         chosen, by, moved = found
         self.choices[by, moved] += 1
         exchange.chosen = found

@@ -18,7 +18,6 @@ from http import HTTPStatus
 from itertools import count
 from typing import Any, cast
 
-from gtm.demo.backend import wire
 from gtm.demo.backend.protocol import Connection, Request
 
 LLAMA, BGE, WHISPER = "llama", "bge", "whisper"
@@ -68,10 +67,11 @@ class Server:
         if path.startswith("/v1/responses/"):
             path, _, of = path.rpartition("/")
         name = self._routes.get((request.method, path + "/*" * bool(of)))
+        if name is None:
+            connection.respond(HTTPStatus.NOT_FOUND, b'{"detail":"Not Found"}')
+            return
         try:
-            if name is None:
-                raise RefusedError(HTTPStatus.NOT_FOUND, {"detail": "Not Found"})
-            getattr(self, name)(connection, of if of else request)
+            getattr(self, name)(connection, of or request)
         except RefusedError as refused:
             connection.respond(refused.status, json.dumps(refused.body).encode())
 
@@ -126,9 +126,14 @@ class Server:
         if calls:
             block = {"type": "tool_use", "id": "toolu_1", "name": calls[0], "input": {"city": "Oslo"}}
         whole = {
-            **{"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant"},
-            **{"model": asked["model"], "stop_reason": "tool_use" if calls else "end_turn"},
-            **{"stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 4}, "content": [block]},
+            "id": f"msg_{next(self._numbers)}",
+            "type": "message",
+            "role": "assistant",
+            "model": asked["model"],
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 3, "output_tokens": 4},
+            "content": [block],
         }
         if not asked.get("stream"):
             if text == LATE:
@@ -195,9 +200,7 @@ class Server:
             raise _bad("the body is no form")
         form = cast(
             "EmailMessage",
-            message_from_bytes(
-                f"Content-Type: {kind}\r\n\r\n".encode() + request.body, policy=policy.HTTP
-            ),
+            message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + request.body, policy=policy.HTTP),
         )
         parts = {str(one.get_param("name", header="content-disposition")): one for one in form.iter_parts()}
         if not parts.keys() >= {"file", "model"}:
@@ -232,19 +235,37 @@ class Server:
         turns = self._turns[name]
         part = {"type": "output_text", "text": " | ".join(turns), "annotations": []}
         message = {
-            **{"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"},
+            "id": f"msg_{name}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
             "content": [part],
         }
         details = {"cached_tokens": 0, "cache_write_tokens": 0}
         usage = {
-            **{"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
-            **{"input_tokens_details": details, "output_tokens_details": {"reasoning_tokens": 0}},
+            "input_tokens": 3,
+            "output_tokens": 4,
+            "total_tokens": 7,
+            "input_tokens_details": details,
+            "output_tokens_details": {"reasoning_tokens": 0},
         }
         return {
-            **{"id": name, "object": "response", "created_at": 1, "status": "completed", "model": LLAMA},
-            **{"output": [message], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []},
-            **{"usage": usage, "error": None, "incomplete_details": None, "instructions": None},
-            **{"metadata": {}, "temperature": 1.0, "top_p": 1.0},
+            "id": name,
+            "object": "response",
+            "created_at": 1,
+            "status": "completed",
+            "model": LLAMA,
+            "output": [message],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": usage,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "temperature": 1.0,
+            "top_p": 1.0,
         }
 
     def _gone(self) -> None:

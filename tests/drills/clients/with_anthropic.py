@@ -57,24 +57,13 @@ def timeout():
         say("late", client.with_options(timeout=1))
 
 
-def unknown():
+def unknown_model():
     with raising(anthropic.NotFoundError, "claude-9"):
         say(model="claude-9")
 
 
-def limit():
+def tenant_limit():
     limited(lambda: say(by=client.with_options(api_key=LIMITED)), anthropic.RateLimitError, "acme")
 
 
-tell(
-    {
-        "chat": chat,
-        "stream": stream,
-        "tools": tools,
-        "image": image,
-        "cancel": cancel,
-        "timeout": timeout,
-        "unknown model": unknown,
-        "tenant's limit": limit,
-    }
-)
+tell(chat, stream, tools, image, cancel, timeout, unknown_model, tenant_limit)

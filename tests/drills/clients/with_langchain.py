@@ -45,7 +45,9 @@ def image():
 
 def embeddings():
     # Without the check, which asks the net for OpenAI's tokenizer and sends tokens in place of text.
-    made = OpenAIEmbeddings(model="bge", api_key=FREE, check_embedding_ctx_length=False, chunk_size=2000, **TO)
+    made = OpenAIEmbeddings(
+        model="bge", api_key=FREE, check_embedding_ctx_length=False, chunk_size=2000, **TO
+    )
     same([one[0] for one in made.embed_documents(TEXTS)], [float(number) for number in range(2000)])
 
 
@@ -69,26 +71,13 @@ def timeout():
         model(timeout=1).invoke("late")
 
 
-def unknown():
+def unknown_model():
     with raising(openai.NotFoundError, "gpt-5"):
         model("gpt-5", use_responses_api=False).invoke("hello")
 
 
-def limit():
+def tenant_limit():
     limited(lambda: model(key=LIMITED).invoke("hello"), openai.RateLimitError, "acme")
 
 
-tell(
-    {
-        "chat": chat,
-        "stream": stream,
-        "tools": tools,
-        "image": image,
-        "embeddings": embeddings,
-        "responses": responses,
-        "cancel": cancel,
-        "timeout": timeout,
-        "unknown model": unknown,
-        "tenant's limit": limit,
-    }
-)
+tell(chat, stream, tools, image, embeddings, responses, cancel, timeout, unknown_model, tenant_limit)

@@ -9,7 +9,10 @@ from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, leaving, limited, r
 TO = {"api_base": f"{BASE}/v1", "api_key": FREE, "num_retries": 0, "max_retries": 0}
 TOOL = {
     "type": "function",
-    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
 }
 litellm.suppress_debug_info = True
 
@@ -72,27 +75,13 @@ def timeout():
         say("late", timeout=1)
 
 
-def unknown():
+def unknown_model():
     with raising(litellm.NotFoundError, "gpt-5"):
         say(model="gpt-5")
 
 
-def limit():
+def tenant_limit():
     limited(lambda: say(api_key=LIMITED), litellm.RateLimitError, "acme")
 
 
-tell(
-    {
-        "chat": chat,
-        "stream": stream,
-        "tools": tools,
-        "image": image,
-        "audio": audio,
-        "embeddings": embeddings,
-        "responses": responses,
-        "cancel": cancel,
-        "timeout": timeout,
-        "unknown model": unknown,
-        "tenant's limit": limit,
-    }
-)
+tell(chat, stream, tools, image, audio, embeddings, responses, cancel, timeout, unknown_model, tenant_limit)

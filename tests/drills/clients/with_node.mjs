@@ -75,7 +75,10 @@ const cases = {
     const first = await client.responses.create({ model: "llama", input: "one" });
     const second = await client.responses.create({ model: "llama", input: "two", previous_response_id: first.id });
     same(second.output_text, "one | two");
-    same((await client.responses.retrieve(second.id)).id, second.id);
+  },
+  "response by id": async () => {
+    const first = await client.responses.create({ model: "llama", input: "one" });
+    same((await client.responses.retrieve(first.id)).id, first.id);
   },
   models: async () => {
     const found = [];
@@ -90,7 +93,7 @@ const cases = {
     }),
   timeout: () => leaving(() => raising(OpenAI.APIConnectionTimeoutError, "", () => say("late", {}, made({ timeout: 1000 })))),
   "unknown model": () => raising(OpenAI.NotFoundError, "gpt-5", () => say("hello", { model: "gpt-5" })),
-  "tenant's limit": () =>
+  "tenant limit": () =>
     raising(OpenAI.RateLimitError, "acme", async () => {
       await say("hello", {}, made({ apiKey: "key-of-acme" }));
       await say("hello", {}, made({ apiKey: "key-of-acme" }));

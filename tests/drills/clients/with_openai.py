@@ -9,7 +9,10 @@ from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, leaving, limited, r
 client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=FREE, max_retries=0, timeout=60)
 TOOL = {
     "type": "function",
-    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
 }
 
 
@@ -61,7 +64,11 @@ def responses():
     first = client.responses.create(model="llama", input="one")
     second = client.responses.create(model="llama", input="two", previous_response_id=first.id)
     same(second.output_text, "one | two")
-    same(client.responses.retrieve(second.id).output_text, "one | two")
+
+
+def response_by_id():
+    first = client.responses.create(model="llama", input="one")
+    same(client.responses.retrieve(first.id).output_text, "one")
 
 
 def models():
@@ -81,28 +88,27 @@ def timeout():
         say("late", client.with_options(timeout=1))
 
 
-def unknown():
+def unknown_model():
     with raising(openai.NotFoundError, "gpt-5"):
         client.chat.completions.create(model="gpt-5", messages=[{"role": "user", "content": "hello"}])
 
 
-def limit():
+def tenant_limit():
     limited(lambda: say(by=client.with_options(api_key=LIMITED)), openai.RateLimitError, "acme")
 
 
 tell(
-    {
-        "chat": chat,
-        "stream": stream,
-        "tools": tools,
-        "image": image,
-        "audio": audio,
-        "embeddings": embeddings,
-        "responses": responses,
-        "models": models,
-        "cancel": cancel,
-        "timeout": timeout,
-        "unknown model": unknown,
-        "tenant's limit": limit,
-    }
+    chat,
+    stream,
+    tools,
+    image,
+    audio,
+    embeddings,
+    responses,
+    response_by_id,
+    models,
+    cancel,
+    timeout,
+    unknown_model,
+    tenant_limit,
 )
