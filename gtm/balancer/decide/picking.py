@@ -17,7 +17,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
-from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
@@ -54,13 +54,6 @@ _WORDS = {
     Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
 }
-
-
-def _told(why: Why, model: str | None) -> str:
-    """Why no backend was chosen, for a request for this model, in words; a name is written as Python writes it, for it may hold what no answer can."""
-    if why is Why.NO_MODEL:
-        return f"no backend here serves the model {model!r}: `GET /v1/models` lists those that are"
-    return _WORDS[why]
 
 
 def _mark(exchange: Exchange, session: str | None, prefix: tuple[int, ...]) -> int:
@@ -287,10 +280,9 @@ class PoolPicker:
         )
         found = choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
-            status = 404 if found is Why.NO_MODEL else 503
-            return Refusal(
-                status, f"backends_{found.value}", _told(found, model), None if status == 404 else 1.0
-            )
+            if found is Why.NO_MODEL:
+                return no_model(model)
+            return Refusal(503, f"backends_{found.value}", _WORDS[found], 1.0)
         chosen, by, moved = found
         self.choices[by, moved] += 1
         exchange.chosen = found
