@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from gtm.balancer.decide.picking import LOOSE_S, PoolPicker
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import Cut, Facts
+from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, Prefix, Settings
 from gtm.core.balance.health import BackendHealth
@@ -173,6 +177,21 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
     for number in range(10_000):
         by(500, session=f"{number}")
     assert len(picker._loosened) <= 4096  # noqa: SLF001 - what is kept
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "\ud800", "é" * 256])
+def test_a_model_that_nobody_has_is_named(model: str) -> None:
+    """Whatever a client calls it: the refusal can be written, and says the name."""
+    picker = _picker()
+    picker.configure([Backend("http://10.0.0.1:8000", models=frozenset({"llama"}))], MAP)
+    exchange = SimpleNamespace(
+        facts=Facts(model), chosen=None, asked=None, verdict=None, client=SimpleNamespace(peer="192.0.2.1")
+    )
+    refusal = picker.pick(cast("Exchange", exchange), (), 1.0)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.code) == (404, "backends_no_model")
+    written = refusal_response(refusal, closes=False).partition(b"\r\n\r\n")[2]
+    assert repr(model) in json.loads(written)["error"]["message"]
 
 
 def test_names_are_those_that_backends_are_for_or_list() -> None:

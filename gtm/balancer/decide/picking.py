@@ -18,7 +18,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
-from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
@@ -48,7 +48,6 @@ _NONE: frozenset[str] = frozenset()
 _LOAD = By.LOAD
 _WORDS = {
     Why.NO_BACKEND: "the region has no backend",
-    Why.NO_MODEL: "no backend here serves this model",
     Why.NO_VERSION: "no backend here is of this version",
     Why.DRAINING: "all backends that could serve it are being drained",
     Why.UNHEALTHY: "all backends that could serve it fail their checks, or are out (`/state` says why)",
@@ -286,8 +285,9 @@ class PoolPicker:
             return held
         found = held or choice(self.pool, wanted, self._draw())
         if isinstance(found, Why):
-            status = 404 if found is Why.NO_MODEL else 503
-            return Refusal(status, f"backends_{found.value}", _WORDS[found], None if status == 404 else 1.0)
+            if found is Why.NO_MODEL:
+                return no_model(model)
+            return Refusal(503, f"backends_{found.value}", _WORDS[found], 1.0)
         chosen, by, moved = found
         self.choices[by, moved] += 1
         exchange.chosen = found

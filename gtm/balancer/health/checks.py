@@ -469,9 +469,9 @@ class Checks:
         now, listed, name = self._now(), watched.listed, watched.backend.name
         watched.absent = {model: until for model, until in watched.absent.items() if until > now}
         if listed is not None:
-            self._health.listed(name, listed.models - watched.absent.keys(), listed.adapters, now)
+            self._health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
         elif watched.backend.models:
-            self._health.listed(name, watched.backend.models - watched.absent.keys(), frozenset(), now)
+            self._health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
 
     def _is_fault(self, watched: _Watched, check: Check, answer: Answer | None) -> bool:
         """Whether an answer says that the check is wrong, and nothing of the server (law 6)."""

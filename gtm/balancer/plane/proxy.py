@@ -40,7 +40,7 @@ from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.paths import Paths
-from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health import RetryBudget
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
@@ -309,11 +309,7 @@ class Proxy:
         elif looks.served is not None and asked in looks.served:
             body = listing.described(asked)
         else:
-            return Refusal(
-                404,
-                "backends_no_model",
-                "no backend here serves this model: `GET /v1/models` lists those that are",
-            )
+            return no_model(asked)
         if body is None:
             return None
         fields = b"".join(b"%b: %b\r\n" % field for field in self.readable(exchange))

@@ -40,6 +40,12 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
+def no_model(model: str | None) -> Refusal:
+    """What is said where no backend is for a model. Its name is written as Python writes it: clients make names up, and some hold what no answer can."""
+    words = f"no backend here serves the model {model!r}: `GET /v1/models` lists those that are"
+    return Refusal(404, "backends_no_model", words)
+
+
 _TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
 
 

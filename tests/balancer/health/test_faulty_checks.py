@@ -356,3 +356,14 @@ def test_where_keys_stand_in_the_file(tmp_path: Path) -> None:
         path.write_text(f"backends: [{{url: 'http://127.0.0.1:1'}}]\nchecks: {{key: {wrong}}}\n")
         with pytest.raises(PolicyError, match="key"):
             config.load(path)
+
+
+def test_models_that_a_server_lists_may_be_compared() -> None:
+    """They are a value, as those that a file says are: choosing keeps sets of them (a difference with a dict's keys would be none)."""
+
+    async def main() -> None:
+        async with _checked(Server(dict(SOUND))) as here:
+            await here.until(lambda: here.condition().models)
+            assert {here.condition().models} == {frozenset({"llama"})}
+
+    run(main)
