@@ -10,6 +10,7 @@ import pytest
 
 from gtm.balancer.plane.asking_again import Reached, may_ask_another
 from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.wire.states import named_in
 from tests.balancer.world import Backend, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -49,6 +50,7 @@ def test_the_table() -> None:
             answering=False,
             keeps_body=kept,
             heard=heard,
+            goes_on_with=named_in(target),
             tries=1,
             proxy=SimpleNamespace(may_retry=may_retry),
         )

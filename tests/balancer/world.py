@@ -138,6 +138,12 @@ class Peer:
     def abort(self) -> None:
         self.writer.transport.abort()
 
+    async def gone(self) -> None:
+        """Abort it, and hear how it ended: what nobody hears the event loop reports, or not, as garbage happens to be collected."""
+        self.abort()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
 
 _running: list[Backend] = []
 
@@ -179,7 +185,7 @@ class Backend:
         for task in tuple(self._tasks):
             task.cancel()
         for peer in self.peers:
-            peer.abort()
+            await peer.gone()
 
 
 def answering(*answers: bytes, seen: list[Message] | None = None) -> Script:
@@ -448,7 +454,7 @@ async def world(
     try:
         yield made
         for client in made.clients:
-            client.abort()
+            await client.gone()
         await made.until(lambda: not proxy.connections)
         await made.nothing_left()
         proxy.close()

@@ -25,7 +25,7 @@ EDITS: tuple[Edit, ...] = (
     (("https_record",), {"alpn": ["h3", "h2"]}),
     (("https_record",), None),
     (("refusal", "ipv4"), ["127.0.1.2"]),
-    (("cors",), {"origins": ["*"]}),
+    (("cors",), {"origins": ["*"], "methods": [], "fields": [], "credentials": False}),
     (("max_answers",), 3),
     (("max_answers",), None),
     (("priority",), "batch"),

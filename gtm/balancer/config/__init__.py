@@ -28,7 +28,7 @@ from gtm.balancer.config.document import AT_START, Document, Networks
 from gtm.balancer.config.timeouts import TimeoutsDocument
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.wire.bodies import BodyRules
-from gtm.balancer.wire.endpoints import INFERENCE
+from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.paths import Paths
 from gtm.core.balance import admission as core
@@ -48,6 +48,7 @@ class BalancerDocument(Document):
     """What requests are for whose host name is none of a service; absent: such requests are refused, unless a handoff says it."""
     paths: Annotated[tuple[Annotated[str, Field(max_length=1000)], ...] | None, BeforeValidator(paths_of)] = (
         INFERENCE,
+        TOKENIZE,
     )
     """What is carried, by method and path (`gtm.balancer.wire.paths`); None, in the file `any`: everything."""
     backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
