@@ -171,12 +171,26 @@ def balancer(
             help="Run nothing; say which requests of an access log the `paths` of --file would refuse.",
         ),
     ] = None,
+    check_backends: Annotated[
+        bool,
+        typer.Option(
+            "--check-backends",
+            help="Run nothing; make each check of each backend once, and say what it finds.",
+        ),
+    ] = False,
 ) -> None:
     """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
     if check_paths is not None:
         from gtm.cli.servers import carried
 
         carried.check_paths(check_paths, given.values["file"])
+        return
+    if check_backends:
+        from gtm.cli.servers.backends import check_backends as check
+
+        if given.values["file"] is None and not given.values["backend"]:
+            raise CommandError("there is nothing to check: give --backend http://HOST:PORT, or --file FILE")
+        check(given.values["file"], tuple(given.values["backend"]))
         return
     with pauses.loading():
         from gtm.core.model.problems import PolicyError
