@@ -232,8 +232,9 @@ def test_what_one_client_sends_ejects_nobody(*, early: bool) -> None:
             finds=None,
             seeks=False,
             tokens=None,
+            meter=None,
             streams_events=False,
-            head=SimpleNamespace(path=b"/v1/chat/completions"),
+            head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
         )
         sent = picker.pick(cast("Exchange", exchange), (), 1.0)
         assert isinstance(sent, Sent)

@@ -51,13 +51,14 @@ def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
         first_byte=1.0,
         verdict=None,
         client=SimpleNamespace(peer="192.0.2.1"),
-        head=SimpleNamespace(path=b"/v1/completions"),
+        head=SimpleNamespace(path=b"/v1/completions", target=b"/v1/completions"),
         streams_events=False,
         full=False,
         goes_on_with=None,
         finds=None,
         seeks=False,
         tokens=None,
+        meter=None,
     )
     sent = picker.pick(cast("Exchange", exchange), (), 1.0)
     assert isinstance(sent, Sent)
@@ -149,13 +150,14 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             first_byte=1.0,
             verdict=None,
             client=SimpleNamespace(peer="192.0.2.1"),
-            head=SimpleNamespace(path=b"/v1/completions"),
+            head=SimpleNamespace(path=b"/v1/completions", target=b"/v1/completions"),
             streams_events=False,
             full=False,
             goes_on_with=None,
             finds=None,
             seeks=False,
             tokens=None,
+            meter=None,
         )
         sent = picker.pick(cast("Exchange", exchange), (), clock.at)
         assert isinstance(sent, Sent)
@@ -185,7 +187,12 @@ def test_a_model_that_nobody_has_is_named(model: str) -> None:
     picker = _picker()
     picker.configure([Backend("http://10.0.0.1:8000", models=frozenset({"llama"}))], MAP)
     exchange = SimpleNamespace(
-        facts=Facts(model), chosen=None, asked=None, verdict=None, client=SimpleNamespace(peer="192.0.2.1")
+        facts=Facts(model),
+        chosen=None,
+        asked=None,
+        verdict=None,
+        client=SimpleNamespace(peer="192.0.2.1"),
+        head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
     )
     refusal = picker.pick(cast("Exchange", exchange), (), 1.0)
     assert isinstance(refusal, Refusal)

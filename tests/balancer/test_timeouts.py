@@ -309,8 +309,9 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
                 finds=None,
                 seeks=False,
                 tokens=None,
+                meter=None,
                 streams_events=False,
-                head=SimpleNamespace(path=b"/v1/chat/completions"),
+                head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
             )
             sent = picker.pick(cast("Exchange", exchange), (), 50.0)
             assert isinstance(sent, Sent)

@@ -19,6 +19,7 @@ from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal, no_model
+from gtm.balancer.wire.states import STATELESS
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
@@ -280,7 +281,7 @@ class PoolPicker:
         wanted: Wanted = tuple.__new__(
             Wanted, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
-        held = self._held(exchange)
+        held = None if exchange.head.target in STATELESS else self._held(exchange)
         if isinstance(held, Refusal):
             return held
         found = held or choice(self.pool, wanted, self._draw())
@@ -324,7 +325,8 @@ class PoolPicker:
         if self._flying.pop(flying, self) is None:
             self._begun -= flying.began
         took = now - flying.began
-        self._learn(flying, exchange)
+        if exchange.finds is not None or exchange.seeks:
+            self._learn(flying, exchange)
         if exchange.full and how == "answered":
             how = "full"
         good = how == "answered" and exchange.status < 400
@@ -345,7 +347,7 @@ class PoolPicker:
                 latency, streams = exchange.first_byte - flying.began, exchange.streams_events
                 # As `CallKind(…)`, in half of the time.
                 call: CallKind = tuple.__new__(CallKind, (flying.asked[0], exchange.head.path, streams))
-                tokens = None if streams else exchange.tokens
+                tokens = None if streams or exchange.meter is None else exchange.tokens
                 if flying.sending.name not in self._learned:
                     self._health.answered(flying.sending, exchange.status, latency, now, call, tokens=tokens)
                 else:

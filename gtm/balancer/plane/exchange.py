@@ -42,7 +42,7 @@ from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
-from gtm.balancer.wire.states import NOT_THERE, IdFinder
+from gtm.balancer.wire.states import NOT_THERE, STATELESS, IdFinder
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
 from gtm.transport import no_room
@@ -285,11 +285,11 @@ class Exchange(ExchangeBody, ExchangeFull):
         self.upstream = upstream
         self._plain = None
         self._begun = True
-        if self.makes_state:
-            self.finds = IdFinder()
         self._heard = False
         self.phase = SENT
         head, route = self.head, upstream.route
+        if head.target not in STATELESS and self.makes_state:
+            self.finds = IdFinder()
         host = route.host_field or head.host
         if push is not None:
             more, host = more + push.lines, push.host

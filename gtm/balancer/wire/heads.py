@@ -133,7 +133,8 @@ class RequestHead:
     @property
     def path(self) -> bytes:
         """The target without its query."""
-        return self.target.partition(b"?")[0]
+        target = self.target
+        return target.partition(b"?")[0] if b"?" in target else target
 
 
 def read_head(
