@@ -27,12 +27,16 @@ def check_backends(file: Path | None, backends: tuple[str, ...]) -> None:
     Raises:
         CommandError: the file is wrong, or a backend would get no requests.
     """
-    logging.getLogger("gtm").setLevel(logging.CRITICAL)  # what the log would say is printed
+    logger = logging.getLogger("gtm")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what the log would say is printed
     try:
         document = config.load(file) if file is not None else config.of_urls(backends)
         found = asyncio.run(tried(document, file))
     except (PolicyError, TlsError) as error:
         raise CommandError(str(error)) from error
+    finally:
+        logger.setLevel(level)
     for one in found:
         listed = ", ".join(one.models[:_MOST_MODELS]) + (" …" if len(one.models) > _MOST_MODELS else "")
         typer.echo(f"{'up  ' if one.healthy else 'down'}  {one.url}{f'  ({listed})' if listed else ''}")
