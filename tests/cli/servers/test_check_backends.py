@@ -65,7 +65,9 @@ def test_what_checks_find_is_printed(bare: Gtm, tmp_path: Path) -> None:
         assert "health: connection refused" in told.out
         assert "1 of 2 backends would get no requests" in told.err
         assert KEY not in told.out + told.err
-    assert logging.getLogger("gtm").level != logging.CRITICAL  # as it was, for whoever comes after it in this process
+    assert (
+        logging.getLogger("gtm").level != logging.CRITICAL
+    )  # as it was, for whoever comes after it in this process
 
 
 def test_nothing_to_check_is_said(bare: Gtm) -> None:
