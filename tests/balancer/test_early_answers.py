@@ -26,7 +26,6 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.client.downstream_end import LINGER, MOST_LINGER
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import FIRST, Exchange
-from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
@@ -221,25 +220,11 @@ def test_what_one_client_sends_ejects_nobody(*, early: bool) -> None:
     picker = PoolPicker(servers, Choosing(), health, loop=loop, draw=draws.random)
     picker.conditions({one.name: Condition(healthy=True) for one in servers})
     for _ in range(60):
-        exchange = SimpleNamespace(
-            facts=Facts("m", 100),
-            chosen=None,
-            asked=None,
-            tunnelled=False,
-            first_byte=1.0,
-            full=False,
-            goes_on_with=None,
-            finds=None,
-            seeks=False,
-            tokens=None,
-            meter=None,
-            streams_events=False,
-            head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
-        )
-        sent = picker.pick(cast("Exchange", exchange), (), 1.0)
+        exchange = ended_exchange()
+        sent = picker.pick(exchange, (), 1.0)
         assert isinstance(sent, Sent)
         exchange.status = 413 if sent.route.url == strict else 200
         exchange.complete = not early or exchange.status == 200
-        sent.flight.end(cast("Exchange", exchange), "answered")
+        sent.flight.end(exchange, "answered")
     (standing,) = (one for one in health.snapshot(1.0) if one.name == strict)
     assert standing.ejections == (0 if early else 1)

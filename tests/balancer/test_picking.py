@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from gtm.balancer.decide.picking import LOOSE_S, PoolPicker
 from gtm.balancer.plane.contracts import Sent
-from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import Cut, Facts
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, Prefix, Settings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
+from tests.balancer.world import ended_exchange
 
 SERVERS = [Backend(f"http://10.0.0.{number}:8000") for number in range(4)]
 MAP = Settings(prefix=Prefix.MAP)
@@ -42,28 +41,11 @@ def _picker(settings: Settings = MAP, cut: Cut | None = Cut(512)) -> PoolPicker:
 
 def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
     """A request that ends at once; where it went."""
-    exchange = SimpleNamespace(
-        facts=Facts("m", 100, prefix=blocks, session=session),
-        chosen=None,
-        asked=None,
-        status=200,
-        tunnelled=False,
-        first_byte=1.0,
-        verdict=None,
-        client=SimpleNamespace(peer="192.0.2.1"),
-        head=SimpleNamespace(path=b"/v1/completions", target=b"/v1/completions"),
-        streams_events=False,
-        full=False,
-        goes_on_with=None,
-        finds=None,
-        seeks=False,
-        tokens=None,
-        meter=None,
-    )
-    sent = picker.pick(cast("Exchange", exchange), (), 1.0)
+    exchange = ended_exchange(facts=Facts("m", 100, prefix=blocks, session=session))
+    sent = picker.pick(exchange, (), 1.0)
     assert isinstance(sent, Sent)
     assert exchange.chosen is not None
-    sent.flight.end(cast("Exchange", exchange), "answered")
+    sent.flight.end(exchange, "answered")
     return sent.route.url
 
 
@@ -140,28 +122,10 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
 
     def by(status: int, **facts: object) -> By:
         before = Counter(picker.choices)
-        exchange = SimpleNamespace(
-            facts=Facts("m", 100, **facts),  # type: ignore[arg-type]
-            chosen=None,
-            asked=None,
-            status=status,
-            complete=True,
-            tunnelled=False,
-            first_byte=1.0,
-            verdict=None,
-            client=SimpleNamespace(peer="192.0.2.1"),
-            head=SimpleNamespace(path=b"/v1/completions", target=b"/v1/completions"),
-            streams_events=False,
-            full=False,
-            goes_on_with=None,
-            finds=None,
-            seeks=False,
-            tokens=None,
-            meter=None,
-        )
-        sent = picker.pick(cast("Exchange", exchange), (), clock.at)
+        exchange = ended_exchange(facts=Facts("m", 100, **facts), status=status)
+        sent = picker.pick(exchange, (), clock.at)
         assert isinstance(sent, Sent)
-        sent.flight.end(cast("Exchange", exchange), "answered")
+        sent.flight.end(exchange, "answered")
         (found,) = [by for by, _ in picker.choices - before]
         return found
 
@@ -186,15 +150,8 @@ def test_a_model_that_nobody_has_is_named(model: str) -> None:
     """Whatever a client calls it: the refusal can be written, and says the name."""
     picker = _picker()
     picker.configure([Backend("http://10.0.0.1:8000", models=frozenset({"llama"}))], MAP)
-    exchange = SimpleNamespace(
-        facts=Facts(model),
-        chosen=None,
-        asked=None,
-        verdict=None,
-        client=SimpleNamespace(peer="192.0.2.1"),
-        head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
-    )
-    refusal = picker.pick(cast("Exchange", exchange), (), 1.0)
+    exchange = ended_exchange(facts=Facts(model))
+    refusal = picker.pick(exchange, (), 1.0)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.code) == (404, "backends_no_model")
     written = refusal_response(refusal, closes=False).partition(b"\r\n\r\n")[2]

@@ -20,9 +20,7 @@ from gtm.balancer.config import checked
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.backend.connecting import KEEPALIVE
 from gtm.balancer.plane.contracts import Limits, Sent
-from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts, wish
-from gtm.balancer.wire.facts import Facts
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Pick
@@ -296,38 +294,20 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
         picker.conditions({one.name: Condition(healthy=True) for one in servers})
         waiting: list[Sent] = []
         for _ in range(200):
-            exchange = SimpleNamespace(
-                facts=Facts("m", 100),
-                chosen=None,
-                asked=None,
-                tunnelled=False,
-                first_byte=1.0,
-                status=200,
-                complete=True,
-                full=False,
-                goes_on_with=None,
-                finds=None,
-                seeks=False,
-                tokens=None,
-                meter=None,
-                streams_events=False,
-                head=SimpleNamespace(path=b"/v1/chat/completions", target=b"/v1/chat/completions"),
-            )
-            sent = picker.pick(cast("Exchange", exchange), (), 50.0)
+            exchange = ended_exchange()
+            sent = picker.pick(exchange, (), 50.0)
             assert isinstance(sent, Sent)
             if sent.route.url == dead and len(waiting) < waits:
                 waiting.append(sent)
             else:
-                sent.flight.end(
-                    cast("Exchange", exchange), "answered" if sent.route.url != dead else "cancelled"
-                )
+                sent.flight.end(exchange, "answered" if sent.route.url != dead else "cancelled")
         assert len(waiting) == waits
         for sent in waiting:
             picker.silent(sent, 50.0, 400.0)
         states = {one.name: one.state for one in health.snapshot(400.0)}
         assert (states[dead] is State.EJECTED) == ejected
         for sent in waiting:  # they go on, and may end well
-            sent.flight.end(cast("Exchange", exchange), "answered")
+            sent.flight.end(exchange, "answered")
 
 
 def test_since_when_a_server_fails() -> None:

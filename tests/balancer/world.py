@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from gtm.balancer.plane.backend.backends import Route
@@ -24,6 +25,7 @@ from gtm.balancer.plane.contracts import Limits, Log, Looks, Sent
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
+from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
@@ -102,6 +104,22 @@ async def _chunks(reader: asyncio.StreamReader, message: Message) -> None:
         assert await reader.readexactly(2) == b"\r\n"
     while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
         message.trailers.append(_field(line[:-2]))
+
+
+def ended_exchange(**more: Any) -> Any:
+    """What a picker looks at of an exchange: a chat that ends well, but for what a test says."""
+    path = b"/v1/chat/completions"
+    usual: dict[str, Any] = {
+        "facts": Facts("m", 100),
+        "head": SimpleNamespace(path=path, target=path),
+        "client": SimpleNamespace(peer="192.0.2.1"),
+        "status": 200,
+        "first_byte": 1.0,
+        "complete": True,
+        **dict.fromkeys(("tunnelled", "streams_events", "full", "seeks"), False),
+        **dict.fromkeys(("chosen", "asked", "verdict", "goes_on_with", "finds", "tokens", "meter")),
+    }
+    return SimpleNamespace(**{**usual, **more})
 
 
 class Peer:
