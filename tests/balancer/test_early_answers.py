@@ -33,7 +33,7 @@ from gtm.core.balance.choosing.values import Settings as Choosing
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.health import Settings as HealthSettings
 from tests.balancer.certificates import Authority
-from tests.balancer.world import Backend, Message, Peer, World, read_head, run, world
+from tests.balancer.world import Backend, Message, Peer, World, ended_exchange, read_head, run, world
 
 _HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n"
 _TOO_LARGE = b'{"error":{"message":"length limit exceeded","code":413}}'

@@ -18,7 +18,7 @@ def _end(stats: Stats, url: str, status: int = 200) -> None:
 
 
 def _known(stats: Stats) -> set[str]:
-    tables: tuple[Any, ...] = (stats.durations, stats.first_bytes, stats.between, stats.failures)
+    tables: tuple[Any, ...] = (stats.durations, stats.first_bytes, stats.between, stats.failures, stats.full)
     return {url for url, _, _ in stats.requests} | {url for table in tables for url in table}
 
 
@@ -28,6 +28,7 @@ def test_a_server_that_is_gone_is_forgotten_a_while_later() -> None:
     for url in ("a", "b", "c"):
         _end(stats, url)
         stats.failed(url)
+        stats.full[url] += 1
     served = stats.served()
     assert stats.keep({"a", "b"}, 100.0) == []
     assert stats.keep({"a"}, 200.0) == []

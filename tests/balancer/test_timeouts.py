@@ -28,7 +28,7 @@ from gtm.core.balance.choosing.values import Settings as Choosing
 from gtm.core.balance.health import BackendHealth, Check, Settings, State
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.problems import PolicyError
-from tests.balancer.world import Backend, Peer, World, answering, run, world
+from tests.balancer.world import Backend, Peer, World, answering, ended_exchange, run, world
 
 _EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _TOKEN = b"9\r\ndata: 1\n\n\r\n"

@@ -6,6 +6,7 @@ is kept back until it is whole. Where nobody else is asked it goes to the client
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from gtm.adapters.fullness import MOST_BYTES, says_full
@@ -44,38 +45,42 @@ class ExchangeFull(ExchangeEnd):
         assert response is not None  # noqa: S101 - see `_kept_back`
         assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
         body = self.answer.body_so_far
-        if sent is not None and self.seeks and response.status in NOT_THERE:
-            if says_absent(response.status, body, self.goes_on_with or "") and self._seeks_on(sent):
-                return True
-        elif sent is not None and says_full(response.status, body, retry_after=response.retry_after):
+        if sent is not None:
             exchange, before = cast("Exchange", self), self._tried
-            tried = self._tried = (*before, sent.route.url)
-            others = self._body_ended and not self._moved and self.proxy.picker.usable() > len(tried)
-            if others and may_ask_another(exchange, Reached.DECLINED):
-                found = self.proxy.pick(exchange, tried)
-                if isinstance(found, Sent):
-                    self._doubted, self.answer = None, Answer()
-                    self.proxy.was_full(exchange, sent)
-                    self._moved = True
-                    self.phase = CONNECTING
-                    self._send(found)
+            self._tried = (*before, sent.route.url)  # what follows goes by it
+            if self.seeks and response.status in NOT_THERE:
+                absent = says_absent(response.status, body, self.goes_on_with or "")
+                if (
+                    absent
+                    and self._body_ended
+                    and self._keeps
+                    and self.proxy.may_seek(self.tries)
+                    and self._goes_to_another(self.proxy.not_there)
+                ):
                     return True
-            self._tried, self.full = before, True
+            elif says_full(response.status, body, retry_after=response.retry_after):
+                others = self._body_ended and not self._moved and self.proxy.picker.usable() > self.tries
+                if (
+                    others
+                    and may_ask_another(exchange, Reached.DECLINED)
+                    and self._goes_to_another(self.proxy.was_full)
+                ):
+                    self._moved = True
+                    return True
+                self.full = True
+            self._tried = before
         self._lets_go(response)
         return False
 
-    def _seeks_on(self, sent: Sent) -> bool:
-        """A server has said that it has not what the request goes on with. Whether another is asked now."""
-        tried = (*self._tried, sent.route.url)
-        exchange = cast("Exchange", self)
-        if not (self._keeps and self._body_ended and self.proxy.may_seek(len(tried))):
-            return False
-        found = self.proxy.pick(exchange, tried)
-        if not isinstance(found, Sent):
+    def _goes_to_another(self, told: Callable[[Exchange, Sent], None]) -> bool:
+        """Send it to a server that was not tried, if one takes it; what its last one said is told then."""
+        exchange, sent = cast("Exchange", self), self._sent
+        found = self.proxy.pick(exchange, self._tried)
+        if sent is None or not isinstance(found, Sent):
             return False
         self._doubted, self.answer = None, Answer()
-        self.proxy.not_there(exchange, sent)
-        self._tried, self.phase = tried, CONNECTING
+        told(exchange, sent)
+        self.phase = CONNECTING
         self._send(found)
         return True
 
