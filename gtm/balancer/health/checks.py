@@ -415,9 +415,11 @@ class Checks:
         """Let it generate some tokens, whatever comes of it."""
         check = self._settings.completion or CompletionCheck()
         path = _path(watched, check)
-        for _ in range(self._settings.warm_up if path is not None else 0):
+        if path is None:
+            return
+        for _ in range(self._settings.warm_up):
             try:
-                await self._complete(watched, path or "", await self._model(watched, check), check.timeout)
+                await self._complete(watched, path, await self._model(watched, check), check.timeout)
             except (AskingError, NoRoomError, MetricsError, _ListError):
                 return
 
