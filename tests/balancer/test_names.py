@@ -20,7 +20,15 @@ from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.plane.backend.backends import Route, domain_of, placed
 from gtm.core.model.problems import PolicyError
-from gtm.runtime.balancer.names import EVERY, STAYING, BackendNames, NamedServer, of_records, one_family
+from gtm.runtime.balancer.names import (
+    EVERY,
+    STAYING,
+    BackendNames,
+    NamedServer,
+    look_up,
+    of_records,
+    one_family,
+)
 from tests.effort import examples
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -98,18 +106,24 @@ class _Dns:
 
     def __init__(self) -> None:
         self.says: Sequence[str] | None = ()
+        self.weight = 1.0
 
     async def ask(self, name: str) -> list[NamedServer]:
         assert name == "models.test"
         if self.says is None:
             raise OSError("the server failed")
-        return [NamedServer(((address, None),)) for address in self.says]
+        return [NamedServer(((address, None),), self.weight) for address in self.says]
 
 
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
 _ANSWERS = st.one_of(st.none(), st.sets(st.sampled_from(ADDRESSES)).map(sorted))
 _STEPS = st.lists(
-    st.tuples(_ANSWERS, st.sets(st.sampled_from(ADDRESSES)), st.sampled_from([EVERY, EVERY, STAYING])),
+    st.tuples(
+        _ANSWERS,
+        st.sets(st.sampled_from(ADDRESSES)),
+        st.sampled_from([EVERY, EVERY, STAYING]),
+        st.sampled_from([1.0, 0.5]),
+    ),
     max_size=12,
 )
 
@@ -127,9 +141,9 @@ class _Model:
         if says is not None:
             self.empty = 0 if says else self.empty + 1
             if says or self.empty == 2 or not self.has:
-                if set(says) != self.has:
-                    self.gone = (self.gone | self.has) - set(says)
+                if self.has - set(says):
                     self.until = now + STAYING
+                self.gone = (self.gone | self.has) - set(says)
                 self.has = set(says)
                 self.empty *= bool(self.has)
         if self.has & up or now >= self.until:
@@ -139,18 +153,20 @@ class _Model:
 
 @settings(max_examples=examples(300))
 @given(_STEPS)
-def test_servers_come_and_go_as_records_do(steps: list[tuple[Sequence[str] | None, set[str], float]]) -> None:
-    """None goes by an outage of the DNS, nor before one that follows it passes its checks."""
+def test_servers_come_and_go_as_records_do(
+    steps: list[tuple[Sequence[str] | None, set[str], float, float]],
+) -> None:
+    """None goes by an outage of the DNS, nor before one that follows it passes its checks; another weight makes no other server."""
 
     async def run() -> None:
         dns, now, model = _Dns(), 0.0, _Model()
         names, document = BackendNames(dns.ask, lambda: now), _document({"url": URL, "slots": 4})
-        for says, up, passes in steps:
-            dns.says = says
+        for says, up, passes, weight in steps:
+            dns.says, dns.weight = says, weight
             await names.look(document, 1.0)
             found = names.applied(document, {f"{URL}#{one}" for one in up}).backends
             expected = model.step(says, up, now)
-            assert {one.url for one in found} == ({f"{URL}#{one}" for one in expected} or {URL})
+            assert sorted(one.url for one in found) == (sorted(f"{URL}#{one}" for one in expected) or [URL])
             assert {one.slots for one in found} == {4}
             now += passes
         await names.close()
@@ -181,6 +197,13 @@ def test_a_name_is_asked_again_in_time_and_forgotten_with_the_file() -> None:
         await names.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["a..test", "x" * 64 + ".test"])
+def test_what_can_be_no_host_name_is_an_error_of_its_look_up(name: str) -> None:
+    """Whoever wrote it, the file or an SRV record: it ends no look-ups of others."""
+    with pytest.raises(OSError, match=r"is no host name: .*label"):
+        asyncio.run(look_up(name))
 
 
 # --- SRV ---

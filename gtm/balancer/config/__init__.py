@@ -27,6 +27,7 @@ from gtm.balancer.config.connections import (
 from gtm.balancer.config.document import AT_START, Document, Networks
 from gtm.balancer.config.timeouts import TimeoutsDocument
 from gtm.balancer.decide.gate import Says
+from gtm.balancer.health.check_settings import OwnChecks
 from gtm.balancer.wire.bodies import BodyRules
 from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE
 from gtm.balancer.wire.facts import Cut
@@ -76,6 +77,10 @@ class BalancerDocument(Document):
     def hosts(self) -> dict[str, bytes]:
         """What is said in Host to backends for which the file says it, by URL."""
         return {one.url: one.host.encode() for one in self.backends if one.host is not None}
+
+    def own_checks(self) -> dict[str, OwnChecks]:
+        """What checks of each backend have of their own, by URL."""
+        return {one.url: one.checks.settings() for one in self.backends}
 
     def choice(self) -> Settings:
         """How they are chosen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from ipaddress import ip_address
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -58,7 +59,7 @@ class BackendDocument(Document):
     checks: OwnChecksDocument = OwnChecksDocument()
     """What checks of it have of their own."""
 
-    @property
+    @cached_property  # it is asked for at each look at the names
     def name(self) -> str | None:
         """The host whose addresses are servers of their own; None: the URL is one server's."""
         host = urlsplit(self.url).hostname or ""

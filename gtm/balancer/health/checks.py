@@ -80,6 +80,7 @@ class _Watched:
     backend: Backend
     route: Route
     scraper: Scraper
+    own: OwnChecks
     listed: Listed | None = None
     scraped_at: float | None = None
     cold: bool = False
@@ -88,7 +89,6 @@ class _Watched:
     """What is wrong now, by kind."""
     first: list[asyncio.Event] = field(default_factory=list)
     loops: list[asyncio.Task[None]] = field(default_factory=list)
-    own: OwnChecks = field(default_factory=OwnChecks)
     passed: set[str] = field(default_factory=set)
     """The kinds that have passed here once."""
     kind: int = 0
@@ -148,13 +148,13 @@ class Checks:
         """Check these from now on: new ones at once. Tell `health` of the same backends before. `own`: what checks of some have of their own."""
         before, self._watched = self._watched, {}
         for backend, route in targets:
-            found = before.get(backend.name)
-            if found is not None and found.route is route:
+            found, its = before.get(backend.name), own.get(backend.name, OwnChecks())
+            # With others of its own what it has passed is something else: it begins anew, as with another way to it.
+            if found is not None and found.route is route and found.own == its:
                 found.backend = backend
                 del before[backend.name]
             else:
-                found = self._start(backend, route)
-            found.own = own.get(backend.name, found.own)
+                found = self._start(backend, route, its)
             self._watched[backend.name] = found
         for gone in before.values():
             self._end(gone)
@@ -203,10 +203,10 @@ class Checks:
 
     # --- loops ---
 
-    def _start(self, backend: Backend, route: Route) -> _Watched:
+    def _start(self, backend: Backend, route: Route, own: OwnChecks) -> _Watched:
         settings = self._settings
         scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
-        watched = _Watched(backend, route, scraper)
+        watched = _Watched(backend, route, scraper, own)
         asked: list[tuple[Callable[[], Awaitable[float]], float] | None] = [None] * len(self._slots)
         if settings.health is not None:
             asked[0] = partial(self._check_health, watched, settings.health), settings.health.timeout
@@ -321,6 +321,8 @@ class Checks:
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
         answer: Answer | None = None
         wrong, model = "", ""
+        if watched.absent:  # what is told is believed for a while alone; and a model's time may be over
+            self._tell_models(watched)
         try:
             if _path(watched, check) is None:
                 await self._ask_for_nothing(watched, check)
@@ -413,9 +415,11 @@ class Checks:
         """Let it generate some tokens, whatever comes of it."""
         check = self._settings.completion or CompletionCheck()
         path = _path(watched, check)
-        for _ in range(self._settings.warm_up if path is not None else 0):
+        if path is None:
+            return
+        for _ in range(self._settings.warm_up):
             try:
-                await self._complete(watched, path or "", await self._model(watched, check), check.timeout)
+                await self._complete(watched, path, await self._model(watched, check), check.timeout)
             except (AskingError, NoRoomError, MetricsError, _ListError):
                 return
 

@@ -75,8 +75,7 @@ class HealthLoop:
                 not_made=self._not_made,
             )
         routes = {route.url: route for route in self._picker.routes()}
-        own = {one.url: one.checks.settings() for one in document.backends}
-        self._checks.update(((one, routes[one.name]) for one in document.servers()), own)
+        self._checks.update(((one, routes[one.name]) for one in document.servers()), document.own_checks())
         now = asyncio.get_running_loop().time()
         drained = {one.url for one in document.backends if one.draining}
         for name in drained - self._drained:

@@ -174,8 +174,12 @@ class BackendNames:
         if found == before:
             return False
         self._known[name] = found
-        gone = set(before) | set(self._left.pop(name, ((), 0.0))[0])
-        self._left[name] = tuple(sorted(gone.difference(found)))[:MOST_OF_NAME], self._now() + STAYING
+        has = {one.addresses for one in found}  # a server of another weight is the same
+        left, until = self._left.pop(name, ((), 0.0))
+        lost = [one for one in before if one.addresses not in has]
+        gone = sorted([*lost, *(one for one in left if one.addresses not in has)])
+        if gone:
+            self._left[name] = tuple(gone[:MOST_OF_NAME]), self._now() + STAYING if lost else until
         logger.info("the name `%s` stands for %d servers now%s", name, len(found), _words(before, found))
         return True
 
@@ -219,6 +223,8 @@ async def _servers(name: str, port: int | None) -> list[tuple[tuple[str, int | N
         if error.errno in _NO_ADDRESS:
             return []
         raise
+    except UnicodeError as error:  # a label is empty or too long
+        raise OSError(None, f"`{name[:300]}` is no host name: {error}") from error
     return one_family([(family, str(address[0])) for family, _, _, _, address in found], port)
 
 

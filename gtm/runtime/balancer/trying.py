@@ -45,11 +45,9 @@ async def tried(file: BalancerDocument, path: Path | None) -> list[TriedBackend]
     document = names.applied(file, ())
     await names.close()
     front, backends = Front(document, path), document.servers()
-    front.configure(document, ())
     health = BackendHealth(health_settings(document), backends, now())
     checks = Checks(document.checks.settings(), health, lambda: None, http2=front.http2)
-    own = {one.url: one.checks.settings() for one in document.backends}
-    checks.update(((one, front.route(one.name)) for one in backends), own)
+    checks.update(((one, front.route(one.name)) for one in backends), document.own_checks())
     try:
         await checks.first_round(PATIENCE)
         health.tick(now())

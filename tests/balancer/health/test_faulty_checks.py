@@ -71,12 +71,22 @@ class Server:
         writer.close()
 
 
+class Telling(BackendHealth):
+    """Counts how often it is told which models a server has."""
+
+    told = 0
+
+    def listed(self, name: str, models: frozenset[str], adapters: frozenset[str], now: float) -> None:
+        self.told += 1
+        super().listed(name, models, adapters, now)
+
+
 @dataclass
 class Here:
     """A server and what its checks have found."""
 
     server: Server
-    health: BackendHealth
+    health: Telling
     checks: Checks
     name: str
 
@@ -105,7 +115,7 @@ async def _checked(
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     backend = Backend(url, models=models)
     known = Settings(checks=settings.thresholds())
-    health = BackendHealth(known, [backend], asyncio.get_running_loop().time())
+    health = Telling(known, [backend], asyncio.get_running_loop().time())
     checks = Checks(settings, health, lambda: None)
     checks.update([(backend, Route(url))], {} if own is None else {url: own})
     try:
@@ -261,13 +271,46 @@ def test_a_model_of_the_file_that_a_server_denies() -> None:
     run(test)
 
 
+def test_a_model_that_is_not_there_is_told_as_long_as_that_counts() -> None:
+    """Health believes a list for a while alone; the others complete meanwhile."""
+
+    async def test() -> None:
+        says = {"/health": (200, {}), "/v1/completions": _no_model("llama")}
+        models = frozenset(("llama", "qwen"))
+        async with _checked(Server(says), replace(CHECKS, models=None), models=models) as here:
+            here.server.says["/v1/completions"] = SOUND["/v1/completions"]
+            await here.until(lambda: not here.problems())
+            told = here.health.told
+            await here.until(lambda: here.health.told > told + 1)
+            assert here.condition().models == frozenset(("qwen",))
+
+    run(test)
+
+
+def test_what_was_passed_with_other_settings_says_nothing_of_these() -> None:
+    """The file gives a backend another kind, which it does not take: a wrong check again, and no server that broke."""
+
+    async def test() -> None:
+        async with _checked(Server(dict(SOUND))) as here:
+            route, backend = Route(here.name), Backend(here.name)
+            here.checks.update([(backend, route)])
+            here.server.asked.clear()
+            await here.until(lambda: [path for path, _ in here.server.asked].count("/v1/completions") > 1)
+            here.checks.update([(backend, route)], {here.name: OwnChecks(kind=CompletionKind.CHAT)})
+            await here.until(here.problems)
+            assert here.problems()["completion"].startswith("the check is switched off here: status 404")
+            assert here.condition().healthy
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
         (b'{"error": {"message": "The model `llama` does not exist.", "code": 404}}', True),
         (b'{"object": "error", "message": "The model `llama` does not exist.", "code": 404}', True),
         (b'{"error": {"message": "no such model", "code": "model_not_found"}}', True),
-        (b'{"error": "model \\"llama\\" not found, try pulling it first"}', False),
+        (b'{"error": "model \\"llama\\" not found, try pulling it first"}', True),
         (b'{"error": {"message": "model llama not found"}}', True),
         (b'{"detail": "Not Found"}', False),
         (b"404 page not found", False),
@@ -277,9 +320,7 @@ def test_a_model_of_the_file_that_a_server_denies() -> None:
     ],
 )
 def test_which_404_is_of_a_model(body: bytes, named: bool) -> None:
-    """By the forms of OpenAI and vLLM; a path that is not there names none."""
-    if body.startswith(b'{"error": "model'):
-        named = True  # Ollama's form: the error is a text
+    """By the forms of OpenAI, vLLM and Ollama; a path that is not there names none."""
     assert names_model(body, "llama") is named
 
 

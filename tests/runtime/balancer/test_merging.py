@@ -67,6 +67,15 @@ def test_counters_never_fall_and_gauges_are_those_that_live() -> None:
     assert _text(3).encode() == MergedMetrics().text([_text(3)])
 
 
+def test_backends_that_are_gone_leave_no_series() -> None:
+    """Whatever their names are made of."""
+    merged = MergedMetrics()
+    for name in ("gone", r"gone \" \\"):
+        merged.ended(_text(4).replace("x y", name))
+    assert b"gone" in merged.text([])
+    assert b"gone" not in merged.text([_text(3)])
+
+
 def test_reports_add_up_to_the_regions() -> None:
     """Counts are sums; means are weighted by what they are means of; models are joined."""
     one: Report = {

@@ -31,27 +31,21 @@ class BackendHealth:
     """
 
     def __init__(self, settings: Settings, backends: Iterable[Backend], now: float) -> None:
-        self._settings = settings
         self._periods = count()
-        backends = tuple(backends)
-        served = {backend.name: backend.models for backend in backends}
-        self._monitors = {name: Monitor(settings, self._periods) for name in served}
+        self._backends: dict[str, Backend] = {}
+        self._monitors: dict[str, Monitor] = {}
         self._told: dict[str, Condition] = {}
         self._touched: set[str] = set()
         self._window_began = now
-        self._served = served
-        """The models that each serves; none: any."""
-        self._weights = {backend.name: backend.weight for backend in backends}
         self._askers: dict[str | None, Asker] = {}
+        self.update(settings, backends)
 
     def update(self, settings: Settings, backends: Iterable[Backend]) -> None:
         """Go on with another configuration: who stays keeps its state, who is new is unknown, who is gone is forgotten."""
         self._settings = settings
-        backends = tuple(backends)
-        served = {backend.name: backend.models for backend in backends}
-        self._weights = {backend.name: backend.weight for backend in backends}
+        before, self._backends = self._backends, {backend.name: backend for backend in backends}
         monitors = {}
-        for name in served:
+        for name in self._backends:
             found = self._monitors.get(name)
             if found is None:
                 found = Monitor(settings, self._periods)
@@ -59,8 +53,8 @@ class BackendHealth:
                 found.change(settings)
             monitors[name] = found
         self._monitors = monitors
-        if served != self._served:  # other requests are comparable now
-            self._served, self._askers = served, {}
+        if _served(before) != _served(self._backends):  # other requests are comparable now
+            self._askers = {}
             for monitor in monitors.values():
                 monitor.breaker.runs = {}
                 monitor.breaker.window.kinds = {}
@@ -110,10 +104,10 @@ class BackendHealth:
                 self._askers.clear()
             able = [
                 name
-                for name, models in self._served.items()
-                if model is None or not models or model in models
+                for name, one in self._backends.items()
+                if model is None or not one.models or model in one.models
             ]
-            asker = self._askers[model] = Asker(frozenset(able or self._served))
+            asker = self._askers[model] = Asker(frozenset(able or self._backends))
         return asker if mark is None else Asker(asker.kind, mark)
 
     def begun(self, name: str, now: float, asker: Asker | None = None) -> Sending:
@@ -306,7 +300,8 @@ class BackendHealth:
             name: monitor for name, monitor in self._monitors.items() if monitor.breaker.state is CLOSED
         }
         windows = {name: monitor.breaker.window for name, monitor in closed.items()}
-        for name, why in tuple(outliers(windows, self._settings, self._weights)):
+        weights = {name: self._backends[name].weight for name in closed}
+        for name, why in tuple(outliers(windows, self._settings, weights)):
             monitor = closed[name]
             if monitor.breaker.state is CLOSED and self._may_eject(monitor):
                 monitor.breaker.eject(why, now)
@@ -334,3 +329,8 @@ class BackendHealth:
             if self._told.get(name) != condition:
                 self._told[name] = found[name] = condition
         return found
+
+
+def _served(backends: Mapping[str, Backend]) -> dict[str, frozenset[str]]:
+    """The models that each serves; none: any."""
+    return {name: one.models for name, one in backends.items()}

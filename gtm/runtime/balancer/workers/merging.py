@@ -90,7 +90,7 @@ GAUGES: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
 _GROWING = frozenset({"counter", "histogram"})
 _BY_TENANT = "gtm_balancer_tenant_"
 _OTHERS = f'{{tenant="{OTHER}",model="{OTHER}"}}'
-_BACKEND = re.compile(r'backend="((?:[^"\\\\]|\\\\.)*)"')
+_BACKEND = re.compile(r'backend="((?:[^"\\]|\\.)*)"')
 MOST_ENDED = 20_000
 """Samples of ended workers that are kept apart: clients make names of models up, and each worker that ends leaves its own."""
 
@@ -129,7 +129,7 @@ class MergedMetrics:
 
     def text(self, texts: Sequence[str]) -> bytes:
         """The metrics of all that live, with what the others had counted: of backends that none of these knows any more nothing is left."""
-        if texts:
+        if texts and self._ended:
             self._sweep({one for text in texts for one in _BACKEND.findall(text)})
         heads = dict(self._heads)
         found = {name: dict(table) for name, table in self._ended.items()}
