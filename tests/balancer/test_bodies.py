@@ -53,6 +53,7 @@ from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import Facts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.targets import target_of
 from tests.balancer.world import Backend, Peer, run, world
 from tests.effort import examples
 from tests.tools import tool
@@ -73,11 +74,15 @@ def _head(
     return read_head(b"POST", path, "1.1", headers, keep_alive=True)
 
 
+def _kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
+    return kind_of(head, target_of(head.method, head.target), rules)
+
+
 def _read(body: bytes, head: RequestHead | None = None, rules: BodyRules = LIMITED) -> Facts | str:
     """What is known of a request, or the code of its refusal."""
     head = head or _head(len(body))
     try:
-        kind = kind_of(head, rules)
+        kind = _kind_of(head, rules)
         plain = plain_body(head, body) if kind in READ else body
         return read_strictly(head, kind, plain, rules, None)
     except BodyError as error:
@@ -231,7 +236,7 @@ def test_what_a_head_says() -> None:
     headers = [(b"Host", b"a"), (b"Connection", b"upgrade"), (b"Upgrade", b"websocket")]
     socket = read_head(b"GET", b"/v1/realtime?model=big", "1.1", headers, keep_alive=True, upgrades=True)
     assert _model(b"", socket) == "model_unread"
-    assert kind_of(socket, CHOSEN) is BodyKind.SOCKET
+    assert _kind_of(socket, CHOSEN) is BodyKind.SOCKET
     assert _model(b"", socket, CHOSEN) == "big"
     for query, named in (
         (b"", None),
@@ -244,7 +249,9 @@ def test_what_a_head_says() -> None:
         asked = read_head(b"GET", b"/v1/realtime" + query, "1.1", headers, keep_alive=True, upgrades=True)
         assert _model(b"", asked, CHOSEN) == named
     for method, path in ((b"GET", b"/v1/models"), (b"POST", b"/v1/responses/7/cancel"), (b"DELETE", b"/x")):
-        assert kind_of(read_head(method, path, "1.1", headers[:1], keep_alive=True), LIMITED) is BodyKind.NONE
+        assert (
+            _kind_of(read_head(method, path, "1.1", headers[:1], keep_alive=True), LIMITED) is BodyKind.NONE
+        )
 
 
 def test_endpoints_that_are_not_known() -> None:

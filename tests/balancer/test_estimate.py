@@ -17,6 +17,7 @@ from gtm.balancer.wire.bodies import BodyRules, kind_of, read_strictly
 from gtm.balancer.wire.estimate import Media, body_tokens, form_tokens, image_tokens, prompt_tokens
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
+from gtm.balancer.wire.targets import target_of
 from tests.effort import examples
 
 PHOTO, PDF, VIDEO = 1600, 16_384, 16_384
@@ -185,7 +186,13 @@ def _head(path: bytes, length: int, kind: bytes = b"application/json") -> Reques
 def _expected(path: bytes, body: bytes, kind: bytes = b"application/json") -> int:
     """By whoever reads it: for hints, or where limits go by it, which is the same."""
     head = _head(path, len(body), kind)
-    found = read_strictly(head, kind_of(head, BodyRules(False)), body, BodyRules(False), None).input_tokens
+    found = read_strictly(
+        head,
+        kind_of(head, target_of(head.method, head.target), BodyRules(False)),
+        body,
+        BodyRules(False),
+        None,
+    ).input_tokens
     if kind == b"application/json":
         assert read_facts(head, body).input_tokens == found
     return found

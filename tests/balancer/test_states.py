@@ -14,7 +14,10 @@ import pytest
 
 from gtm.balancer.decide.holders import MOST_HELD, Holders
 from gtm.balancer.plane.proxy import MOST_SOUGHT
+from gtm.balancer.wire.endpoints import ENDPOINTS, body_kind
 from gtm.balancer.wire.states import IdFinder, makes_state, named_in
+from gtm.balancer.wire.targets import RequestTarget, target_of
+from gtm.balancer.wire.usage import makes_text
 from tests.balancer.test_full import Region, region
 from tests.balancer.world import Message, Peer, read_body, read_head, run
 
@@ -195,6 +198,24 @@ def test_which_requests_make_or_name_something() -> None:
     ):
         assert named_in(path) is None
     assert named_in(b"/v1/files/" + b"x" * 300) is None
+
+
+@pytest.mark.parametrize("query", [b"", b"?", b"?model=m", b"?a=" + b"x" * 300])
+def test_what_is_remembered_of_targets_is_what_they_say(query: bytes) -> None:
+    """By method and target, and nothing else: asked in any order, and again."""
+    targets = [one.path.replace("*", "thing").encode() + query for one in ENDPOINTS]
+    draw = random.Random(len(query))
+    for _ in range(2 * len(targets)):
+        target = draw.choice(targets)
+        path = target.partition(b"?")[0]
+        for method in (b"POST", b"GET", b"DELETE"):
+            assert target_of(method, target) == RequestTarget(
+                path,
+                body_kind(method, path),
+                makes_text(method, path),
+                makes_state(method, path),
+                named_in(target),
+            )
 
 
 def test_ids_are_found_however_they_are_cut_and_by_nothing_that_a_model_writes() -> None:

@@ -27,6 +27,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.targets import target_of
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 
@@ -111,13 +112,14 @@ def ended_exchange(**more: Any) -> Any:
     path = b"/v1/chat/completions"
     usual: dict[str, Any] = {
         "facts": Facts("m", 100),
-        "head": SimpleNamespace(path=path, target=path),
+        "answer": SimpleNamespace(events=False),
+        "target": target_of(b"POST", path),
         "client": SimpleNamespace(peer="192.0.2.1"),
         "status": 200,
         "first_byte": 1.0,
         "complete": True,
-        **dict.fromkeys(("tunnelled", "streams_events", "full", "seeks"), False),
-        **dict.fromkeys(("chosen", "asked", "verdict", "goes_on_with", "finds", "tokens", "meter")),
+        **dict.fromkeys(("tunnelled", "full", "seeks"), False),
+        **dict.fromkeys(("chosen", "asked", "verdict", "finds", "tokens", "meter")),
     }
     return SimpleNamespace(**{**usual, **more})
 

@@ -19,7 +19,6 @@ from gtm.balancer.plane.contracts import Looks, Sent
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal, no_model
-from gtm.balancer.wire.states import STATELESS
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
@@ -281,7 +280,8 @@ class PoolPicker:
         wanted: Wanted = tuple.__new__(
             Wanted, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
-        held = None if exchange.head.target in STATELESS else self._held(exchange)
+        thing = facts.state or exchange.target.names
+        held = None if thing is None else self._held(exchange, thing)
         if isinstance(held, Refusal):
             return held
         found = held or choice(self.pool, wanted, self._draw())
@@ -301,9 +301,9 @@ class PoolPicker:
         self._begun += now
         return Sent(self._routes[name], flying)
 
-    def _held(self, exchange: Exchange) -> Choice | Refusal | None:
+    def _held(self, exchange: Exchange, thing: str) -> Choice | Refusal | None:
         """The server that has what a request goes on with; None: any will do, or nobody knows which it is."""
-        if len(self._routes) < 2 or (thing := exchange.goes_on_with) is None:
+        if len(self._routes) < 2:
             return None
         name = self.holders.of(thing)
         if name is None:
@@ -324,52 +324,52 @@ class PoolPicker:
         now = self._loop.time()
         if self._flying.pop(flying, self) is None:
             self._begun -= flying.began
-        took = now - flying.began
         if exchange.finds is not None or exchange.seeks:
             self._learn(flying, exchange)
-        if exchange.full and how == "answered":
-            how = "full"
-        good = how == "answered" and exchange.status < 400
-        flying.ticket.end(took if good else None, now)
-        if good and not exchange.tunnelled:
-            self.costs.learn(flying.asked, took)
-        if not good and (exchange.status in SERVER_FAILURES if how == "answered" else how in _FAILED):
-            asker = flying.sending.asker
-            if asker is not None and asker.mark is not None:
-                self._loosen(asker.mark, now)
-        if how == "answered" and 400 <= exchange.status < 500 and not exchange.complete:
-            # By its head alone: what a client wants to send says nothing of who refuses it.
-            self._health.cancelled(flying.sending)
-        elif how == "answered":
-            if exchange.tunnelled:
-                self._health.answered(flying.sending, exchange.status, None, now)
-            else:
-                latency, streams = exchange.first_byte - flying.began, exchange.streams_events
-                # As `CallKind(…)`, in half of the time.
-                call: CallKind = tuple.__new__(CallKind, (flying.asked[0], exchange.head.path, streams))
-                tokens = None if streams or exchange.meter is None else exchange.tokens
-                if flying.sending.name not in self._learned:
-                    self._health.answered(flying.sending, exchange.status, latency, now, call, tokens=tokens)
-                else:
-                    left = self.flights.of(flying.sending.name).outstanding
-                    self._health.answered(
-                        flying.sending,
-                        exchange.status,
-                        latency,
-                        now,
-                        call,
-                        tokens=tokens,
-                        beside=min(flying.ticket.met, left),
-                        who=_whose(exchange),
-                    )
-        elif how == "full":
+        if how == "answered" and not exchange.full:
+            self._answered(flying, exchange, now)
+        else:
+            self._unanswered(flying, exchange, how, now)
+        if self._health.pending:
+            self._look(now)
+
+    def _answered(self, flying: _Flying, exchange: Exchange, now: float) -> None:
+        status, sending, took = exchange.status, flying.sending, now - flying.began
+        if status >= 400:
+            flying.ticket.end(None, now)
+            if status in SERVER_FAILURES:
+                self._loosen(sending, now)
+            elif status < 500 and not exchange.complete:
+                # By its head alone: what a client wants to send says nothing of who refuses it.
+                self._health.cancelled(sending)
+                return
+        else:
+            flying.ticket.end(took, now)
+            if not exchange.tunnelled:
+                self.costs.learn(flying.asked, took)
+        if exchange.tunnelled:
+            self._health.answered(sending, status, None, now)
+            return
+        latency, streams = exchange.first_byte - flying.began, exchange.answer.events
+        # As `CallKind(…)`, in half of the time.
+        call: CallKind = tuple.__new__(CallKind, (flying.asked[0], exchange.target.path, streams, False))
+        tokens = None if streams or exchange.meter is None else exchange.tokens
+        beside = who = None
+        if self._learned and sending.name in self._learned:
+            beside = min(flying.ticket.met, self.flights.of(sending.name).outstanding)
+            who = _whose(exchange)
+        self._health.answered(sending, status, latency, now, call, tokens=tokens, beside=beside, who=who)
+
+    def _unanswered(self, flying: _Flying, exchange: Exchange, how: str, now: float) -> None:
+        flying.ticket.end(None, now)
+        if how in _FAILED:
+            self._loosen(flying.sending, now)
+        if how in ("answered", "full"):  # by a server that is full
             self._health.full(flying.sending, flying.ticket.met, now, _whose(exchange))
         elif how in ("cancelled", "refused"):
             self._health.cancelled(flying.sending)
         else:
             self._health.failed(flying.sending, exchange.failure, now)
-        if self._health.pending:
-            self._look(now)
 
     def _learn(self, flying: _Flying, exchange: Exchange) -> None:
         """Remember who has what was made, or found."""
@@ -378,8 +378,11 @@ class PoolPicker:
         if exchange.seeks and 0 < exchange.status < 400 and (thing := exchange.goes_on_with) is not None:
             self.holders.learn(thing, flying.sending.name)
 
-    def _loosen(self, mark: int, now: float) -> None:
+    def _loosen(self, sending: Sending, now: float) -> None:
         """Who was led to a backend and failed there goes by load for a while: where it was led, it would fail again, and say nothing new."""
+        mark = None if sending.asker is None else sending.asker.mark
+        if mark is None:
+            return
         if len(self._loosened) >= _MOST_LOOSENED:
             self._loosened = {one: until for one, until in self._loosened.items() if until > now}
             if len(self._loosened) >= _MOST_LOOSENED:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from gtm.balancer.plane.timeouts import FIELD, wish
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.usage import Meter, Usage, bounds_of, makes_text
+from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance import admission as core
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
@@ -95,10 +95,10 @@ class QueueAdmission:
         exchange.admission = found
         found.context = exchange
         if found.budgeted:
-            head = exchange.head
+            target = exchange.target
             exchange.meter = Meter(
-                bounds_of(head.path, exchange.json_body(), exchange.facts.most_output),
-                makes_text=makes_text(head.method, head.path),
+                bounds_of(target.path, exchange.json_body(), exchange.facts.most_output),
+                makes_text=target.makes_text,
             )
         if found.state is _ADMITTED:
             exchange.admitted()
@@ -174,7 +174,10 @@ class QueueAdmission:
             self._deadline(exchange, now) if FIELD in exchange.head.seen else None,
             exchange.come,
             facts.input_tokens,
-            _expected_output(exchange),
+            # The output tokens that it is expected to use.
+            float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens)
+            if facts.model and exchange.target.makes_text
+            else 0.0,
             facts.model,
         )
         return tuple.__new__(core.Arrival, arrival)
@@ -247,14 +250,6 @@ class QueueAdmission:
                 exchange.admitted()
             elif ticket.refusal is not None:
                 exchange.refuse(_refusal(ticket.refusal))
-
-
-def _expected_output(exchange: Exchange) -> float:
-    """The output tokens that a request is expected to use."""
-    facts = exchange.facts
-    if not facts.model or not makes_text(exchange.head.method, exchange.head.path):
-        return 0.0
-    return float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens)
 
 
 def _network(exchange: Exchange) -> Hashable:

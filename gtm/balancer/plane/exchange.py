@@ -42,7 +42,8 @@ from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
 from gtm.balancer.wire.heads import HeadError, forwarded_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
-from gtm.balancer.wire.states import NOT_THERE, STATELESS, IdFinder
+from gtm.balancer.wire.states import NOT_THERE, IdFinder
+from gtm.balancer.wire.targets import target_of
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.core.balance.health import Failure
 from gtm.transport import no_room
@@ -76,9 +77,10 @@ class Exchange(ExchangeBody, ExchangeFull):
             else:
                 self._say(answer)
             return
-        rules = self.proxy.body_rules
+        head, rules = self.head, self.proxy.body_rules
+        self.target = target_of(head.method, head.target)
         try:
-            self._kind = kind_of(self.head, rules)
+            self._kind = kind_of(head, self.target, rules)
         except BodyError as error:
             self.refuse(error.refusal)
             return
@@ -288,7 +290,7 @@ class Exchange(ExchangeBody, ExchangeFull):
         self._heard = False
         self.phase = SENT
         head, route = self.head, upstream.route
-        if head.target not in STATELESS and self.makes_state:
+        if self.target.makes_state and self.facts.stored:
             self.finds = IdFinder()
         host = route.host_field or head.host
         if push is not None:

@@ -12,7 +12,8 @@ from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
-from gtm.balancer.wire.states import IdFinder, makes_state, named_in
+from gtm.balancer.wire.states import IdFinder
+from gtm.balancer.wire.targets import NOWHERE
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -117,6 +118,7 @@ class ExchangeState:
         "span",
         "status",
         "taking",
+        "target",
         "tunnelled",
         "upstream",
         "verdict",
@@ -126,6 +128,8 @@ class ExchangeState:
     def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
         self.proxy, self.client, self.head = proxy, client, head
         self.facts = _EMPTY
+        self.target = NOWHERE
+        """What its method and target say, from when it begins."""
         self.asked: tuple[Asked, float] | None = None
         """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
         self.span: Span | None = None
@@ -204,12 +208,12 @@ class ExchangeState:
     @property
     def goes_on_with(self) -> str | None:
         """The id of what one server has and it goes on with; None: any server will do."""
-        return self.facts.state or named_in(self.head.target)
+        return self.facts.state or self.target.names
 
     @property
     def makes_state(self) -> bool:
         """Whether its server keeps what it makes, for later requests."""
-        return self.facts.stored and makes_state(self.head.method, self.head.path)
+        return self.target.makes_state and self.facts.stored
 
     @property
     def keeps_home(self) -> bool:

@@ -487,8 +487,8 @@ class Proxy:
         now = self.now()
         self.ending += 1
         if how == "answered":
-            self._budget.requested(now)
-            self._seeking.requested(now)
+            self._budget.requested()
+            self._seeking.requested()
         try:
             if sent is not None:
                 sent.flight.end(exchange, how)

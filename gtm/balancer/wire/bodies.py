@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from gtm.balancer.wire.codings import CodingError, TooMuchError, Undoing, UnknownError, coding_of, undone
-from gtm.balancer.wire.endpoints import BodyKind, body_kind, model_in
+from gtm.balancer.wire.endpoints import BodyKind, model_in
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN, MEDIA, Media, form_tokens
 from gtm.balancer.wire.facts import (
     DECODER,
@@ -48,6 +48,7 @@ from gtm.balancer.wire.facts import (
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import ambiguous
 from gtm.balancer.wire.refusals import Refusal
+from gtm.balancer.wire.targets import RequestTarget
 from gtm.nesting import BracketsError, shallow
 
 MAX_READ = 32 * 1024 * 1024
@@ -122,13 +123,13 @@ class BodyError(Exception):
         self.refusal = Refusal(status, code, detail)
 
 
-def kind_of(head: RequestHead, rules: BodyRules | None) -> BodyKind:
+def kind_of(head: RequestHead, target: RequestTarget, rules: BodyRules | None) -> BodyKind:
     """How a request's body will be read.
 
     Raises:
         BodyError: it will not be, by what its head says. Never without rules.
     """
-    kind = body_kind(head.method, head.path)
+    kind = target.kind
     if rules is None or kind is BodyKind.NONE:
         return kind
     if kind is BodyKind.SOCKET:
@@ -138,7 +139,7 @@ def kind_of(head: RequestHead, rules: BodyRules | None) -> BodyKind:
                 "models have limits here (`admission.models`), and which model a WebSocket is for is said in its messages, which are not read",
             )
         return kind
-    wrong = ambiguous(head.path)
+    wrong = ambiguous(target.path)
     if wrong is not None:
         raise BodyError("path_ambiguous", f"the path can be read in two ways: it has {wrong}")
     if kind not in READ:

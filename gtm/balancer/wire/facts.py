@@ -58,7 +58,7 @@ class Cut(NamedTuple):
 _ABSENT = msgspec.Raw(b"")
 
 
-class Body(msgspec.Struct):
+class Body(msgspec.Struct, gc=False):
     """What is read of a body, whatever its endpoint; `gtm.balancer.wire.endpoints` says which of it means something where."""
 
     model: str | None = None
@@ -150,11 +150,15 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
     else:
         tokens = body_tokens(body, media)
     limit, most = _limits(found)
-    session = _short(found.prompt_cache_key) or _short(found.user)
+    session = state = None
+    if found.prompt_cache_key or found.user:
+        session = _short(found.prompt_cache_key) or _short(found.user)
     if limit is None and _is_elsewhere(found):
         limit = _limit_elsewhere(head, found)
     if session is None and found.metadata is not _ABSENT:
         session = _session_elsewhere(head, found)
+    if found.previous_response_id or found.input_file_id or found.conversation is not _ABSENT:
+        state = _state(found)
     # As `Facts(…)`, in half of the time.
     facts = (
         found.model,
@@ -165,7 +169,7 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
         _prefix(found, text, cut) if cut is not None else (),
         # A list may be of prompts: each has its choices.
         most if messages or text[:1] != b"[" else None,
-        _state(found),
+        state,
         found.store is not False,
     )
     return tuple.__new__(Facts, facts)

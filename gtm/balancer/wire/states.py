@@ -29,19 +29,6 @@ _NAMED = re.compile(
 _ID = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,%d})"' % MAX_ID)
 
 
-STATELESS = frozenset(
-    (
-        b"/v1/chat/completions",
-        b"/v1/completions",
-        b"/v1/embeddings",
-        b"/v1/messages",
-        b"/v1/models",
-        b"/v1/rerank",
-    )
-)
-"""Targets of most requests, which name no state and make none: nobody looks for it there."""
-
-
 def makes_state(method: bytes, path: bytes) -> bool:
     """Whether a request makes something that its server keeps."""
     return method == b"POST" and _MADE.fullmatch(path) is not None

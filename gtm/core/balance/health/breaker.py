@@ -76,8 +76,7 @@ class Window:
         self.bad = 0
         self.kinds: dict[Kind, list[int]] = {}
         """How many ended well, and how many did not."""
-        self.latencies: dict[tuple[CallKind, bool], Latencies] = {}
-        """By kind of call, and whether the tokens of the answer are known."""
+        self.latencies: dict[CallKind, Latencies] = {}
         self._marks: set[int] = set()
 
     def failed(self, asker: Asker | None) -> None:
@@ -88,12 +87,13 @@ class Window:
 
     def took(self, call: CallKind, latency: float, tokens: int | None) -> None:
         """Count how long one took that ended well."""
-        key = call, tokens is not None
-        known = self.latencies.get(key)
+        if tokens is not None:
+            call = call._replace(counted=True)
+        known = self.latencies.get(call)
         if known is None:
             if len(self.latencies) >= MOST_CALLS:
                 return
-            known = self.latencies[key] = Latencies()
+            known = self.latencies[call] = Latencies()
         known.count += 1
         known.last.append((latency, tokens or 1))
 

@@ -47,12 +47,14 @@ class Asker(NamedTuple):
 class CallKind(NamedTuple):
     """What a request is, as far as its latency follows from it: those of one kind of call take about as long, those of others need not.
 
-    `path` of its target. `streams`: its answer is a stream of events, whose first one does not wait for the last.
+    `path` of its target. `streams`: its answer is a stream of events, whose first one does not wait for the last. `counted`: the tokens of its
+    answer are known.
     """
 
     model: str = ""
     path: bytes = b""
     streams: bool = False
+    counted: bool = False
 
 
 ANY_CALL = CallKind()

@@ -67,14 +67,14 @@ def _slow(
 ) -> Iterator[tuple[str, str]]:
     if settings.latency_factor is None:
         return
-    calls: dict[tuple[CallKind, bool], dict[str, Latencies]] = {}
+    calls: dict[CallKind, dict[str, Latencies]] = {}
     for name, one in windows.items():
-        for key, known in one.latencies.items():
+        for call, known in one.latencies.items():
             if known.count >= settings.requests:
-                calls.setdefault(key, {})[name] = known
+                calls.setdefault(call, {})[name] = known
     found = [
         slow
-        for (call, _), known in calls.items()
+        for call, known in calls.items()
         if len(known) >= settings.latency_peers
         for slow in _slower(call, known, settings, settings.latency_factor, weights)
     ]

@@ -16,7 +16,7 @@ class RetryBudget:
         ValueError: a number is impossible; says which.
     """
 
-    __slots__ = ("_at", "_left", "floor", "most", "refused", "share", "taken")
+    __slots__ = ("_at", "_came", "_left", "floor", "most", "refused", "share", "taken")
 
     def __init__(self, now: float, *, share: float = 0.2, floor: float = 1.0, most: float = 10.0) -> None:
         for name, value, least in (("share", share, 0.0), ("floor", floor, 0.0), ("most", most, 1.0)):
@@ -32,12 +32,13 @@ class RetryBudget:
         self.refused = 0
         """Retries that there was no budget for."""
         self._left = min(floor, most)
+        self._came = 0
+        """Requests since then."""
         self._at = now
 
-    def requested(self, now: float) -> None:
+    def requested(self) -> None:
         """A request came; a retry is none."""
-        self._earn(now)
-        self._left = min(self._left + self.share, self.most)
+        self._came += 1
 
     def take(self, now: float) -> bool:
         """Whether something may be sent again; if so, it is counted."""
@@ -55,6 +56,10 @@ class RetryBudget:
         return max(0.0, self._left)
 
     def _earn(self, now: float) -> None:
+        # Whatever only adds may be added at once: the bound takes the same from the sum.
+        more = self._came * self.share
+        self._came = 0
         if now > self._at:
-            self._left = min(self._left + (now - self._at) * self.floor, self.most)
+            more += (now - self._at) * self.floor
             self._at = now
+        self._left = min(self._left + more, self.most)

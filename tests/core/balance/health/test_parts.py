@@ -67,7 +67,7 @@ def test_retries_keep_within_their_budget(
             assert taken is (left >= 1 - 1e-9)
             log.append((now, "retry" if taken else "refused"))
         else:
-            budget.requested(now)
+            budget.requested()
             log.append((now, "request"))
     for first in range(len(log)):
         for last in range(first, len(log)):
@@ -83,12 +83,12 @@ def test_a_budget_is_a_share_of_requests_and_a_floor() -> None:
     budget = RetryBudget(0.0)
     assert [budget.take(0.0) for _ in range(2)] == [True, False]
     for _ in range(5):
-        budget.requested(0.0)
+        budget.requested()
     assert [budget.take(0.0) for _ in range(2)] == [True, False]
     assert [budget.take(2.0) for _ in range(3)] == [True, True, False]
     assert [budget.take(1e6) for _ in range(11)] == [True] * 10 + [False]
     for _ in range(100):
-        budget.requested(1e6)
+        budget.requested()
     assert [budget.take(1e6) for _ in range(11)] == [True] * 10 + [False]
 
 
