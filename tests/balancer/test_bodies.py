@@ -754,13 +754,12 @@ def test_through_a_balancer() -> None:
     run(main)
 
 
-def test_a_body_that_is_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_is_read_is_bounded() -> None:
     """Whatever it says of its length; what all hold together is tested in tests/balancer/test_holding.py."""
-    monkeypatch.setattr("gtm.balancer.plane.exchange_body.MAX_READ", 100_000)
 
     async def main() -> None:
         async with world(await Backend(_echo).start()) as w:
-            w.proxy.body_rules = LIMITED
+            w.proxy.body_rules, w.proxy.most_read = LIMITED, 100_000
             head = b"POST %b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT
             piece = b'{"x":"' + b"y" * 60_000
             client = await w.client()

@@ -503,12 +503,12 @@ def test_what_is_not_found_goes_only_where_all_are_alike() -> None:
     run(main)
 
 
-def test_no_more_is_held_than_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_held_than_is_read() -> None:
     """A body whose model does not come is refused; and what all hold is bounded as ever (tests/balancer/test_holding.py)."""
-    monkeypatch.setattr("gtm.balancer.plane.exchange_body.MAX_READ", 2 * MAX_INSPECTED)
 
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
+            w.proxy.most_read = 2 * MAX_INSPECTED
             body = b'{"x":"' + b"x" * BIG + b'","model":"big"}'
             _strict(w)
             refused = await w.ask(_start(len(body)) + body)

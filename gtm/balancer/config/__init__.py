@@ -28,7 +28,7 @@ from gtm.balancer.config.document import AT_START, Document, Networks
 from gtm.balancer.config.timeouts import TimeoutsDocument
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.health.check_settings import OwnChecks
-from gtm.balancer.wire.bodies import BodyRules
+from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.paths import Paths
@@ -58,6 +58,8 @@ class BalancerDocument(Document):
     ejection: EjectionDocument = EjectionDocument()
     admission: AdmissionDocument = AdmissionDocument()
     timeouts: TimeoutsDocument = TimeoutsDocument()
+    read_mib: int = Field(default=MAX_READ >> 20, ge=2, le=1024)
+    """MiB of a body that are read, or held back until its model is known."""
     tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""

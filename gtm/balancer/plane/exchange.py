@@ -80,7 +80,7 @@ class Exchange(ExchangeBody, ExchangeFull):
         head, rules = self.head, self.proxy.body_rules
         self.target = target_of(head.method, head.target)
         try:
-            self._kind = kind_of(head, self.target, rules)
+            self._kind = kind_of(head, self.target, rules, self.proxy.most_read)
         except BodyError as error:
             self.refuse(error.refusal)
             return

@@ -3,7 +3,7 @@
     come so far        nothing goes by what it says     choosing goes by it                      limits go by it
     64 KiB, or all     decided                          awaited                                  awaited
     1 MiB              -                                decided, as soon as its model is known   awaited
-    32 MiB             -                                decided, or refused without a model      refused
+    `read_mib`         -                                decided, or refused without a model      refused
 
 Where files say which models servers have, and limits, what comes after the decision is looked at before it goes on: a body that proves to have two meanings never
 reaches its server whole (laws of `gtm.balancer.wire.scanning`).
@@ -14,7 +14,6 @@ from __future__ import annotations
 from gtm.balancer.plane.exchange_end import ExchangeEnd
 from gtm.balancer.plane.exchange_state import READING
 from gtm.balancer.wire.bodies import (
-    MAX_READ,
     READ,
     BodyError,
     begins_object,
@@ -48,7 +47,7 @@ class ExchangeBody(ExchangeEnd):
             return FIRST
         rules = self.proxy.body_rules
         if rules is not None and rules.whole:
-            return MAX_READ
+            return self.proxy.most_read
         looks = self.proxy.picker.looks_at
         return MAX_INSPECTED if looks.hints or looks.models else FIRST
 
@@ -73,8 +72,8 @@ class ExchangeBody(ExchangeEnd):
             self._until = self._awaited()
             if self.received <= self._until:
                 return
-        if self._until == MAX_READ:
-            self.refuse(too_large().refusal)
+        if self._until == self.proxy.most_read:
+            self.refuse(too_large(self._until).refusal)
             return
         if self._kind in READ:
             if self._scan is None and not self._scans():
@@ -92,18 +91,18 @@ class ExchangeBody(ExchangeEnd):
 
     def _waits_for_model(self) -> bool:
         """Whether no more is decided before its model is known, which the end of its body may say; it is refused where too much has come."""
-        looks = self.proxy.picker.looks_at
+        looks, most = self.proxy.picker.looks_at, self.proxy.most_read
         if not looks.models:
             return False
-        if self.received > MAX_READ and looks.declared:
-            self.refuse(unnamed(self._kind, MAX_READ))
+        if self.received > most and looks.declared:
+            self.refuse(unnamed(self._kind, most))
             return True
-        return self.received <= MAX_READ
+        return self.received <= most
 
     def _scans(self) -> bool:
         """Begin to look for its model in what comes; whether it goes on."""
         try:
-            self._scan = BodyScan(self.head, self._kind)
+            self._scan = BodyScan(self.head, self._kind, self.proxy.most_read)
         except BodyError as error:
             return self._misread(error)
         return all(self._scanned(piece) for piece in self._pieces)
@@ -167,7 +166,7 @@ class ExchangeBody(ExchangeEnd):
         if rules is None:
             return read_loosely(head, kind, body, cut, media)
         if b"content-encoding" in head.seen and kind in READ:
-            body = self._plain = plain_body(head, body)
+            body = self._plain = plain_body(head, body, self.proxy.most_read)
         return read_strictly(head, kind, body, rules, cut, media)
 
     def _ends_well(self) -> bool:

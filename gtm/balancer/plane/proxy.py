@@ -37,7 +37,7 @@ from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
-from gtm.balancer.wire.bodies import BodyRules
+from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
@@ -111,6 +111,7 @@ class Proxy:
         body_rules: BodyRules | None = None,
         timeouts: TimeoutRules | None = None,
         media: Media = MEDIA,
+        most_read: int = MAX_READ,
         trusts: Callable[[str | None], bool] = lambda _: False,
         queue_bytes: int = 0,
     ) -> None:
@@ -129,6 +130,8 @@ class Proxy:
         self.timeouts = timeouts or TimeoutRules()
         self.media = media
         """What counts for pictures, recordings and files in requests."""
+        self.most_read = most_read
+        """Bytes of a body that are read, or held back until its model is known."""
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False

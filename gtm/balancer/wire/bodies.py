@@ -10,7 +10,7 @@ A limit by model, a budget of tokens and the models of a backend go by what a re
 | its path | the path alone | a name that is not UTF-8 |
 | an endpoint that is not known | as JSON, if it begins like an object | as JSON, but for a model that is not named |
 
-Besides, where bodies are read: a Content-Encoding, which some servers undo; a body of more than `MAX_READ` bytes, or of more than `MAX_BRACKETS` brackets, `MAX_MEMBERS` members or `MAX_MEMBER_NAME` characters of a member's name; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
+Besides, where bodies are read: a Content-Encoding, which some servers undo; a body of more than `read_mib`, or of more than `MAX_BRACKETS` brackets, `MAX_MEMBERS` members or `MAX_MEMBER_NAME` characters of a member's name; a path that can be read in two ways; where a model has limits, also a request that names none, since servers have a
 model for these, and a WebSocket, whose messages name them.
 
 Laws, which tests/balancer/test_bodies.py holds against the readers of such servers:
@@ -123,8 +123,10 @@ class BodyError(Exception):
         self.refusal = Refusal(status, code, detail)
 
 
-def kind_of(head: RequestHead, target: RequestTarget, rules: BodyRules | None) -> BodyKind:
-    """How a request's body will be read.
+def kind_of(
+    head: RequestHead, target: RequestTarget, rules: BodyRules | None, most: int = MAX_READ
+) -> BodyKind:
+    """How a request's body will be read, of which `most` bytes are.
 
     Raises:
         BodyError: it will not be, by what its head says. Never without rules.
@@ -146,11 +148,11 @@ def kind_of(head: RequestHead, target: RequestTarget, rules: BodyRules | None) -
         return kind
     if b"content-encoding" in head.seen and (coding := coding_of(head)):
         try:
-            Undoing(coding, MAX_READ)
+            Undoing(coding, most)
         except CodingError as error:
             raise not_undone(error) from error
-    if rules.whole and head.length is not None and head.length > MAX_READ and kind is not BodyKind.UNKNOWN:
-        raise too_large()
+    if rules.whole and head.length is not None and head.length > most and kind is not BodyKind.UNKNOWN:
+        raise too_large(most)
     return kind
 
 
@@ -164,24 +166,24 @@ def not_undone(error: CodingError) -> BodyError:
     return BodyError(code, f"limits go by the body here, and this one {error}", status)
 
 
-def plain_body(head: RequestHead, body: bytes) -> bytes:
-    """All of a body, without its Content-Encoding.
+def plain_body(head: RequestHead, body: bytes, most: int = MAX_READ) -> bytes:
+    """All of a body, without its Content-Encoding, of `most` bytes.
 
     Raises:
         BodyError: that is not undone.
     """
     coding = coding_of(head)
     try:
-        return undone(coding, body, MAX_READ) if coding else body
+        return undone(coding, body, most) if coding else body
     except CodingError as error:
         raise not_undone(error) from error
 
 
-def too_large() -> BodyError:
-    """A body has more bytes than are read."""
+def too_large(most: int) -> BodyError:
+    """A body has more bytes than the `most` that are read."""
     return BodyError(
         "body_too_large",
-        f"limits go by the body here, and of no body more than {MAX_READ >> 20} MiB are read",
+        f"limits go by the body here, and of no body more than {most >> 20} MiB are read (`read_mib`)",
         413,
     )
 
@@ -277,7 +279,7 @@ def unnamed(kind: BodyKind, most: int | None = None) -> Refusal:
         kind: where it was looked for.
         most: bytes of the body in which it was; None: all of it.
     """
-    within = "" if most is None else f" within the first {most >> 20} MiB, which are read"
+    within = "" if most is None else f" within the first {most >> 20} MiB, which are read (`read_mib`)"
     return Refusal(
         400,
         "model_unnamed",

@@ -379,6 +379,7 @@ class BodyScan:
     Args:
         head: of the request.
         kind: where its model is named: in JSON, or in a form.
+        most: bytes that are read of it, at most, where it has a coding.
 
     Raises:
         BodyError: it will not be read, by what its head says.
@@ -386,10 +387,10 @@ class BodyScan:
 
     __slots__ = ("_coding", "_kind", "_scan")
 
-    def __init__(self, head: RequestHead, kind: BodyKind) -> None:
+    def __init__(self, head: RequestHead, kind: BodyKind, most: int = MAX_READ) -> None:
         coding = coding_of(head)
         try:
-            self._coding = Undoing(coding, MAX_READ) if coding else None
+            self._coding = Undoing(coding, most) if coding else None
         except CodingError as error:
             raise not_undone(error) from error
         self._kind = kind

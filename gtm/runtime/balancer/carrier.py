@@ -184,6 +184,7 @@ class Carrier:
             body_rules=document.body_rules(),
             timeouts=document.timeouts.settings(),
             media=document.admission.media.counts(),
+            most_read=document.read_mib << 20,
         )
         self._health = HealthLoop(
             watched,
@@ -430,6 +431,7 @@ class Carrier:
         self._proxy.body_rules = document.body_rules()
         self._proxy.timeouts = document.timeouts.settings()
         self._proxy.media = document.admission.media.counts()
+        self._proxy.most_read = document.read_mib << 20
         self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
         waits = self._file.waits_for_start

@@ -79,6 +79,7 @@ def _files(folder: Path) -> dict[str, Any]:
             "versions": {"v1": 0.5},
         },
         "ejection": {"latency": True},
+        "read_mib": 16,
         "timeouts": {
             **times,
             "rules": [{**times, "service": "chat", "paths": ["inference"]}],
@@ -252,6 +253,7 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "paths": None if proxy.paths is None else (proxy.paths._exact, proxy.paths._patterns),
         "bodies": proxy.body_rules,
         "media": proxy.media,
+        "read": proxy.most_read,
         "hosts": [(route.url, route.host_field) for route in picker.routes()],
         "asks": proxy.asks,
         "times": repr(_times(proxy.timeouts)),
