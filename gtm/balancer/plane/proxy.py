@@ -284,17 +284,18 @@ class Proxy:
                 Timeouts().within(head.seen[TIMEOUT])
             except ValueError as error:
                 return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
-        if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
-            return self._health(exchange)
-        if head.target == PATH and head.method == b"GET":
-            return self._proof(exchange)
-        if head.method == b"OPTIONS" and b"access-control-request-method" in head.seen:
-            answer = self._preflight(exchange)
-            if answer is not None:
-                return answer
-        asked = listing.asked_of(head) if head.target.startswith(listing.PATH) else None
-        if asked and self.picker.looks_at.served is None:
-            asked = None  # a server is asked
+        asked = None
+        if head.method != b"POST":  # nearly every request is one, and none of these
+            if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
+                return self._health(exchange)
+            if head.target == PATH and head.method == b"GET":
+                return self._proof(exchange)
+            if head.method == b"OPTIONS" and b"access-control-request-method" in head.seen:
+                answer = self._preflight(exchange)
+                if answer is not None:
+                    return answer
+            if head.target.startswith(listing.PATH) and self.picker.looks_at.served is not None:
+                asked = listing.asked_of(head)  # else a server is asked
         refusal = None
         if self.paths is not None:
             refusal = self.paths.refusal(head.method, listing.ONE if asked else head.target)
