@@ -23,7 +23,7 @@ import pytest
 
 from gtm.adapters.fullness import MOST_BYTES
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.plane.client.downstream_end import LINGER, MOST_LINGER
+from gtm.balancer.plane.client.downstream import LINGER, MOST_LINGER
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal

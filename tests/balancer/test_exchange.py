@@ -11,7 +11,7 @@ import pytest
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
-from gtm.balancer.plane.exchange_body import FIRST
+from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.plane.exchange_body import FIRST
+from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.plane.holding import REQUEST, KeptBytes
 from gtm.balancer.plane.lateness import LeastPace
 from gtm.core.balance.admission import Settings

@@ -12,8 +12,7 @@ import pytest
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.handoffs import Handoffs
 from gtm.balancer.plane.contracts import Pushed, Sent
-from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.exchange_body import FIRST
+from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network, fence_hash
 from gtm.core.handoff.verdict import Flaw, Presented, Verdict

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gtm.balancer.plane.contracts import Looks
-from gtm.balancer.plane.exchange_body import FIRST
+from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.wire.bodies import (
     MAX_BRACKETS,
     MAX_MEMBER_NAME,

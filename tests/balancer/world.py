@@ -14,15 +14,15 @@ import gc
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.client.downstream_state import DownstreamState
+from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import Limits, Log, Looks, Sent
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange import TRANSITIONS, Exchange, ExchangePhase
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.balancer.wire.facts import Facts
@@ -428,9 +428,46 @@ class _Ends:
         if self._log is not None:
             self._log.ended(exchange, sent, how, now)
 
-    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         if self._log is not None:
             self._log.unread(client, refusal, target)
+
+
+class _Phases:
+    """Stands for `Exchange.phase`, and takes down what followed a phase that may not follow it."""
+
+    def __init__(self) -> None:
+        self.slot = Exchange.__dict__["phase"]
+        self.wrong: list[tuple[ExchangePhase, ExchangePhase]] = []
+
+    def __get__(self, exchange: Exchange, owner: type[Exchange]) -> ExchangePhase:
+        found: ExchangePhase = self.slot.__get__(exchange, owner)
+        return found
+
+    def __set__(self, exchange: Exchange, phase: ExchangePhase) -> None:
+        try:
+            before = self.slot.__get__(exchange, Exchange)
+        except AttributeError:
+            pass
+        else:
+            if phase not in TRANSITIONS[before]:
+                self.wrong.append((before, phase))
+        self.slot.__set__(exchange, phase)
+
+
+@contextlib.contextmanager
+def _held_to_its_table() -> Iterator[None]:
+    """Each exchange goes from phase to phase as the plane's table says."""
+    if isinstance(Exchange.__dict__["phase"], _Phases):  # a second world in the first
+        yield
+        return
+    phases = _Phases()
+    setattr(Exchange, "phase", phases)  # noqa: B010 - a slot is no attribute to mypy
+    try:
+        yield
+        assert phases.wrong == []
+    finally:
+        setattr(Exchange, "phase", phases.slot)  # noqa: B010 - likewise
 
 
 @contextlib.asynccontextmanager
@@ -472,7 +509,8 @@ async def world(
     made.ends, made.narrow = ends, narrow
     made.address = server.sockets[0].getsockname()
     try:
-        yield made
+        with _held_to_its_table():
+            yield made
         for client in made.clients:
             await client.gone()
         await made.until(lambda: not proxy.connections)

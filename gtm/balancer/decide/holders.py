@@ -1,7 +1,7 @@
 """Which server has what clients go on with (`gtm.balancer.wire.states`), as far as this process has seen it.
 
 Laws:
-  1. What is kept is bounded; what was not asked for the longest goes first. What is not known is looked for (`gtm.balancer.plane.exchange_full`).
+  1. What is kept is bounded; what was not asked for the longest goes first. What is not known is looked for (`gtm.balancer.plane.exchange`).
   2. Who has something has it until that server is gone: another that says the same id takes nothing away from it.
 """
 

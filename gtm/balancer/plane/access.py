@@ -25,7 +25,7 @@ from gtm.core.handoff.verdict import Verdict
 from gtm.geoip.address import Address
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.client.downstream_state import DownstreamState
+    from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.contracts import Sent
     from gtm.balancer.plane.exchange import Exchange
     from gtm.balancer.wire.heads import RequestHead
@@ -150,7 +150,7 @@ class AccessLines:
         self._asked(line, exchange)
         self._put(_encoded(line))
 
-    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         """See `gtm.balancer.plane.contracts.Log`."""
         line = Line(self._time(self._wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
         if target:

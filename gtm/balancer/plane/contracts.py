@@ -16,7 +16,7 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.core.model.cors import Cors
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.client.downstream_state import DownstreamState
+    from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.exchange import Exchange
 
 
@@ -221,5 +221,5 @@ class Log(Protocol):
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
         """It has ended: `answered`, `refused`, `cancelled` or `broken`. `sent`: who had it last, if anybody."""
 
-    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         """What a client sent was refused, for it cannot be read as a request; of its target this much came."""

@@ -3,14 +3,37 @@
     head ─▶ gate (law) ─▶ [body, where the choice needs it] ─▶ admission ─▶ pick ─▶ connection ─▶ response ─▶ end
               │ 421, 451                                        │ 429, 503, 504   │ 503, 502
 
+It is one machine. Whatever happens to it is a method, and what that does depends on its phase (`TRANSITIONS`):
+
+    phase        awaits                               begins by              ends by
+    NEW          its turn on its connection           its head               `begin`
+    READING      so much of its body as decides       `begin`                `_read`: enough of it came
+    WAITING      a slot, in the queue                 `_admit`               `admitted`, or a peer region takes it (`_push`)
+    CONNECTING   a connection to who was picked       `_send`                `_attach`
+    SENT         the head of the answer               `_attach`              `_answers`, or another server is asked (law 3)
+    ANSWERING    the end of the answer                `_answers`             `response_ended`
+    ENDED        nothing                              `_end`, from anywhere
+
+How far its body is awaited before anything is decided:
+
+    come so far        nothing goes by what it says     choosing goes by it                      limits go by it
+    64 KiB, or all     decided                          awaited                                  awaited
+    1 MiB              -                                decided, as soon as its model is known   awaited
+    `read_mib`         -                                decided, or refused without a model      refused
+
+Where files say which models servers have, and limits, what comes after the decision is looked at before it goes on: a body that proves to have two meanings never
+reaches its server whole (laws of `gtm.balancer.wire.scanning`).
+
 Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.asking_again`); a server that says
-     that it is full has not begun it (`gtm.balancer.plane.exchange_full`).
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.asking_again`). A server that says that it is full
+     (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
+     server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
   5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time; or, a backend, checks that pass (`gtm.balancer.plane.lateness`).
+     Neither is read from faster than the other takes it.
   6. Nothing of a request goes to a backend under a law that is over (laws of `gtm.balancer.decide.gate`). What was sent whole is answered.
 
 Trailers go on (RFC 9110 §6.5), but for those that would change what was said before (`gtm.balancer.wire.trailers`).
@@ -19,50 +42,363 @@ Trailers go on (RFC 9110 §6.5), but for those that would change what was said b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from gtm.adapters.fullness import STATUSES
+from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_full
+from gtm.balancer.plane.answer import Answer, KeptAnswer
 from gtm.balancer.plane.asking_again import Reached, may_ask_another
-from gtm.balancer.plane.exchange_body import FIRST, ExchangeBody
-from gtm.balancer.plane.exchange_full import ExchangeFull
-from gtm.balancer.plane.exchange_state import (
-    ANSWERING,
-    CONNECTING,
-    ENDED,
-    MAX_REPLAY,
-    NEW,
-    READING,
-    SENT,
-    WAITING,
+from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.wire.bodies import (
+    READ,
+    BodyError,
+    begins_object,
+    kind_of,
+    may_be_object,
+    plain_body,
+    read_loosely,
+    read_strictly,
+    too_large,
+    unnamed,
 )
-from gtm.balancer.wire.bodies import BodyError, kind_of
 from gtm.balancer.wire.endpoints import BodyKind
-from gtm.balancer.wire.facts import MAX_INSPECTED, read_facts, with_model
-from gtm.balancer.wire.heads import HeadError, forwarded_head
-from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.responses import CLOSE, TUNNEL, Framing, ResponseError, ResponseHead, framing_of
-from gtm.balancer.wire.states import NOT_THERE, IdFinder
-from gtm.balancer.wire.targets import target_of
+from gtm.balancer.wire.estimate import unread_tokens
+from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, Facts, read_facts, with_model
+from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head
+from gtm.balancer.wire.refusals import Refusal, last_event, refusal_response
+from gtm.balancer.wire.responses import (
+    CLOSE,
+    LENGTH,
+    TUNNEL,
+    Framing,
+    ResponseError,
+    ResponseHead,
+    framing_of,
+)
+from gtm.balancer.wire.scanning import BodyScan
+from gtm.balancer.wire.states import NOT_THERE, IdFinder, says_absent
+from gtm.balancer.wire.targets import NOWHERE, target_of
 from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
+from gtm.balancer.wire.usage import Meter
+from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
+from gtm.core.balance.work import Asked
+from gtm.core.decision.view import Window
+from gtm.core.handoff.verdict import Flaw
 from gtm.transport import no_room
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
-    from gtm.balancer.plane.contracts import Sent
+    from gtm.balancer.plane.client.downstream import Downstream
+    from gtm.balancer.plane.lateness import LeastPace
+    from gtm.balancer.plane.proxy import Proxy
+    from gtm.balancer.plane.timeouts import Timeouts
+    from gtm.balancer.plane.tracing import Span
 
+_EMPTY = Facts()
+_OBJECTS = (BodyKind.JSON, BodyKind.UNKNOWN)
+_RESET = Failure.RESET
+MAX_REPLAY = 64 * 1024
+"""Bytes of a body that are kept for another try."""
+FIRST = 64 * 1024
+"""Bytes of a body that is read by nobody here, and that must have come before it takes a slot: of most bodies, all."""
+_SMALL, _TOGETHER = 4096, 64 * 1024
+"""Bytes of a piece that is kept together with the one before, and of what is kept together."""
+_UNKNOWN, _NONE = BodyKind.UNKNOWN, BodyKind.NONE
+_MAX_BUFFER = 256 * 1024
+"""Bytes kept of a body while its backend is connected to, beyond which the client waits."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
 )
-_UNKNOWN = BodyKind.UNKNOWN
 
 
-class Exchange(ExchangeBody, ExchangeFull):
-    """A request on its way: what it is about is in `ExchangeState`, how its body is read in `ExchangeBody`, what a full server does in `ExchangeFull`, how it ends in `ExchangeEnd`."""
+class ExchangePhase(Enum):
+    """Where a request is on its way: the table above says what it awaits there."""
 
-    __slots__ = ()
+    NEW = auto()
+    READING = auto()
+    """Its body is awaited before anything is decided."""
+    WAITING = auto()
+    """The request is in the queue."""
+    CONNECTING = auto()
+    SENT = auto()
+    ANSWERING = auto()
+    """The head of the answer went to the client."""
+    ENDED = auto()
+
+
+NEW, READING, WAITING, CONNECTING, SENT, ANSWERING, ENDED = ExchangePhase
+"""By names of their own: what is looked up in an Enum takes ten times as long."""
+TRANSITIONS = {
+    NEW: {READING, WAITING, ENDED},
+    READING: {WAITING, ENDED},
+    WAITING: {CONNECTING, ENDED},
+    CONNECTING: {SENT, CONNECTING, WAITING, ENDED},
+    SENT: {ANSWERING, CONNECTING, WAITING, ENDED},
+    ANSWERING: {ENDED},
+    ENDED: set[ExchangePhase](),
+}
+"""What follows a phase. From one that is at a backend or on its way there it goes to another server (CONNECTING), or comes home from a peer region (WAITING)."""
+
+
+class Exchange:
+    """A request on its way.
+
+    Args:
+        proxy: what all share.
+        client: whose connection it came on.
+        head: of the request.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_body_ended",
+        "_connecting",
+        "_doubted",
+        "_heard",
+        "_keeps",
+        "_kind",
+        "_moved",
+        "_offered",
+        "_pieces",
+        "_plain",
+        "_queued",
+        "_scan",
+        "_sent",
+        "_times",
+        "_trailers",
+        "_tried",
+        "_untaken",
+        "_until",
+        "_withheld",
+        "admission",
+        "answer",
+        "asked",
+        "began",
+        "chosen",
+        "client",
+        "facts",
+        "failure",
+        "fallback",
+        "finds",
+        "first_byte",
+        "full",
+        "head",
+        "lost",
+        "meter",
+        "pace",
+        "phase",
+        "proxy",
+        "received",
+        "refusal",
+        "seeks",
+        "shown",
+        "span",
+        "status",
+        "taking",
+        "target",
+        "tunnelled",
+        "upstream",
+        "verdict",
+        "waited",
+    )
+
+    # --- what is known of it ---
+
+    def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
+        self.proxy, self.client, self.head = proxy, client, head
+        self.facts = _EMPTY
+        self.target = NOWHERE
+        """What its method and target say, from when it begins."""
+        self.asked: tuple[Asked, float] | None = None
+        """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
+        self.span: Span | None = None
+        """Of its trace, if it is recorded."""
+        self.chosen: Choice | None = None
+        """The backend that was chosen for the request, and by what."""
+        self.fallback = ""
+        """The model that it is served by instead of the one that it asks for; empty: by that."""
+        self.failure = _RESET
+        """How the last backend that failed it did."""
+        self.phase = NEW
+        self.began, self.first_byte = proxy.now(), 0.0
+        self.received = 0
+        """Bytes of the request's body."""
+        self.status = 0
+        self.tunnelled = False
+        """Both sides have left HTTP."""
+        self.verdict: object = None
+        """What the gate said of it."""
+        self.shown: tuple[bytes | Flaw, Window] | None = None
+        """The handoff that it came with, or what was wrong with that, and when."""
+        self.admission: object = None
+        """Admission keeps this of the request between its arrival and its end."""
+        self.meter: Meter | None = None
+        """Looks for the tokens that it uses; None: nobody asks."""
+        self._sent: Sent | None = None
+        """The backend that has it, and its place in that one's counts."""
+        self.upstream: Upstream | None = None
+        self.lost: Sent | None = None
+        """The last that had it, and failed it."""
+        self.refusal: Refusal | None = None
+        """Why it was refused."""
+        self._connecting: asyncio.Task[None] | None = None
+        self._times: Timeouts | None = None
+        """Once somebody has asked."""
+        self._tried: tuple[str, ...] = ()
+        self._pieces: list[bytes | bytearray] = []
+        self._kind = BodyKind.NONE
+        """Says where a request to its path names its model."""
+        self._scan: BodyScan | None = None
+        """Looks for its model in what comes of its body, which is not awaited whole."""
+        self._plain: bytes | None = None
+        """Its body without its Content-Encoding, until it is sent; None: it has none, or was not read."""
+        self._until = 0
+        """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
+        self.pace: LeastPace | None = None
+        """How its body comes; None: it came at once."""
+        self.taking: LeastPace | None = None
+        """How its client takes the answer; None: it has always been as fast as its backend."""
+        self._keeps = True
+        """All of the body that came is in `_pieces`."""
+        self._body_ended = not head.has_body
+        self._trailers: list[bytes] = []
+        self._withheld: frozenset[bytes] | None = None
+        """Names that no trailer may have; None: there was none."""
+        """Field lines that stand behind its body."""
+        self._queued = 0.0
+        """Since when it is in the queue."""
+        self.waited = 0.0
+        """Seconds for which it was."""
+        self._offered = False
+        """Admission knows of it."""
+        self.answer = Answer()
+        self._untaken = False
+        """A peer has said that it does not take it."""
+        self._doubted: ResponseHead | None = None
+        """The head of an answer that is kept back; None: none is."""
+        self.full = False
+        """The client got an answer by which a backend said that it is full."""
+        self.finds: IdFinder | None = None
+        """Looks for the id of what it makes; None: it makes nothing that is kept."""
+        self.seeks = False
+        """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
+        self._moved = False
+        """Another server was asked since one was full."""
+        self._begun = self._heard = False
+        """It was sent to a backend; something of an answer came from the present one."""
+
+    @property
+    def goes_on_with(self) -> str | None:
+        """The id of what one server has and it goes on with; None: any server will do."""
+        return self.facts.state or self.target.names
+
+    @property
+    def makes_state(self) -> bool:
+        """Whether its server keeps what it makes, for later requests."""
+        return self.target.makes_state and self.facts.stored
+
+    @property
+    def keeps_home(self) -> bool:
+        """Whether no peer region may take it: what it makes or goes on with is looked for here later, or stands here."""
+        return self.makes_state or self.goes_on_with is not None
+
+    @property
+    def answering(self) -> bool:
+        """Whether something of the answer went to the client."""
+        return self.phase is ANSWERING
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was sent to a backend."""
+        return self._begun
+
+    @property
+    def sending(self) -> bool:
+        """Whether more of it goes to a backend: of its body, or through a tunnel."""
+        return self.upstream is not None and (self.tunnelled or not self._body_ended)
+
+    @property
+    def streams_events(self) -> bool:
+        """Whether the answer is a stream of server-sent events."""
+        return self.answer.events
+
+    @property
+    def held(self) -> int:
+        """Bytes of its body that are kept, but for the few that a request at a backend may keep for another try."""
+        if not self._keeps or self.phase is ENDED:
+            return 0
+        sent = self.phase is SENT or self.phase is ANSWERING
+        more = 0 if self._plain is None else len(self._plain)
+        return more if sent and self.received <= MAX_REPLAY else self.received + more
+
+    @property
+    def come(self) -> int:
+        """Bytes of its body that have come, parsed or not."""
+        return self.received if self._body_ended else self.client.come(self)
+
+    @property
+    def returned(self) -> int:
+        """Bytes of the answer's body, or of what a tunnel brought."""
+        return self.answer.size
+
+    @property
+    def taken(self) -> int:
+        """Bytes of that which the client has taken, as far as this process knows."""
+        return self.answer.size - self.client.transport.get_write_buffer_size()
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of its answer, where that said how many; None: nobody asked, or it did not."""
+        if self.meter is None:
+            return None
+        return self.meter.used(self.returned, events=False).outputs or None
+
+    @property
+    def times(self) -> Timeouts:
+        """How long what its backend does may take."""
+        if self._times is None:
+            self._times = self.proxy.times(self)
+        return self._times
+
+    @property
+    def sent(self) -> Sent | None:
+        """Who has it, a backend or a peer; None: nobody has."""
+        return self._sent
+
+    @property
+    def keeps_body(self) -> bool:
+        """Whether all of its body that came is kept, so that it can be sent again."""
+        return self._keeps
+
+    @property
+    def heard(self) -> bool:
+        """Whether something of an answer came from the present server."""
+        return self._heard
+
+    @property
+    def tries(self) -> int:
+        """How many servers it was given to that failed it."""
+        return len(self._tried)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the request is there."""
+        return self._body_ended
+
+    def json_body(self) -> bytes | None:
+        """Its body, if all of it is there and was read as JSON."""
+        if self._kind not in _OBJECTS or not (self._body_ended and self._keeps):
+            return None
+        return b"".join(self._pieces) if self._plain is None else self._plain
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client's connection ends with an answer that is given now."""
+        return not self.head.keep_alive or not self._body_ended or self.proxy.draining
 
     # --- the request ---
 
@@ -169,6 +505,145 @@ class Exchange(ExchangeBody, ExchangeFull):
         refusal = self.proxy.renew(self)
         if refusal is not None:
             self.cut_short(refusal)
+
+    # --- its body: how far it is awaited, and what it says ---
+
+    def _awaited(self) -> int:
+        """Bytes of its body, beyond the first, that are awaited before anything is decided."""
+        if self._kind not in READ:
+            return FIRST
+        rules = self.proxy.body_rules
+        if rules is not None and rules.whole:
+            return self.proxy.most_read
+        looks = self.proxy.picker.looks_at
+        return MAX_INSPECTED if looks.hints or looks.models else FIRST
+
+    def _keep(self, piece: bytes) -> None:
+        """Small pieces are kept together: of single bytes a list takes forty times their room."""
+        pieces = self._pieces
+        last = pieces[-1]
+        if len(piece) >= _SMALL or len(last) >= _TOGETHER:
+            pieces.append(piece)
+            return
+        if not isinstance(last, bytearray):
+            last = pieces[-1] = bytearray(last)
+        last += piece
+
+    def _reading(self, more: int) -> None:
+        """So many bytes more have come of a body that is awaited."""
+        if self._kind is _UNKNOWN and more == self.received and not self._may_be_object():
+            self._kind = BodyKind.OPAQUE
+        if self.received <= self._until:
+            return
+        if self._until == FIRST:  # most bodies are shorter, and nobody asks this
+            self._until = self._awaited()
+            if self.received <= self._until:
+                return
+        if self._until == self.proxy.most_read:
+            self.refuse(too_large(self._until).refusal)
+            return
+        if self._kind in READ:
+            if self._scan is None and not self._scans():
+                return
+            if self._scan is not None and not self._scan.known and self._waits_for_model():
+                return
+        self._read()
+
+    def _may_be_object(self) -> bool:
+        """Whether its body may be a JSON object, by its first piece; where nothing but the choice goes by it, in UTF-8."""
+        if b"content-encoding" in self.head.seen:
+            return True
+        begin = self._pieces[0]
+        return begins_object(begin) if self.proxy.body_rules is None else may_be_object(begin)
+
+    def _waits_for_model(self) -> bool:
+        """Whether no more is decided before its model is known, which the end of its body may say; it is refused where too much has come."""
+        looks, most = self.proxy.picker.looks_at, self.proxy.most_read
+        if not looks.models:
+            return False
+        if self.received > most and looks.declared:
+            self.refuse(unnamed(self._kind, most))
+            return True
+        return self.received <= most
+
+    def _scans(self) -> bool:
+        """Begin to look for its model in what comes; whether it goes on."""
+        try:
+            self._scan = BodyScan(self.head, self._kind, self.proxy.most_read)
+        except BodyError as error:
+            return self._misread(error)
+        return all(self._scanned(piece) for piece in self._pieces)
+
+    def _scanned(self, piece: bytes | bytearray) -> bool:
+        """Look for its model in some more of its body; whether it goes on."""
+        scan = self._scan
+        if scan is None:
+            return True
+        try:
+            scan.feed(piece)
+            if self.received == self.head.length and self.phase is not READING:
+                scan.end()  # before its last byte goes on
+        except BodyError as error:
+            return self._misread(error)
+        return True
+
+    def _misread(self, error: BodyError) -> bool:
+        """Its body has not one meaning: whether it goes on, because nothing goes by it but the choice."""
+        self._scan = None
+        if self.proxy.body_rules is None:
+            return True
+        self.refuse(error.refusal)
+        return False
+
+    def _read(self) -> None:
+        """Its body has come as far as it is awaited: what it says of its work."""
+        try:
+            self.facts = self._facts()
+        except BodyError as error:
+            self.refuse(error.refusal)
+            return
+        kind = self._kind
+        if kind is not _NONE and not self.facts.model and self.proxy.picker.looks_at.declared:
+            self.refuse(unnamed(kind))
+            return
+        self._admit()
+
+    def _facts(self) -> Facts:
+        """What its body says of its work.
+
+        Raises:
+            BodyError: limits go by it, and it has not one meaning.
+        """
+        head, rules, cut, media = self.head, self.proxy.body_rules, self.proxy.picker.cut, self.proxy.media
+        kind, scan = self._kind, self._scan
+        if (scan is not None or not self._body_ended) and rules is not None and kind in READ:
+            if scan is None or rules.whole:
+                raise BodyError(
+                    "limits_changed", "limits that go by the body came while it was sent: try again", 503
+                )
+            if self._body_ended:
+                scan.end()
+        if scan is not None:
+            if rules is None:
+                self._scan = None
+            model = scan.model if scan.model is None or len(scan.model) <= MAX_NAME else None
+            said, size = head.seen.get(b"content-type", b""), head.length or self.received
+            return Facts(model, unread_tokens(head.path, said, size, media))
+        body = b"".join(self._pieces) if self._body_ended and self._keeps else b""
+        if rules is None:
+            return read_loosely(head, kind, body, cut, media)
+        if b"content-encoding" in head.seen and kind in READ:
+            body = self._plain = plain_body(head, body, self.proxy.most_read)
+        return read_strictly(head, kind, body, rules, cut, media)
+
+    def _ends_well(self) -> bool:
+        """Whether its body may end here, as far as anybody asks."""
+        try:
+            if self._scan is not None:
+                self._scan.end()
+        except BodyError as error:
+            return self._misread(error)
+        return True
 
     # --- admission, pick, connection ---
 
@@ -327,7 +802,7 @@ class Exchange(ExchangeBody, ExchangeFull):
         self._keeps = False
         self._pieces.clear()
 
-    # --- the response ---
+    # --- the answer ---
 
     def interim(self, response: ResponseHead) -> None:
         """A 1xx response, which goes on as it is (RFC 9110 §15.2)."""
@@ -400,7 +875,112 @@ class Exchange(ExchangeBody, ExchangeFull):
         self._end("answered")
         self.client.finished(self, keep_alive=keep_alive)
 
-    # --- failures ---
+    # --- an answer that says that the server is full, or has not what is asked for: kept back, for another may be asked ---
+
+    def _kept_back(self, response: ResponseHead, framing: Framing) -> bool:
+        """Keep an answer of one of the statuses back whose body may say that the server is full. False: the client gets it now."""
+        sent = self._sent
+        if sent is None or sent.push is not None:
+            return False
+        if framing is LENGTH and response.length is not None and response.length <= MOST_BYTES:
+            self.flush()
+            self.answer, self._doubted, self._heard = KeptAnswer(), response, True
+            return True
+        self.full = says_full(response.status, b"", retry_after=response.retry_after)
+        return False
+
+    def _asks_another(self) -> bool:
+        """The answer that was kept back is whole. Whether another server is asked now; else the client gets it."""
+        response, sent = self._doubted, self._sent
+        assert response is not None  # noqa: S101 - see `_kept_back`
+        assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
+        body = self.answer.body_so_far
+        if sent is not None:
+            before = self._tried
+            self._tried = (*before, sent.route.url)  # what follows goes by it
+            if self.seeks and response.status in NOT_THERE:
+                absent = says_absent(response.status, body, self.goes_on_with or "")
+                if (
+                    absent
+                    and self._body_ended
+                    and self._keeps
+                    and self.proxy.may_seek(self.tries)
+                    and self._goes_to_another(self.proxy.not_there)
+                ):
+                    return True
+            elif says_full(response.status, body, retry_after=response.retry_after):
+                others = self._body_ended and not self._moved and self.proxy.picker.usable() > self.tries
+                if (
+                    others
+                    and may_ask_another(self, Reached.DECLINED)
+                    and self._goes_to_another(self.proxy.was_full)
+                ):
+                    self._moved = True
+                    return True
+                self.full = True
+            self._tried = before
+        self._lets_go(response)
+        return False
+
+    def _goes_to_another(self, told: Callable[[Exchange, Sent], None]) -> bool:
+        """Send it to a server that was not tried, if one takes it; what its last one said is told then."""
+        sent = self._sent
+        found = self.proxy.pick(self, self._tried)
+        if sent is None or not isinstance(found, Sent):
+            return False
+        self._doubted, self.answer = None, Answer()
+        told(self, sent)
+        self.phase = CONNECTING
+        self._send(found)
+        return True
+
+    def _lets_go(self, response: ResponseHead) -> None:
+        """Give the client what was kept back of an answer."""
+        kept = self.answer
+        self._doubted, self.answer = None, Answer()
+        self._answers(response, LENGTH)
+        if isinstance(kept, KeptAnswer) and kept.body_so_far:
+            self.answer.body(kept.body_so_far)
+
+    # --- bytes between the two sides (law 5) ---
+
+    def flush(self) -> None:
+        """Send the client what there is for it."""
+        out = self.answer.take()
+        if out:
+            self.client.transport.write(out)
+
+    def regulate(self) -> None:
+        """Neither side is read from faster than the other takes it."""
+        upstream = self.upstream
+        if upstream is not None and not upstream.transport.is_closing():
+            if self.client.writable and not upstream.behind:
+                if not upstream.transport.is_reading():
+                    upstream.transport.resume_reading()
+                    upstream.heard = self.proxy.now()
+            elif upstream.transport.is_reading():
+                upstream.transport.pause_reading()
+        if upstream is not None:
+            full = not upstream.writable
+        else:
+            # What waits in the queue counts there with what of it has come: no more of it is read.
+            full = not self._body_ended and (
+                self.phase is WAITING or (self.phase is CONNECTING and self.received > _MAX_BUFFER)
+            )
+        self.client.regulate(full=full)
+
+    def carry(self, data: bytes) -> None:
+        """Bytes of a tunnel for the client."""
+        self.answer.size += len(data)
+        self.client.write(data)
+
+    def carry_up(self, data: bytes) -> None:
+        """Bytes of a tunnel for the backend."""
+        self.received += len(data)
+        if self.upstream is not None:
+            self.upstream.transport.write(data)
+
+    # --- failures, and the end (laws 1, 2, 4) ---
 
     def backend_lost(self, detail: str, failure: Failure = Failure.RESET) -> None:
         """The backend's connection ended, or what came on it cannot be read."""
@@ -432,6 +1012,105 @@ class Exchange(ExchangeBody, ExchangeFull):
         else:
             self.phase = CONNECTING
             self._dispatch()
+
+    def _broken(self, detail: str) -> None:
+        """The answer breaks off: the client is told, in a stream of events by one, and always by the connection's end."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            self.proxy.failed(self, sent, detail)
+        if self.streams_events:
+            self.answer.last_event(last_event(self.head.path, detail))
+        self._cut("broken")
+
+    def _cut(self, how: str) -> None:
+        """End it in the middle of its answer."""
+        self.flush()
+        self._end(how)
+        if self.answer.framing is CLOSE:
+            self.client.abort()  # its end must not look like the answer's
+        else:
+            self.client.end()  # without the last chunk, or short of its length: nobody takes it for whole
+
+    def time_is_up(self, refusal: Refusal, failure: Failure) -> None:
+        """What was awaited from the backend did not come in time."""
+        self.failure = failure
+        self._drop()
+        if self.phase is ANSWERING:
+            self._broken(refusal.detail)
+            return
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            self.proxy.failed(self, sent, refusal.detail)
+        self.refuse(refusal)
+
+    def cut_short(self, refusal: Refusal) -> None:
+        """End it, for no fault of its backend's."""
+        if self.phase is not ANSWERING:
+            self.refuse(refusal)
+            return
+        self.proxy.stats.refused(refusal)
+        self.refusal = refusal
+        self._drop()
+        if self.streams_events:
+            self.answer.last_event(last_event(self.head.path, refusal.detail))
+        self._cut("refused")
+
+    def refuse(self, refusal: Refusal) -> None:
+        """End it with a refusal."""
+        if self.phase is ENDED:
+            return
+        if self.phase is ANSWERING:
+            self._drop()
+            self._broken(refusal.detail)
+            return
+        self.proxy.stats.refused(refusal)
+        self.refusal = refusal
+        self.status = refusal.status
+        if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
+            refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))
+        fields = self.proxy.readable(self)
+        if fields:
+            refusal = replace(refusal, headers=(*refusal.headers, *fields))
+        self._say(
+            refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
+        )
+
+    def _say(self, response: bytes, how: str = "answered") -> None:
+        """End it with an answer of gtm's own."""
+        closes = self.closes
+        self._drop()
+        self.answer.take()
+        self.client.write(response)
+        self._end(how)
+        self.client.finished(self, keep_alive=not closes)
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        if self.phase is ENDED:
+            return
+        self._drop()
+        self._end("answered" if self.tunnelled else "cancelled")
+
+    def give_up(self, why: Refusal | None = None) -> None:
+        """The client is there, and takes nothing, or too little: which is counted and logged."""
+        if why is not None:
+            self.proxy.stats.refused(why)
+            self.refusal = why
+        self.cancel()
+        self.client.abort()
+
+    def _drop(self) -> None:
+        """Let go of the backend, at once."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        upstream, self.upstream = self.upstream, None
+        if upstream is None:
+            return
+        if self.tunnelled:
+            upstream.finish(self.proxy.loop)
+        else:
+            upstream.abort()
 
     def _end(self, how: str) -> None:
         """Give back what was taken. Once."""

@@ -18,7 +18,6 @@ import msgspec
 from gtm.balancer.plane import listing
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.client.downstream_state import DownstreamState
 from gtm.balancer.plane.contracts import (
     Admission,
     ConnectionKeeper,
@@ -516,7 +515,7 @@ class Proxy:
             self.tracer.ended(exchange.span, exchange, "" if sent is None else sent.route.url, how, now)
         self.ending -= 1
 
-    def unread(self, client: DownstreamState, refusal: Refusal, target: bytes) -> None:
+    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         """A request was refused of which there is no exchange: it could not be read, but for this of its target."""
         if self.log is not None:
             self._tell(self.log.unread, client, refusal, target)

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gtm.balancer.plane.backend.upstream_state import UpstreamState
-from gtm.balancer.plane.flow import left_in, waits
+from gtm.balancer.plane.flow import Outflow, left_in, waits
 from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
-from gtm.balancer.wire.responses import CHUNKED, ResponseError, read_response_head
+from gtm.balancer.wire.responses import CHUNKED, ResponseError, ResponseHead, read_response_head
 from gtm.balancer.wire.trailers import MAX_FRAMING
 from gtm.core.balance.health import Failure
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)
-
 _MAX_INTERIM = 16
 """Interim responses (1xx) before the one that counts."""
 _LINGER = 2.0
@@ -39,19 +37,78 @@ _LINGER = 2.0
 _UNREADABLE = "the backend's response cannot be read"
 
 
-class Upstream(asyncio.Protocol, UpstreamState):
-    """See above, and `UpstreamState`.
+class Upstream(asyncio.Protocol, Outflow):
+    """A connection to a backend: whose it is, what was read of the present response, and where the reading stands.
 
     Args:
         route: whose connection it is.
         clock: monotonic seconds.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_bare",
+        "_chunks",
+        "_clock",
+        "_done",
+        "_eof",
+        "_fed",
+        "_headers",
+        "_interim",
+        "_later",
+        "_parser",
+        "_parts",
+        "_reason",
+        "_response",
+        "_tunnel",
+        "counted",
+        "exchange",
+        "heard",
+        "idle_since",
+        "route",
+        "served",
+        "told_silent",
+        "usable",
+        "writable",
+    )
 
     def __init__(self, route: Route, clock: Callable[[], float]) -> None:
-        UpstreamState.__init__(self, route, clock)
+        super().__init__()
+        self.route = route
+        self.exchange: Exchange | None = None
+        self.usable = False
+        """Open, and nothing wrong was heard on it."""
+        self.counted = False
+        """Its route counts it as open."""
+        self.writable = True
+        self.idle_since = 0.0
+        self.heard = 0.0
+        """When the backend last said something to the present exchange, or had all of its request."""
+        self.told_silent = False
+        """It was told that nothing came for the present exchange for long."""
+        self.served = 0
+        """Exchanges before the present one."""
+        self._clock = clock
         self._parser = HttpResponseParser(self)
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._reason = b""
+        self._response: ResponseHead | None = None
+        self._done = False
+        self._eof = False
+        self._tunnel = False
+        self._interim = self._bare = 0
+        self._fed = 0
+        """Bytes of the present response that the parser was fed, framing and all."""
+        self._parts = 0
+        """Pieces of bodies in this turn that the parser has told of."""
+        self._later = b""
+        """What came of the present response and is read in later turns."""
+        self._chunks: Chunks | None = None
+        """Where the present response's chunks are told apart without the parser, which stands before the next."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether some of what came has not been read: no more is taken of the connection before."""
+        return bool(self._later)
 
     @property
     def silent(self) -> bool:

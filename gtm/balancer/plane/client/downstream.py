@@ -6,21 +6,27 @@ in which they came: as long as something is kept, what comes is kept behind it.
 
 A client that sends no more (FIN) is taken for gone, as most proxies do: nothing else tells that it no longer waits. Where reading has
 stopped, its end stands behind what it has sent and is not heard: then it is sent something at times, which one that is gone resets.
+
+An answer that is complete reaches a client that is still sending: a reset would take it away, so what comes is thrown away for a while,
+as long as something comes (RFC 9112 §9.6; NGINX's `lingering_close` does so). One that broke off ends by a reset, where its end could pass for the answer's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
+from collections import deque
 from collections.abc import Hashable
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gtm.balancer.plane.client.downstream_end import LINGER, PROBE, DownstreamEnd
-from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.exchange_state import ENDED, NEW, ExchangeState
+from gtm.balancer.plane.exchange import CONNECTING, ENDED, NEW, READING, WAITING, Exchange
+from gtm.balancer.plane.flow import Outflow, hung_up
 from gtm.balancer.plane.holding import REQUEST
 from gtm.balancer.plane.lateness import end_if_late
 from gtm.balancer.wire.chunks import PIECE, TURN
@@ -32,17 +38,124 @@ from gtm.core.shares import client_prefix
 if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
 
+_RESET = struct.pack("ii", 1, 0)
+"""No lingering: what is not sent is dropped, and the other side told so."""
+PROBE = 1.0
+"""Seconds after which a client that is not read from is asked whether it is there."""
+LINGER, MOST_LINGER = 2.0, 30.0
+"""Seconds in which a client that goes on sending what nobody reads sends some of it, and for which it may."""
+_MAX_UNREAD = 64 * 1024
+"""Bytes kept of what follows a request that is being answered, before reading stops."""
 _log = logging.getLogger(__name__)
 
 
-class Downstream(asyncio.Protocol, DownstreamEnd):
-    """See above, `DownstreamState` and `DownstreamEnd`."""
+class Downstream(asyncio.Protocol, Outflow):
+    """A client's connection: whose it is, what was read of it, whose turn it is, and what is awaited.
 
-    __slots__ = ()
+    Args:
+        proxy: what all connections share.
+        secure: whether the client speaks TLS.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_bare",
+        "_current",
+        "_ended",
+        "_fed",
+        "_frame",
+        "_full",
+        "_gathered",
+        "_headers",
+        "_lingers_until",
+        "_parser",
+        "_parts",
+        "_receiving",
+        "_refusal",
+        "_told",
+        "_unread",
+        "_url",
+        "_waiting",
+        "deadline",
+        "heard",
+        "held",
+        "in_head",
+        "paused",
+        "peer",
+        "probe_at",
+        "proxy",
+        "secure",
+        "writable",
+    )
 
     def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
-        DownstreamEnd.__init__(self, proxy, secure=secure)
+        super().__init__()
+        self.proxy = proxy
+        self.secure = secure
+        self.peer: str | None = None
+        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says; None: it is unknown."""
+        self._told = False
+        """A trusted proxy has said who the client is."""
+        self.heard = 0.0
+        """When the client last sent something."""
+        self.writable = True
+        self.deadline = inf
+        """Monotonic seconds at which what is awaited from the client is late."""
         self._parser = HttpRequestParser(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self.in_head = False
+        """A request's head has begun, and is not whole."""
+        self.held = 0
+        """Bytes that are kept of what it has sent, as they were last told."""
+        self._ahead = 0
+        """Bytes of the last read that were not parsed when the present piece began."""
+        self._fed = 0
+        """Bytes fed since the present request began, as long as its head is not complete."""
+        self._frame = self._bare = 0
+        """Bytes of a chunked body that are not of the body."""
+        self._parts = 0
+        """Pieces of bodies in this turn."""
+        self._gathered: list[bytes] = []
+        """Those of them that the exchange has not been told of."""
+        self._receiving: Exchange | None = None
+        self._current: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._unread = bytearray()
+        self.paused = False
+        """Nothing is read from it for now."""
+        self.probe_at = inf
+        """Monotonic seconds at which it is asked whether it is there, as long as nothing is read from it."""
+        self._full = False
+        """There is no room for what the present request sends."""
+        self._refusal: Refusal | None = None
+        """What follows could not be read: said when its turn comes."""
+        self._lingers_until = 0.0
+        """Monotonic seconds until which what it sends is thrown away, so that it can take its answer; 0: it is not."""
+        self._ended = False
+        """Nothing more is read from the client."""
+
+    @property
+    def answering(self) -> bool:
+        """Whether something of the present request's answer went to the client."""
+        return self._current is not None and self._current.answering
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose turn has not come."""
+        return len(self._waiting)
+
+    def come(self, exchange: Exchange) -> int:
+        """How many bytes of a request's body have come, those too that are yet to be parsed: a head's length more at most."""
+        received, length = exchange.received, exchange.head.length
+        if exchange is not self._receiving and self._receiving is not None:
+            return received
+        return received + (self._ahead if length is None else min(self._ahead, length - received))
+
+    @property
+    def kept(self) -> int:
+        """Bytes that came and wait here: what is not read, and of the head that is being read."""
+        return len(self._unread) + sum(len(name) + len(value) for name, value in self._headers)
 
     # --- from the event loop ---
 
@@ -101,6 +214,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         if self._receiving is not None or self.in_head or self.held or self._unread or self._waiting:
             self.settle()
 
+    # --- what is kept of what came ---
+
     def settle(self) -> None:
         """Tell how much is kept of what came."""
         held = 0
@@ -127,12 +242,59 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         """Whether what comes next may be parsed: nothing is being answered, or it is of the request that is."""
         return self._current is None or self._receiving is self._current
 
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether nobody hears what comes next: the connection ends before."""
+        last = self._waiting[-1] if self._waiting else self._current
+        if last is None or last is self._receiving:
+            return False
+        return not last.head.keep_alive and not last.head.upgrade
+
     def _keep(self, data: bytes) -> None:
         if self._is_deaf:
             self._unread[:] = data[:1]  # reading goes on, for its end; that something came, `end` must know
         else:
             self._unread += data
         self.regulate()
+
+    def regulate(self, *, full: bool | None = None) -> None:
+        """Read from the client, or not: not while there is no room for what it sends.
+
+        Args:
+            full: there is no room for more of the present request's body; None: as before.
+        """
+        if full is not None:
+            self._full = full
+        pause = (self._full or len(self._unread) > _MAX_UNREAD) and not self._ended
+        if pause != self.paused and not self.transport.is_closing():
+            self.paused = pause
+            if pause:
+                self.transport.pause_reading()
+                self.probe_at = self.proxy.now() + PROBE
+            else:
+                self.transport.resume_reading()
+                self.heard = self.proxy.now()
+
+    def give_way(self, refusal: Refusal) -> None:
+        """Keep nothing of what came: others need the room."""
+        current = self._current
+        if current is not None and current.phase in (READING, WAITING, CONNECTING):
+            current.refuse(refusal)
+        else:
+            if current is not None:
+                current.forget()
+            self._unread.clear()
+            for exchange in self._waiting:
+                exchange.cancel()
+            self._waiting.clear()
+            if self._receiving is not current:
+                self._receiving = None
+            self.settle()
+            if self.held or self._receiving is None:
+                self.refuse(refusal)
+        self.settle()
+
+    # --- parsing ---
 
     def _feed(self, data: bytes) -> None:
         start, self._parts = 0, 0
@@ -214,8 +376,6 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
         _log.error("a request could not be handled", exc_info=error)
         self.refuse(Refusal(500, "internal", "an error of gtm's own"))
 
-    # --- from the parser ---
-
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         self._url = b""
@@ -295,7 +455,7 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             self.settle()
         return early
 
-    def finished(self, exchange: ExchangeState, *, keep_alive: bool) -> None:
+    def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
         """The answer is complete: go on with the next request, or end."""
         if self._current is not exchange:
             return
@@ -336,6 +496,8 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             self.regulate()
             self.settle()
 
+    # --- what is late ---
+
     def look(self, now: float) -> None:
         """Look whether something is late."""
         if self._ended:
@@ -360,6 +522,112 @@ class Downstream(asyncio.Protocol, DownstreamEnd):
             current.renew()
         if current.phase is not ENDED and current.phase is not NEW:
             end_if_late(current, now)
+
+    def time_is_up(self) -> None:
+        """What was awaited from the client did not come."""
+        if self.in_head:
+            self.refuse(Refusal(408, "request_timeout", "the request's head did not arrive in time"))
+        else:
+            self.end()
+
+    # --- the end ---
+
+    def _gone(self) -> None:
+        self._ended = True
+        self._unread.clear()
+        current, self._current = self._current, None
+        if current is not None:
+            current.cancel()
+        for exchange in self._waiting:
+            exchange.cancel()
+        self._waiting.clear()
+
+    def _is_gone(self) -> bool:
+        """Of a tunnel, what it sent before still counts."""
+        tunnelled = self._current is not None and self._current.tunnelled
+        return not tunnelled and hung_up(self.transport)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be read, behind what was asked before, and end."""
+        if self._ended or self._refusal is not None:
+            return
+        if self._is_deaf:
+            self._refusal = refusal
+            return
+        current, receiving = self._current, self._receiving
+        self.proxy.stats.refused(refusal)
+        if receiving is not None and receiving.phase is not NEW:
+            receiving.refusal = refusal  # its own end is told
+        else:
+            self.proxy.unread(self, refusal, self._url if receiving is None else receiving.head.target)
+        if receiving is not None and receiving is not current:
+            self._receiving = None  # one that waits, of whose body no more can be read
+            self._waiting.remove(receiving)
+            receiving.cancel()
+        if current is not None and current is not receiving:
+            self._refusal = refusal  # when its turn comes
+            return
+        self._ended = True
+        if current is not None:
+            self._current = None
+            broken = current.answering
+            current.cancel()
+            if broken:  # the middle of an answer is no place for another
+                self.abort()
+                return
+        self.transport.write(refusal_response(refusal, closes=True))
+        self._linger()
+
+    def end(self) -> None:
+        """End the connection once everything is sent."""
+        receiving = self._receiving
+        more = receiving is not None and not receiving.complete
+        if more or self._unread or self._waiting or self.paused or self._refusal is not None:
+            self._linger()
+            return
+        self._ended = True
+        self.deadline = self.proxy.now() + LINGER
+        self.transport.close()
+
+    def _linger(self) -> None:
+        """Let the client send on what nobody reads, for a while: a reset would take the answer from it (RFC 9112 §9.6)."""
+        self._ended = True
+        self._unread.clear()
+        if self.held:
+            self.settle()
+        now = self.proxy.now()
+        self.deadline, self._lingers_until = now + LINGER, now + MOST_LINGER
+        self.proxy.room.rests(self, arriving=True)  # nothing is answered any more: others may have its place
+        self.regulate(full=False)
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def abort(self) -> None:
+        """End it at once, by a reset: the client shall not take what it got for all."""
+        self._ended = True
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+    def evict(self) -> None:
+        """Make room for another connection."""
+        if self.answering:
+            self.abort()
+            return
+        self._ended = True
+        self.transport.abort()
+
+    def drain(self) -> None:
+        """No further request is taken: end now if nothing is asked, else after the answer.
+
+        Whoever has just connected asked before it could know: its first request is on the way, and is waited for.
+        """
+        if self._current is None and not self.in_head and not self._unread and not self._ended:
+            limits = self.proxy.limits
+            if self.deadline == self.heard + limits.head_timeout:  # set when it came: it has sent nothing yet
+                self.deadline = min(self.deadline, self.heard + limits.first_request)
+            else:
+                self.end()
 
 
 def _long(url: bytes) -> tuple[int, str, str]:
