@@ -312,7 +312,10 @@ def test_two_claims_at_once(world: Api) -> None:
         made = []
         for number in range(12):
             body = {"tenants": [{"name": f"t{number}", "display_name": who}]}
-            made.append(apply(world, body, who, partial=True).status_code)
+            status = 503
+            while status == 503:  # others have the turn for longer than control waits: whoever asks again gets it
+                status = apply(world, body, who, partial=True).status_code
+            made.append(status)
         return made
 
     with ThreadPoolExecutor(4) as pool:
