@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 COUNTRIES_FILE = Path(__file__).parent / "data" / "countries.csv"
-"""Country (ISO 3166-1 alpha-2), latitude and longitude in degrees; written by `gtm.geoip_tools.build`."""
+"""Country (ISO 3166-1 alpha-2), latitude and longitude in degrees; written by `tests.release.geoip.build`."""
 
 
 @cache

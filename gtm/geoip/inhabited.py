@@ -1,6 +1,6 @@
 """Where addresses are at all, as a coarse picture of the world: land, more or less, to draw other things on.
 
-`python -m gtm.geoip_tools.draw` writes it anew from the shipped database.
+`python -m tests.release.geoip.draw` writes it anew from the shipped database.
 """
 
 from __future__ import annotations

@@ -313,7 +313,9 @@ def test_two_claims_at_once(world: Api) -> None:
         for number in range(12):
             body = {"tenants": [{"name": f"t{number}", "display_name": who}]}
             status = 503
-            while status == 503:  # others have the turn for longer than control waits: whoever asks again gets it
+            while (
+                status == 503
+            ):  # others have the turn for longer than control waits: whoever asks again gets it
                 status = apply(world, body, who, partial=True).status_code
             made.append(status)
         return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gtm.geoip.centres import country_centres
 from gtm.geoip.inhabited import INHABITED_FILE, inhabited
-from gtm.geoip_tools.draw import picture
+from tests.release.geoip.draw import picture
 
 
 def test_the_picture_is_one_of_the_world() -> None:

@@ -13,7 +13,7 @@ from gtm.core.model.countries import COUNTRIES
 from gtm.geoip.centres import country_centres
 from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.reader import SHIPPED_DATABASE, Locator
-from gtm.geoip_tools.evaluate import LARGE_COUNTRIES
+from tests.release.geoip.evaluate import LARGE_COUNTRIES
 
 Row = tuple[str, str, float, float]
 

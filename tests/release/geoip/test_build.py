@@ -8,8 +8,8 @@ import pytest
 
 from gtm.core.latency import great_circle_km
 from gtm.geoip.reader import Locator
-from gtm.geoip_tools import build, evaluate
 from tests.geoip.databases import write_mmdb
+from tests.release.geoip import build, evaluate
 
 NEW_YORK, LOS_ANGELES, BROOKLYN = (40.71, -74.0), (34.05, -118.24), (40.69, -73.99)
 

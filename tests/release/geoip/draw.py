@@ -1,4 +1,4 @@
-"""Draws where addresses are, as `gtm.geoip.inhabited` reads it: `python -m gtm.geoip_tools.draw`, from the shipped database."""
+"""Draws where addresses are, as `gtm.geoip.inhabited` reads it: `python -m tests.release.geoip.draw`, from the shipped database."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.geoip_tools.mmdb import PrefixTree, UInt, encode
+from tests.release.geoip.mmdb import PrefixTree, UInt, encode
 
 METADATA = {
     "build_epoch": UInt(9, 1_780_000_000),

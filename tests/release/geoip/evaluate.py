@@ -1,11 +1,10 @@
-"""Measures a built database against its source: `python -m gtm.geoip_tools.evaluate --source DIR_OR_TGZ --database PATH`.
+"""Measures a built database against its source: `python -m tests.release.geoip.evaluate --source DIR_OR_TGZ --database PATH`.
 
 Countries are compared for every address of the source: each of its prefixes must lie inside one of the database's
 prefixes of the same country, and both must cover equally many addresses, so that none is added. Distances between
 the two databases' coordinates are measured on a random sample of addresses.
 """
 
-# ruff: noqa: T201 - a command: it prints
 from __future__ import annotations
 
 import argparse
@@ -20,7 +19,7 @@ import maxminddb
 
 from gtm.core.latency import great_circle_km
 from gtm.geoip.errors import GeoIPError
-from gtm.geoip_tools.source import PACKAGE, Family, read_source
+from tests.release.geoip.source import PACKAGE, Family, read_source
 
 LARGE_COUNTRIES = frozenset(
     (
@@ -181,7 +180,7 @@ def evaluate(source: Path, database: Path, count: int, seed: int) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Evaluate. Exit codes: 0 all countries agree, 1 some don't, 2 a file is unusable."""
     parser = argparse.ArgumentParser(
-        prog="python -m gtm.geoip_tools.evaluate", description="Measure a database against its source."
+        prog="python -m tests.release.geoip.evaluate", description="Measure a database against its source."
     )
     parser.add_argument("--source", type=Path, required=True, help=f"{PACKAGE}: the archive, or unpacked")
     parser.add_argument("--database", type=Path, required=True, help="the database built from it")
