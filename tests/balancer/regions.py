@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from gtm.balancer.decide.gate import LawGate
-from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission

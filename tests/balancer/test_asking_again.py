@@ -10,7 +10,7 @@ import pytest
 
 from gtm.balancer.plane.asking_again import Reached, may_ask_another
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.states import named_in
+from gtm.balancer.wire.endpoints import named_in
 from tests.balancer.world import Backend, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -49,11 +49,10 @@ from gtm.balancer.wire.bodies import (
     plain_body,
     read_strictly,
 )
-from gtm.balancer.wire.endpoints import BodyKind
+from gtm.balancer.wire.endpoints import BodyKind, target_of
 from gtm.balancer.wire.facts import Facts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.targets import target_of
 from tests.balancer.world import Backend, Peer, run, world
 from tests.effort import examples
 from tests.tools import tool

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from gtm.balancer.plane.answer import Answer
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Log
-from gtm.balancer.wire import chunks as wire
-from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
+from gtm.balancer.wire import responses as wire
+from gtm.balancer.wire.responses import PIECE, TURN, Chunks
 from tests.balancer import world as worlds
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 from tests.effort import examples

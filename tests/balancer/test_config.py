@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from gtm.balancer import config
-from gtm.balancer.config import BalancerDocument, checked, load, of_urls
-from gtm.balancer.config.checks import ChecksDocument
-from gtm.balancer.config.choosing import BackendDocument, ChoosingDocument
-from gtm.balancer.config.connections import AccessLogDocument
+from gtm.balancer.config import (
+    AccessLogDocument,
+    BackendDocument,
+    BalancerDocument,
+    ChecksDocument,
+    ChoosingDocument,
+    checked,
+    load,
+    of_urls,
+)
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.plane.access import Clients
 from gtm.balancer.wire.facts import Cut

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.decide import gate as gate_module
-from gtm.balancer.decide.gate import LawGate, Says
-from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate, Says
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
 from gtm.core.balance.spill.ways import counted_at, owed, ways

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from gtm.balancer.config import checked
 from gtm.balancer.wire.bodies import BodyRules, kind_of, read_strictly
+from gtm.balancer.wire.endpoints import target_of
 from gtm.balancer.wire.estimate import Media, body_tokens, form_tokens, image_tokens, prompt_tokens
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
-from gtm.balancer.wire.targets import target_of
 from tests.effort import examples
 
 PHOTO, PDF, VIDEO = 1600, 16_384, 16_384

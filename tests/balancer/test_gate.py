@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.decide.gate import LawGate, Says
-from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate, Says
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import HeadError, read_head
 from gtm.core.handoff.claims import Claims, client_network, hash_of

@@ -11,8 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.decide.gate import LawGate, Says
-from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate, Says
 from gtm.core.handoff.claims import Claims, client_network, hash_of
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.requests import Location, Request

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import FIRST
-from gtm.balancer.plane.holding import REQUEST, KeptBytes
-from gtm.balancer.plane.lateness import LeastPace
+from gtm.balancer.plane.flow import REQUEST, KeptBytes
+from gtm.balancer.plane.timeouts import LeastPace
 from gtm.core.balance.admission import Settings
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 

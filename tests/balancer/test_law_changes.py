@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.decide.gate import LawGate
-from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate
 from gtm.balancer.plane.contracts import Pushed, Sent
 from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal

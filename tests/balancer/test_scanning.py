@@ -23,16 +23,20 @@ from pydantic import ValidationError
 from gtm.balancer.plane.contracts import Looks
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.wire.bodies import (
+    FREE,
     MAX_BRACKETS,
     MAX_MEMBER_NAME,
     MAX_MEMBERS,
     MAX_PARTS,
     MAX_READ,
+    TIMES,
     BodyError,
+    TooMuchError,
+    Undoing,
     plain_body,
     read_strictly,
+    undone,
 )
-from gtm.balancer.wire.codings import FREE, TIMES, TooMuchError, Undoing, undone
 from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME
 from gtm.balancer.wire.heads import RequestHead, read_head

@@ -12,11 +12,17 @@ from typing import Any
 
 import pytest
 
-from gtm.balancer.decide.holders import MOST_HELD, Holders
+from gtm.balancer.decide.picking import MOST_HELD, Holders
 from gtm.balancer.plane.proxy import MOST_SOUGHT
-from gtm.balancer.wire.endpoints import ENDPOINTS, body_kind
-from gtm.balancer.wire.states import IdFinder, makes_state, named_in
-from gtm.balancer.wire.targets import RequestTarget, target_of
+from gtm.balancer.wire.endpoints import (
+    ENDPOINTS,
+    IdFinder,
+    RequestTarget,
+    body_kind,
+    makes_state,
+    named_in,
+    target_of,
+)
 from gtm.balancer.wire.usage import makes_text
 from tests.balancer.test_full import Region, region
 from tests.balancer.world import Message, Peer, read_body, read_head, run

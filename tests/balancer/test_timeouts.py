@@ -18,7 +18,7 @@ import pytest
 
 from gtm.balancer.config import checked
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.plane.backend.connecting import KEEPALIVE
+from gtm.balancer.plane.backend.backends import KEEPALIVE
 from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts, wish
 from gtm.core.balance.backends import Backend as Server

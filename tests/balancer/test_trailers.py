@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.wire.heads import read_head
-from gtm.balancer.wire.trailers import MAX_FRAMING, MAX_TRAILERS, announcement, goes_on, kept_back
+from gtm.balancer.wire.heads import MAX_FRAMING, MAX_TRAILERS, announcement, goes_on, kept_back, read_head
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 from tests.effort import examples
 

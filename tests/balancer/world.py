@@ -25,9 +25,9 @@ from gtm.balancer.plane.contracts import Limits, Log, Looks, Sent
 from gtm.balancer.plane.exchange import TRANSITIONS, Exchange, ExchangePhase
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
+from gtm.balancer.wire.endpoints import target_of
 from gtm.balancer.wire.facts import Facts
 from gtm.balancer.wire.refusals import Refusal
-from gtm.balancer.wire.targets import target_of
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 

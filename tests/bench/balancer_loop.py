@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import uvloop
 
 from gtm.balancer import config
-from gtm.balancer.decide.gate import LawGate
-from gtm.balancer.decide.handoffs import Handoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.access import AccessLines, Clients

@@ -64,16 +64,16 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "a request's head": ("balancer.wire.heads.MAX_HEAD", "balancer.wire.heads.MAX_HEADERS"),
         "the head's arrival": (_BALANCER.head_timeout,),
         "fields behind a body": (
-            "balancer.wire.trailers.MAX_TRAILERS",
-            "balancer.wire.trailers.MAX_TRAILER_BYTES",
+            "balancer.wire.heads.MAX_TRAILERS",
+            "balancer.wire.heads.MAX_TRAILER_BYTES",
         ),
         "framing between two bytes of a body, or behind the body: one chunk's size and extensions, trailers": (
-            "balancer.wire.trailers.MAX_FRAMING",
+            "balancer.wire.heads.MAX_FRAMING",
         ),
         "framing of a whole chunked body": ("balancer.wire.heads.MAX_HEAD", _FRAMED),
         "pieces of a body that are handled in one turn, of requests and of answers": (
-            "balancer.wire.chunks.TURN",
-            "balancer.wire.chunks.PIECE",
+            "balancer.wire.responses.TURN",
+            "balancer.wire.responses.PIECE",
         ),
         "silence in the middle of a body": (_BALANCER.stall_timeout,),
         "a body's pace": (_BALANCER.body_rate, _BALANCER.body_grace),
@@ -87,7 +87,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
         "what comes before a slot": ("balancer.plane.exchange.FIRST",),
-        "what is kept of what clients send": ("balancer.plane.holding.HELD_BESIDE_QUEUE",),
+        "what is kept of what clients send": ("balancer.plane.flow.HELD_BESIDE_QUEUE",),
         "handoffs of a client that are not believed": ("handoff.verifier.IN_VAIN",),
         "a body that is read because limits go by it": (
             *("balancer.wire.bodies.MAX_READ", "balancer.wire.bodies.MAX_BRACKETS"),
@@ -100,8 +100,8 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "a body of which the model alone is looked for": ("balancer.wire.bodies.MAX_READ",),
         "what a body with a Content-Encoding becomes, where it is read": (
             "balancer.wire.bodies.MAX_READ",
-            "balancer.wire.codings.FREE",
-            "balancer.wire.codings.TIMES",
+            "balancer.wire.bodies.FREE",
+            "balancer.wire.bodies.TIMES",
         ),
         "a body that is awaited for hints": ("balancer.wire.facts.MAX_INSPECTED",),
         "the name of a model or a session, in it": ("balancer.wire.facts.MAX_NAME",),
@@ -125,13 +125,13 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "the answer to a check": (
             "balancer.health.checks.MAX_BODY",
             "adapters.listing.MAX_LIST",
-            "balancer.health.grpc.MAX_RECEIVED",
-            "balancer.health.grpc.MAX_READS",
+            "balancer.health.asking.MAX_RECEIVED",
+            "balancer.health.asking.MAX_READS",
         ),
         "gRPC's heads and message": (
-            "balancer.health.grpc._MOST_HEADS",
-            "balancer.health.grpc.MAX_FIELDS",
-            "balancer.health.grpc._MAX_MESSAGE",
+            "balancer.health.asking._MOST_HEADS",
+            "balancer.health.asking.MAX_FIELDS",
+            "balancer.health.asking._MAX_MESSAGE",
         ),
         "load that a header of an answer says": ("adapters.orca.MAX_HEADER", "adapters.orca.MAX_ENTRIES"),
         "servers that a backend's name stands for, and those of a balancer": (
@@ -250,12 +250,12 @@ ROOMS = (
 """Where bytes from outside are read."""
 APART: Mapping[str, str] = {
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
-    "balancer.config.choosing.MAX_HOST": "of the operator's file",
-    "balancer.health.keys.MAX_KEY": "of the operator's file",
-    "balancer.decide.holders.MOST_HELD": "a memory",
+    "balancer.config.MAX_HOST": "of the operator's file",
+    "balancer.health.asking.MAX_KEY": "of the operator's file",
+    "balancer.decide.picking.MOST_HELD": "a memory",
     "balancer.plane.proxy.MOST_SOUGHT": "of servers that are asked",
     "balancer.plane.stats.MOST_SERIES": "a memory",
-    "balancer.wire.states.MAX_ID": "what is longer names nothing",
+    "balancer.wire.endpoints.MAX_ID": "what is longer names nothing",
     "balancer.decide.gate.MOST_CHOICES": "a memory",
     "balancer.decide.picking._MOST_LOOSENED": "a memory",
     "balancer.decide.queueing.MOST_TOTALS": "rows of metrics",

@@ -14,8 +14,7 @@ from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame, 
 
 from gtm.adapters.exposition import MetricsError
 from gtm.adapters.orca import read_orca
-from gtm.balancer.health.asking import Asking
-from gtm.balancer.health.grpc import MAX_RECEIVED, Checking, framed_name, head_of
+from gtm.balancer.health.asking import MAX_RECEIVED, Asking, Checking, framed_name, head_of
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
@@ -25,9 +24,8 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.bodies import MAX_MEMBERS, BodyRules, read_strictly
 from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import Cut, read_facts
-from gtm.balancer.wire.heads import MAX_HEAD, RequestHead, read_head
+from gtm.balancer.wire.heads import MAX_HEAD, MAX_TRAILER_BYTES, RequestHead, read_head
 from gtm.balancer.wire.paths import Paths
-from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text

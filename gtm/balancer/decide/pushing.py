@@ -26,8 +26,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from gtm.balancer.decide.gate import PUSH
-from gtm.balancer.decide.handoffs import OwnHandoffs
+from gtm.balancer.decide.gate import PUSH, OwnHandoffs
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.peers import PeerRoute
 from gtm.balancer.plane.contracts import Pushed

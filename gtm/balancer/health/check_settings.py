@@ -9,7 +9,7 @@ from math import isfinite
 from types import MappingProxyType
 
 from gtm.adapters.servers import ServerType
-from gtm.balancer.health.keys import CheckKey
+from gtm.balancer.health.asking import CheckKey
 from gtm.core.balance.health import Check, Thresholds
 
 MAX_SERVICE = 200

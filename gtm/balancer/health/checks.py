@@ -28,7 +28,7 @@ import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
-from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask
+from gtm.balancer.health.asking import Answer, AskingError, KeyReadError, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
     CheckSettings,
@@ -40,8 +40,6 @@ from gtm.balancer.health.check_settings import (
     ModelList,
     OwnChecks,
 )
-from gtm.balancer.health.grpc import check_grpc
-from gtm.balancer.health.keys import KeyReadError
 from gtm.balancer.health.scraping import Scraper
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context

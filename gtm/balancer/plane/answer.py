@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gtm.balancer.wire.heads import MAX_HEADERS, RequestHead
+from gtm.balancer.wire.heads import MAX_HEADERS, RequestHead, is_trailer
 from gtm.balancer.wire.responses import (
     CHUNKED,
     LENGTH,
@@ -12,7 +12,6 @@ from gtm.balancer.wire.responses import (
     ResponseHead,
     answer_head,
 )
-from gtm.balancer.wire.trailers import is_trailer
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """What an event ends with (WHATWG HTML §9.2.5)."""

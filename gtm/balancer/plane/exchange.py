@@ -32,11 +32,11 @@ Laws:
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
-  5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time; or, a backend, checks that pass (`gtm.balancer.plane.lateness`).
+  5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time; or, a backend, checks that pass (`gtm.balancer.plane.timeouts`).
      Neither is read from faster than the other takes it.
   6. Nothing of a request goes to a backend under a law that is over (laws of `gtm.balancer.decide.gate`). What was sent whole is answered.
 
-Trailers go on (RFC 9110 §6.5), but for those that would change what was said before (`gtm.balancer.wire.trailers`).
+Trailers go on (RFC 9110 §6.5), but for those that would change what was said before (`gtm.balancer.wire.heads`).
 """
 
 from __future__ import annotations
@@ -63,10 +63,19 @@ from gtm.balancer.wire.bodies import (
     too_large,
     unnamed,
 )
-from gtm.balancer.wire.endpoints import BodyKind
+from gtm.balancer.wire.endpoints import NOT_THERE, NOWHERE, BodyKind, IdFinder, says_absent, target_of
 from gtm.balancer.wire.estimate import unread_tokens
 from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, Facts, read_facts, with_model
-from gtm.balancer.wire.heads import HeadError, RequestHead, forwarded_head
+from gtm.balancer.wire.heads import (
+    MAX_TRAILER_BYTES,
+    MAX_TRAILERS,
+    HeadError,
+    RequestHead,
+    announcement,
+    forwarded_head,
+    goes_on,
+    kept_back,
+)
 from gtm.balancer.wire.refusals import Refusal, last_event, refusal_response
 from gtm.balancer.wire.responses import (
     CLOSE,
@@ -78,9 +87,6 @@ from gtm.balancer.wire.responses import (
     framing_of,
 )
 from gtm.balancer.wire.scanning import BodyScan
-from gtm.balancer.wire.states import NOT_THERE, IdFinder, says_absent
-from gtm.balancer.wire.targets import NOWHERE, target_of
-from gtm.balancer.wire.trailers import MAX_TRAILER_BYTES, MAX_TRAILERS, announcement, goes_on, kept_back
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -92,9 +98,8 @@ from gtm.transport import no_room
 if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
-    from gtm.balancer.plane.lateness import LeastPace
     from gtm.balancer.plane.proxy import Proxy
-    from gtm.balancer.plane.timeouts import Timeouts
+    from gtm.balancer.plane.timeouts import LeastPace, Timeouts
     from gtm.balancer.plane.tracing import Span
 
 _EMPTY = Facts()

@@ -31,7 +31,7 @@ from gtm.balancer.plane.contracts import (
     Sent,
 )
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE, KeptBytes
+from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts

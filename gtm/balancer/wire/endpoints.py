@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from gtm.balancer.wire.usage import makes_text
+
 
 class BodyKind(Enum):
     """Where a request to an endpoint names its model."""
@@ -195,8 +197,8 @@ _PATTERNS = [
     (one.method.encode(), re.compile(pattern_of(one.path)), one) for one in ENDPOINTS if "*" in one.path
 ]
 _SHORT = 256
-"""Bytes of a path whose kind is remembered: anybody can make up paths."""
-_NAMED = re.compile(rb"/v2/models/([^/]+)/.+|/v1/models/(.+):[^:]+")
+"""Bytes of a path or target of which something is remembered: anybody can make them up."""
+_MODEL_NAMED = re.compile(rb"/v2/models/([^/]+)/.+|/v1/models/(.+):[^:]+")
 
 
 def endpoint_of(method: bytes, path: bytes) -> KnownEndpoint | None:
@@ -230,8 +232,111 @@ _remembered = lru_cache(maxsize=1024)(_row_of)
 
 def model_in(path: bytes) -> str | None:
     """The model that a path names; None: it names none that is UTF-8."""
-    found = _NAMED.fullmatch(unquote_to_bytes(path))
+    found = _MODEL_NAMED.fullmatch(unquote_to_bytes(path))
     try:
         return None if found is None else (found[1] or found[2]).decode()
     except UnicodeDecodeError:
         return None
+
+
+# --- What one server has made and keeps, and requests that go on with it: responses, conversations, files, batches.
+#
+# Such a thing has an id that its server gave it. Who asks for it must be led to that server: any other says 404, though it is there.
+#
+# | where the id stands | examples |
+# |---|---|
+# | in the path | `GET /v1/responses/ID`, `POST /v1/responses/ID/cancel`, `GET /v1/files/ID/content`, `POST /v1/threads/ID/runs` |
+# | in the body | `previous_response_id` and `conversation` of `POST /v1/responses`, `input_file_id` of `POST /v1/batches` |
+# | in the answer | the first `id` of what answers the POST that makes it, also in the first event of a stream |
+#
+# Source: OpenAI API reference (platform.openai.com/docs/api-reference, 2026-11); vLLM 0.32 keeps responses in one process's memory.
+
+
+MAX_ID = 256
+"""Characters of an id: longer ones are none."""
+LOOKED_AT = 8192
+"""Bytes of an answer's beginning, with its head, in which an id is looked for."""
+NOT_THERE = frozenset((400, 404))
+"""Statuses by which servers say that they have not what is asked for."""
+_MAKES = rb"responses|conversations|files|uploads|batches|vector_stores|containers|assistants|threads|threads/runs|fine_tuning/jobs"
+_MADE = re.compile(rb"/v1/(?:%b)" % _MAKES)
+_NAMED = re.compile(
+    rb"/v1/(?:responses|conversations|chat/completions|files|uploads|batches|vector_stores|containers|assistants|threads|fine_tuning/jobs)/([^/?]+)"
+)
+_ID = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,%d})"' % MAX_ID)
+
+
+def makes_state(method: bytes, path: bytes) -> bool:
+    """Whether a request makes something that its server keeps."""
+    return method == b"POST" and _MADE.fullmatch(path) is not None
+
+
+def says_absent(status: int, body: bytes, thing: str) -> bool:
+    """Whether a server says that it has not what a request goes on with: by 404, or, as OpenAI's API says it, by a 400 that names it."""
+    return status == 404 or (status == 400 and thing.encode() in body)
+
+
+def named_in(target: bytes) -> str | None:
+    """The id that a path names; None: it names none."""
+    found = _NAMED.match(target)
+    if found is None or len(found[1]) > MAX_ID or found[0] == b"/v1/threads/runs":
+        return None
+    return found[1].decode("latin-1")
+
+
+class IdFinder:
+    """Finds the id of what a server has made, in what it sends: framing and all. Text of clients and models cannot pass for it: its quotes are escaped."""
+
+    __slots__ = ("_begin", "id")
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self.id = ""
+
+    def piece(self, data: bytes) -> None:
+        """Look into some more, as long as nothing is found and it is the beginning."""
+        if self.id or len(self._begin) >= LOOKED_AT:
+            return
+        self._begin += data[:LOOKED_AT]
+        found = _ID.search(self._begin)
+        if found is not None:
+            self.id, self._begin = found[1].decode(), b""
+
+
+# --- What follows from a request's method and target alone: worked out once for each of those that come again. ---
+
+
+class RequestTarget(NamedTuple):
+    """What a request asks for, by its method and target.
+
+    Args:
+        path: the target without its query.
+        kind: where its body names the model.
+        makes_text: it is answered with tokens that a model makes for it.
+        makes_state: its server keeps what it makes, for later requests.
+        names: the id of what one server has, which the path names; None: it names none.
+    """
+
+    path: bytes = b""
+    kind: BodyKind = BodyKind.NONE
+    makes_text: bool = False
+    makes_state: bool = False
+    names: str | None = None
+
+
+NOWHERE = RequestTarget()
+
+
+def target_of(method: bytes, target: bytes) -> RequestTarget:
+    """What a request of this method and target asks for."""
+    return _remembered_target(method, target) if len(target) <= _SHORT else _worked_out(method, target)
+
+
+def _worked_out(method: bytes, target: bytes) -> RequestTarget:
+    path = target.partition(b"?")[0]
+    return RequestTarget(
+        path, body_kind(method, path), makes_text(method, path), makes_state(method, path), named_in(target)
+    )
+
+
+_remembered_target = lru_cache(maxsize=1024)(_worked_out)

@@ -39,7 +39,7 @@ class Facts(NamedTuple):
     prefix: tuple[int, ...] = ()
     most_output: int | None = None
     state: str | None = None
-    """The id of what one server has, and the request goes on with, as its body says (`gtm.balancer.wire.states`)."""
+    """The id of what one server has, and the request goes on with, as its body says (`gtm.balancer.wire.endpoints`)."""
     stored: bool = True
     """What it makes is to be kept by its server, if the endpoint keeps it."""
 

@@ -24,8 +24,11 @@ from gtm.balancer.wire.bodies import (
     MAX_PARTS,
     MAX_READ,
     BodyError,
+    CodingError,
     MemberNames,
+    Undoing,
     ambiguous_line,
+    coding_of,
     dashes_of,
     may_be_object,
     name_of_part,
@@ -35,7 +38,6 @@ from gtm.balancer.wire.bodies import (
     unended_form,
     unread,
 )
-from gtm.balancer.wire.codings import CodingError, Undoing, coding_of
 from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import MAX_NAME
 from gtm.balancer.wire.heads import RequestHead

@@ -25,7 +25,7 @@ from errno import EBADF
 from itertools import islice
 from pathlib import Path
 
-from gtm.balancer.config.connections import AccessLogDocument
+from gtm.balancer.config import AccessLogDocument
 from gtm.balancer.plane.access import LONGEST, AccessLines
 from gtm.geoip.address import Address
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from random import Random
 from weakref import WeakKeyDictionary
 
-from gtm.balancer.decide.gate import LawGate
-from gtm.balancer.decide.handoffs import Handoffs, OwnHandoffs
+from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.scraping import load_in_header
-from gtm.balancer.plane.holding import HELD_BESIDE_QUEUE
+from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth

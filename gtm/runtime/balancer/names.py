@@ -26,8 +26,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
-from gtm.balancer.config import BalancerDocument
-from gtm.balancer.config.choosing import BackendDocument
+from gtm.balancer.config import BackendDocument, BalancerDocument
 from gtm.balancer.plane.backend.backends import is_srv, placed
 
 if TYPE_CHECKING:

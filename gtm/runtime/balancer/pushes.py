@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from gtm import __version__
-from gtm.balancer.decide.handoffs import OwnHandoffs
+from gtm.balancer.decide.gate import OwnHandoffs
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval

@@ -10,8 +10,7 @@ from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.health.asking import Asking, AskingError, ask, authority
-from gtm.balancer.health.grpc import head_of
+from gtm.balancer.health.asking import Asking, AskingError, ask, authority, head_of
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 from tests.balancer.health.world import PATIENCE, run

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gtm.balancer import config
+from gtm.balancer.health.asking import CheckKey, KeyReadError
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
@@ -22,7 +23,6 @@ from gtm.balancer.health.check_settings import (
     OwnChecks,
 )
 from gtm.balancer.health.checks import Checks, names_model
-from gtm.balancer.health.keys import CheckKey, KeyReadError
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.health import BackendHealth, Settings

@@ -28,18 +28,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.config import load, of_urls
-from gtm.balancer.health.asking import AskingError, ask
-from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
-from gtm.balancer.health.grpc import (
+from gtm.balancer.health.asking import (
     MAX_FIELDS,
     MAX_READS,
     MAX_RECEIVED,
+    AskingError,
     Checking,
+    ask,
     check_grpc,
     framed_name,
     head_of,
     serving_of,
 )
+from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError

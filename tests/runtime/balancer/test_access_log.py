@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.config.connections import AccessLogDocument
+from gtm.balancer.config import AccessLogDocument
 from gtm.runtime.balancer import access_log
 from gtm.runtime.balancer.access_log import AccessLog, LogFile
 from tests import uvloops

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
 
-from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.backend.connecting import connected
+from gtm.balancer.plane.backend.backends import Route, connected
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.core.handoff.keys import PublicKeys
 from gtm.destinations import Destination, DestinationError, Network, addresses

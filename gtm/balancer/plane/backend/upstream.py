@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gtm.balancer.plane.flow import Outflow, left_in, waits
-from gtm.balancer.wire.chunks import PIECE, TURN, Chunks
-from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS
-from gtm.balancer.wire.responses import CHUNKED, ResponseError, ResponseHead, read_response_head
-from gtm.balancer.wire.trailers import MAX_FRAMING
+from gtm.balancer.wire.heads import MAX_FRAMING, MAX_HEAD, MAX_HEADERS
+from gtm.balancer.wire.responses import (
+    CHUNKED,
+    PIECE,
+    TURN,
+    Chunks,
+    ResponseError,
+    ResponseHead,
+    read_response_head,
+)
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:

@@ -26,13 +26,11 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.plane.exchange import CONNECTING, ENDED, NEW, READING, WAITING, Exchange
-from gtm.balancer.plane.flow import Outflow, hung_up
-from gtm.balancer.plane.holding import REQUEST
-from gtm.balancer.plane.lateness import end_if_late
-from gtm.balancer.wire.chunks import PIECE, TURN
-from gtm.balancer.wire.heads import MAX_HEAD, MAX_HEADERS, HeadError, read_head
+from gtm.balancer.plane.flow import REQUEST, Outflow, hung_up
+from gtm.balancer.plane.timeouts import end_if_late
+from gtm.balancer.wire.heads import MAX_FRAMING, MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
-from gtm.balancer.wire.trailers import MAX_FRAMING
+from gtm.balancer.wire.responses import PIECE, TURN
 from gtm.core.shares import client_prefix
 
 if TYPE_CHECKING:
