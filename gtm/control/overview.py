@@ -21,8 +21,7 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
-from gtm.core.balance.spill.outcomes import CAME
-from gtm.core.balance.spill.room import Standing
+from gtm.core.balance.spill.room import CAME, Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.demand.class_keys import ClassKey

@@ -20,7 +20,7 @@ from gtm.balancer.decide import gate as gate_module
 from gtm.balancer.decide.gate import Handoffs, LawGate, Says
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
-from gtm.core.balance.spill.ways import counted_at, owed, ways
+from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy, SpilloverRule

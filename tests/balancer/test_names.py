@@ -20,7 +20,7 @@ from gtm.balancer import config
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.plane.backend.backends import Route, domain_of, placed
 from gtm.core.model.problems import PolicyError
-from gtm.runtime.balancer.names import (
+from gtm.runtime.balancer.backends_file import (
     EVERY,
     STAYING,
     BackendNames,

@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Candidate, Pick, Score, Settings, Wanted
-from gtm.core.balance.flights import Flights
-from gtm.core.balance.in_flight import Ticket
+from gtm.core.balance.flights import Flights, Ticket
 from gtm.core.balance.work import Asked, Costs
 
 WINDOW_S = 60.0

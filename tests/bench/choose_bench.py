@@ -24,8 +24,7 @@ from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
 from gtm.core.balance.choosing.prefixes import blocks
 from gtm.core.balance.choosing.values import Candidate, Pick, Prefix, Settings, Wanted
-from gtm.core.balance.flights import Flights
-from gtm.core.balance.in_flight import Ticket
+from gtm.core.balance.flights import Flights, Ticket
 
 OBJECTIVE_US = 100.0
 FLYING = 100

@@ -15,11 +15,19 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from gtm.core.balance.spill.edge import REFUSED, Way, correct
+from gtm.core.balance.spill.edge import REFUSED, Way, correct, owed
 from gtm.core.balance.spill.push import Peer, expected_wait, push
-from gtm.core.balance.spill.room import KNOWN_FOR, Room, Slots, Standing, next_report, standing
-from gtm.core.balance.spill.senders import Sender, Sent, wanting
-from gtm.core.balance.spill.ways import owed
+from gtm.core.balance.spill.room import (
+    KNOWN_FOR,
+    Room,
+    Sender,
+    Sent,
+    Slots,
+    Standing,
+    next_report,
+    standing,
+    wanting,
+)
 from gtm.core.model.affinity import key_hash
 from gtm.core.quota.earned import Sight, Worth, earned
 from gtm.core.quota.leases import LeaseHolder

@@ -135,8 +135,8 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "load that a header of an answer says": ("adapters.orca.MAX_HEADER", "adapters.orca.MAX_ENTRIES"),
         "servers that a backend's name stands for, and those of a balancer": (
-            "runtime.balancer.names.MOST_OF_NAME",
-            "runtime.balancer.names.MOST",
+            "runtime.balancer.backends_file.MOST_OF_NAME",
+            "runtime.balancer.backends_file.MOST",
         ),
         "a peer's proof": ("balancer.plane.backend.peers._MOST",),
         "balancers of a region that hear each other": (

@@ -23,9 +23,8 @@ from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
-from gtm.core.balance.flights import Flights
+from gtm.core.balance.flights import Flights, Ticket
 from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, CallKind, Load, Sending
-from gtm.core.balance.in_flight import Ticket
 from gtm.core.balance.work import Asked, Costs
 from gtm.core.handoff.verdict import Verdict
 

@@ -33,11 +33,9 @@ from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission import Code, Ticket, TicketState
-from gtm.core.balance.spill.outcomes import FAILED, Why
+from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import Peer, expected_wait, push
-from gtm.core.balance.spill.room import Slots, Standing, standing
-from gtm.core.balance.spill.senders import Sender, Sent, wanting
-from gtm.core.balance.spill.ways import counted_at, owed, ways
+from gtm.core.balance.spill.room import FAILED, Sender, Sent, Slots, Standing, Why, standing, wanting
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.endpoints import endpoint_for
 from gtm.core.decision.ranking import RankingClass

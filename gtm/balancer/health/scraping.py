@@ -1,6 +1,6 @@
 """What a backend's answers say of its load: metrics, lists of models, headers.
 
-Silence and damage say nothing: what was known becomes stale, and then unknown (`gtm.core.balance.health.loads`).
+Silence and damage say nothing: what was known becomes stale, and then unknown (`gtm.core.balance.health.monitor`).
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.rates import RateBook
 from gtm.core.model.policy import Policy
-from gtm.core.quota.concern import concerning
 from gtm.core.quota.leases import LeaseUse
-from gtm.core.quota.names import QuotaText
+from gtm.core.quota.names import QuotaText, concerning
 from gtm.feed.reports import BalancerReply, BalancerReport
 
 MOST = 64

@@ -18,7 +18,7 @@ from gtm.control.lead.succession import successors
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import LiveEdge, Vantages
 from gtm.control.live.present import Current
-from gtm.core.balance.spill.outcomes import CAME, FAILED
+from gtm.core.balance.spill.room import CAME, FAILED
 from gtm.core.demand import belief
 from gtm.core.health.history import History
 from gtm.feed.reports import EdgeReply, EdgeReport

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gtm.core.balance.spill.corrector import Corrector, SendingWorker, parts_of
-from gtm.core.balance.spill.edge import Correction
-from gtm.core.balance.spill.words import correction_document
+from gtm.core.balance.spill.edge import Correction, correction_document
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router

@@ -26,8 +26,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.sharing import Sharing, Use
-from gtm.core.balance.spill.outcomes import CAME
-from gtm.core.balance.spill.room import Slots
+from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
@@ -38,10 +37,9 @@ from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.access_log import AccessLog
 from gtm.runtime.balancer.admin import Page
-from gtm.runtime.balancer.backends_file import BackendsFile
+from gtm.runtime.balancer.backends_file import BackendNames, BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
-from gtm.runtime.balancer.names import BackendNames
 from gtm.runtime.balancer.reporting import Figures, Report
 from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.health.checks import Checks
 from gtm.core.balance.health import BackendHealth
+from gtm.runtime.balancer.backends_file import BackendNames
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import health_settings
-from gtm.runtime.balancer.names import BackendNames
 
 PATIENCE = 30.0
 """Seconds for all checks of all backends, beyond which what is missing is not known."""

@@ -22,8 +22,8 @@ from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
+from gtm.core.balance.flights import Ticket
 from gtm.core.balance.health import Check, Failure, Sending, Settings, State
-from gtm.core.balance.in_flight import Ticket
 from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world

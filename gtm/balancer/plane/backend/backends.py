@@ -38,7 +38,7 @@ class Route:
 
     Args:
         url: `http://` or `https://`, host, port, and a path that goes before every target; behind a `#` the server's addresses, where its
-            host is a name that several servers have (`gtm.runtime.balancer.names`).
+            host is a name that several servers have (`gtm.runtime.balancer.backends_file`).
         tls: what an https backend must show, and what is shown to it; asked for if it is one.
         server_name: the name that it must show, and is asked by (SNI); None: the URL's host.
         idle: seconds after which a connection that waits is closed.

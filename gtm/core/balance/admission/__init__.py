@@ -34,9 +34,18 @@ Refusal(status=504, code=<Code.DEADLINE: 'deadline'>, detail="the request's dead
 """
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.counts import Snapshot, TenantCounts, TierCounts
 from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits, problems
-from gtm.core.balance.admission.values import Arrival, Code, Refusal, Ticket, TicketState, Used
+from gtm.core.balance.admission.values import (
+    Arrival,
+    Code,
+    Refusal,
+    Snapshot,
+    TenantCounts,
+    Ticket,
+    TicketState,
+    TierCounts,
+    Used,
+)
 
 __all__ = [
     "Admission",

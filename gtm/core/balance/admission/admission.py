@@ -6,19 +6,20 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 
 from gtm.core.balance.admission import refusals
-from gtm.core.balance.admission.counts import Snapshot, TenantCounts, TierCounts, Totals
-from gtm.core.balance.admission.deadlines import Deadlines
-from gtm.core.balance.admission.fair import FairQueue
-from gtm.core.balance.admission.pace import Pace
+from gtm.core.balance.admission.fair import Deadlines, FairQueue
 from gtm.core.balance.admission.settings import Settings, checked
-from gtm.core.balance.admission.slots import Slots
+from gtm.core.balance.admission.slots import Pace, Slots
 from gtm.core.balance.admission.tenants import Tenant, Tenants
 from gtm.core.balance.admission.values import (
     TIERS,
     Arrival,
     Refusal,
+    Snapshot,
+    TenantCounts,
     Ticket,
     TicketState,
+    TierCounts,
+    Totals,
     Used,
     check,
     tier_of,

@@ -55,8 +55,7 @@ from gtm.core.balance.choosing.values import (
     Why,
     eligible_of,
 )
-from gtm.core.balance.flights import Flights
-from gtm.core.balance.in_flight import Ticket
+from gtm.core.balance.flights import Flights, Ticket
 
 _LEAST = 0.25
 """A server with less than this part of its share gets prompts whoever has them cached."""

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.in_flight import InFlight
+from gtm.core.balance.flights import InFlight
 
 
 class Why(StrEnum):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 
-from gtm.core.balance.backends import Condition
+from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health.breaker import Breaker, Circuit
 from gtm.core.balance.health.limit import LearnedLimit
-from gtm.core.balance.health.loads import Loads
-from gtm.core.balance.health.settings import Settings
-from gtm.core.balance.health.values import Standing, State
-from gtm.core.balance.health.verdict import Verdict
-from gtm.core.balance.health.warmth import ends, warmth
-from gtm.core.model.state import HealthStatus
+from gtm.core.balance.health.settings import Settings, back_off
+from gtm.core.balance.health.values import Check, Load, Standing, State
+from gtm.core.health.ramps import endpoint_factor
+from gtm.core.health.verdicts import ProbeResult, Track, advance
+from gtm.core.model.regions import Probe
+from gtm.core.model.state import EndpointHealth, HealthStatus
 
 
 class Monitor:
@@ -126,3 +126,227 @@ class Monitor:
             return State.WARMING, "slow start", back, ends(back, self._settings.slow_start)
         since = self.verdict.good_since
         return State.UP, "", max(-inf if since is None else since, -inf if back is None else back), None
+
+
+# --- Whether a backend is healthy: the verdicts of its checks, and damping of those that flap.
+#
+# Theory. Each check has the state machine of `gtm.core.health.verdicts`. All verdicts together are good or not; a backend that is healthy
+# falls when they turn bad. Falls are damped as routes are (RFC 2439), by a delay that doubles:
+#
+#     falls       1        2        3                 4
+#     delay       0        b        2b                4b                       healthy again no earlier than fall + delay
+#
+# Two falls that are less than `forget` apart have numbers n and n + 1, and at least the n-th delay between them. So the falls in any
+# `forget` seconds have delays that add up to less than that: there are at most log2(forget / b) and a few.
+
+
+class Verdict:
+    """The checks of one backend. Times may not decrease."""
+
+    __slots__ = (
+        "_fell",
+        "_good_since",
+        "_number",
+        "_seen_down",
+        "_settings",
+        "_tracks",
+        "falls",
+        "held_until",
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tracks = dict.fromkeys(settings.checks, Track())
+        self._good_since: float | None = -inf if not settings.checks else None
+        self._seen_down = False
+        self._fell = -inf
+        self._number = 0
+        self.held_until = -inf
+        """No earlier than this it is healthy."""
+        self.falls = 0
+        """So far."""
+
+    def change(self, settings: Settings) -> None:
+        """Go on with other settings: verdicts of checks that stay are kept, new checks are unknown. That is no fall."""
+        self._settings = settings
+        self._tracks = {check: self._tracks.get(check, Track()) for check in settings.checks}
+        if not self._good():
+            self._good_since = None
+        elif self._good_since is None:
+            self._good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
+
+    def checked(self, check: Check, result: ProbeResult, now: float) -> bool:
+        """Take a result in; whether the verdicts together changed. A check that is not on says nothing."""
+        track = self._tracks.get(check)
+        if track is None:
+            return False
+        thresholds = self._settings.checks[check]
+        probe = Probe(up_threshold=thresholds.up, down_threshold=thresholds.down)
+        was_healthy = self.healthy(now)
+        self._tracks[check] = after = advance(track, result, probe)
+        self._seen_down |= after.health.status is HealthStatus.DOWN
+        good = self._good()
+        if good is (self._good_since is not None):
+            return False
+        self._good_since = now if good else None
+        if was_healthy and not good:
+            self._fall(now)
+        return True
+
+    def healthy(self, now: float) -> bool:
+        """Whether all checks pass, and nothing holds it back."""
+        return self._good_since is not None and now >= self.held_until
+
+    def held(self, now: float) -> bool:
+        """Whether all checks pass, and it fell too often to count as healthy yet."""
+        return self._good_since is not None and now < self.held_until
+
+    @property
+    def known(self) -> bool:
+        """Whether every check was made."""
+        return all(track.health.status is not HealthStatus.UNKNOWN for track in self._tracks.values())
+
+    @property
+    def good_since(self) -> float | None:
+        """Since when all checks pass; None: they do not."""
+        return self._good_since
+
+    @property
+    def failing_since(self) -> float | None:
+        """Since when a check fails; None: none does. A check that has not been made does not fail, and held back is not failing."""
+        down = [one.health.since for one in self._tracks.values() if one.health.status is HealthStatus.DOWN]
+        return min(down, default=None)
+
+    @property
+    def recovered(self) -> float | None:
+        """Since when it is healthy after it was seen down; None: it was not, or is not healthy but for time."""
+        if self._good_since is None or not self._seen_down:
+            return None
+        return max(self._good_since, self.held_until)
+
+    def checks(self) -> Mapping[Check, EndpointHealth]:
+        """The verdict of each check."""
+        return {check: track.health for check, track in self._tracks.items()}
+
+    def _good(self) -> bool:
+        return all(track.health.status is HealthStatus.UP for track in self._tracks.values())
+
+    def _fall(self, now: float) -> None:
+        if now - self._fell >= self._settings.forget:
+            self._number = 0
+        self._number += 1
+        self.falls += 1
+        self._fell = now
+        delay = back_off(self._settings, self._number - 1) if self._number > 1 else 0.0
+        self.held_until = now + delay
+
+
+# --- Slow start: how much of its weight a backend gets that has come back.
+#
+# The curve of regions (`gtm.core.health.ramps`): 10% at once, then linear, in steps of 5%, at moments that follow from when it came back
+# alone. (Envoy's slow start with an aggression of 1.)
+
+
+def warmth(since: float | None, slow_start: float, now: float) -> float:
+    """The part of its weight, in (0, 1].
+
+    Args:
+        since: when it came back; None: it was never away.
+        slow_start: seconds until full weight.
+        now: seconds.
+    """
+    if since is None:
+        return 1.0
+    return endpoint_factor(EndpointHealth(HealthStatus.UP, since, recovered=True), slow_start, now)
+
+
+def ends(since: float, slow_start: float) -> float:
+    """When the weight is full."""
+    return since + slow_start
+
+
+# --- What one server says of its load, and for how long it is believed. ---
+
+
+class Loads:
+    """The newest of everything that a server said. What is stale or was never said is None: unknown, never idle."""
+
+    __slots__ = (
+        "_adapters",
+        "_listed",
+        "_listed_at",
+        "_memory",
+        "_models",
+        "_running",
+        "_settings",
+        "_waiting",
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._running: tuple[float, float] | None = None
+        self._waiting: tuple[float, float] | None = None
+        self._memory: tuple[float, float] | None = None
+        self._models: tuple[frozenset[str], float] | None = None
+        self._adapters: tuple[frozenset[str], float] | None = None
+        self._listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        self._listed_at: float | None = None
+
+    def change(self, settings: Settings) -> None:
+        """Go on with other settings."""
+        self._settings = settings
+
+    def scraped(self, load: Load, now: float) -> None:
+        """All that its metrics say; what they do not say is unknown from now on."""
+        self._running = _at(load.running, now)
+        self._waiting = _at(load.waiting, now)
+        self._memory = _at(load.memory, now)
+        self._models = None if load.models is None else (load.models, now)
+        self._adapters = None if load.adapters is None else (load.adapters, now)
+
+    def reported(self, load: Load, now: float) -> None:
+        """Some of it, as a response's header does; the rest is as it was."""
+        self._running = _at(load.running, now) or self._running
+        self._waiting = _at(load.waiting, now) or self._waiting
+        self._memory = _at(load.memory, now) or self._memory
+
+    def listed(self, models: frozenset[str], adapters: frozenset[str], now: float) -> None:
+        """The list of what it has loaded."""
+        self._listed = (models, adapters)
+        self._listed_at = now
+
+    def requests(self, now: float) -> Scraped | None:
+        """Requests that run and wait in it, as old as the older of both."""
+        running, waiting = self._running, self._waiting
+        if running is None or waiting is None:
+            return None
+        at = min(running[1], waiting[1])
+        return Scraped(running[0], waiting[0], at) if now - at <= self._settings.lasts else None
+
+    def memory(self, now: float) -> float | None:
+        """The used part of its memory."""
+        known = self._memory
+        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+
+    def models(self, now: float) -> frozenset[str] | None:
+        """The models that it has loaded: those of its list, else those of its metrics."""
+        if self._lists(now):
+            return self._listed[0]
+        known = self._models
+        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+
+    def adapters(self, now: float) -> frozenset[str] | None:
+        """The LoRA adapters that it has loaded: those of its list and those of its metrics."""
+        known = self._adapters
+        said = known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        if not self._lists(now):
+            return said
+        return self._listed[1] | said if said else self._listed[1]
+
+    def _lists(self, now: float) -> bool:
+        at = self._listed_at
+        return at is not None and now - at <= self._settings.lists_last
+
+
+def _at(value: float | None, now: float) -> tuple[float, float] | None:
+    return None if value is None else (value, now)

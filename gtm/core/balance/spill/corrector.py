@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gtm.core.balance.spill.edge import Correction, Way, correct
-from gtm.core.balance.spill.room import KNOWN_FOR, Room, Standing, standing
-from gtm.core.balance.spill.senders import Sender, Sent, allotment, wanting
-from gtm.core.balance.spill.ways import ways
+from gtm.core.balance.spill.edge import Correction, Way, correct, ways
+from gtm.core.balance.spill.room import KNOWN_FOR, Room, Sender, Sent, Standing, allotment, standing, wanting
 from gtm.core.decision.choice import by_free_slots
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import RankingClass

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.balance.spill.outcomes import Why
-from gtm.core.balance.spill.room import Slots
-from gtm.core.balance.spill.senders import Sender
+from gtm.core.balance.spill.room import Sender, Slots, Why
 from gtm.core.quota.names import QuotaText
 
 

@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, pool_of
 from gtm.core.balance.choosing.values import Candidate, Wanted
-from gtm.core.balance.flights import Flights, Told
-from gtm.core.balance.in_flight import InFlight, Ticket
+from gtm.core.balance.flights import Flights, InFlight, Ticket, Told
 from tests.core.strategies import quick
 
 NAMES = ("http://a", "http://b", "http://c")

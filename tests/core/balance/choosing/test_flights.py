@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import MOST_REQUESTS, Backend, Scraped
-from gtm.core.balance.flights import PEERS_LAST_S, Flights, Told
-from gtm.core.balance.in_flight import MOST_RUNNING, SCRAPED_LASTS_S, InFlight
+from gtm.core.balance.flights import MOST_RUNNING, PEERS_LAST_S, SCRAPED_LASTS_S, Flights, InFlight, Told
 from gtm.core.balance.latency import DECAY_S, LatencyByLoad, PeakEwma
 from tests.core.strategies import quick
 

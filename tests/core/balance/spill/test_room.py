@@ -15,12 +15,15 @@ from gtm.core.balance.spill.room import (
     KNOWN_FOR,
     SLOWEST,
     Room,
+    Sender,
+    Sent,
     Slots,
+    allotment,
     newest,
     next_report,
     standing,
+    wanting,
 )
-from gtm.core.balance.spill.senders import Sender, Sent, allotment, wanting
 from gtm.core.model.units import MOST_INTEGER, MOST_MOMENT, MOST_SLOTS
 from gtm.core.quota.earned import DEPTH, ShareBucket
 from tests.core.strategies import quick

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
-from gtm.core.balance.spill.outcomes import Why
 from gtm.core.balance.spill.push import Peer, expected_wait, push
-from gtm.core.balance.spill.room import Room, Slots, Standing, newest, standing
-from gtm.core.balance.spill.senders import Sender, Sent, allotment
+from gtm.core.balance.spill.room import Room, Sender, Sent, Slots, Standing, Why, allotment, newest, standing
 from gtm.core.quota.names import QuotaText
 from tests.core.balance.spill import model
 from tests.core.strategies import quick

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.spill.corrector import Corrector, SendingWorker
-from gtm.core.balance.spill.edge import REFUSED, correct
-from gtm.core.balance.spill.room import Standing
-from gtm.core.balance.spill.senders import Sender, Sent
-from gtm.core.balance.spill.ways import ways
+from gtm.core.balance.spill.edge import REFUSED, correct, ways
+from gtm.core.balance.spill.room import Sender, Sent, Standing
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.view import Window, view_of
 from gtm.core.latency import LatencyTable
