@@ -87,7 +87,7 @@ class Carriers(Protocol):
         """End at once."""
 
 
-class Alone:
+class Alone(Carriers):
     """The one process that a balancer is by default."""
 
     def __init__(self, carrier: Carrier) -> None:
@@ -95,7 +95,6 @@ class Alone:
         self.shown: Shown = _Own(carrier)
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
-        """See `Carriers`."""
         await self._carrier.start()
         await self._carrier.listen(listeners)
 
@@ -107,60 +106,46 @@ class Alone:
         self._carrier.look_again()
 
     def sign(self, key: OwnKey) -> None:
-        """See `Carriers`."""
         self._carrier.sign(key)
 
     def lease(self, holder: LeaseHolder) -> None:
-        """See `Carriers`."""
         (parts,) = holder.parts()
         self._carrier.spend(parts)
 
     def spent(self) -> Sequence[Spent]:
-        """See `Carriers`."""
         return (Spent(0, *self._carrier.spent()),)
 
     def pushes(self) -> Mapping[str, int]:
-        """See `Carriers`."""
         return self._carrier.pushes()
 
     def words(self) -> Mapping[str, Word]:
-        """See `Carriers`."""
         return {self._carrier.member: self._carrier.word()}
 
     def use(self) -> Use:
-        """See `Carriers`."""
         return self._carrier.use
 
     def heard(self, words: Mapping[str, Word]) -> None:
-        """See `Carriers`."""
         self._carrier.heard(words)
 
     def report(self) -> Report:
-        """See `Carriers`."""
         return self._carrier.report()
 
     def tiers(self) -> Mapping[str, tuple[int, int]]:
-        """See `Carriers`."""
         return self._carrier.tiers()
 
     def round_trips(self) -> Interval:
-        """See `Carriers`."""
         return self._carrier.round_trips.due()
 
     def free_slots(self) -> Slots | None:
-        """See `Carriers`."""
         return self._carrier.free_slots()
 
     def counts(self) -> Counts:
-        """See `Carriers`."""
         return self._carrier.counts()
 
     async def finish(self) -> None:
-        """See `Carriers`."""
         await self._carrier.finish()
 
     async def close(self) -> None:
-        """See `Carriers`."""
         await self._carrier.close()
 
 

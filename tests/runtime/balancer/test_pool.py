@@ -27,8 +27,7 @@ from gtm.runtime.balancer.workers.messages import (
     WordMessage,
     WorkerEnd,
 )
-from gtm.runtime.balancer.workers.pool import HANGS, WorkerPool
-from gtm.runtime.balancer.workers.said import SILENT
+from gtm.runtime.balancer.workers.pool import HANGS, SILENT, WorkerPool
 from gtm.runtime.process import child
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.settings import BalancerSettings

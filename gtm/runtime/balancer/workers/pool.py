@@ -6,6 +6,8 @@ others have, by lines through this process.
 Laws:
   1. A worker that has died shares no slots: what it had is given up at once, and its successor begins with nothing.
   2. Nobody waits for a worker that hangs, and one that does so for `HANGS` seconds has died.
+  3. A slot is reported once: reports of workers add up to the region's. What one that is silent had free others fill, and say so.
+  4. What a worker has counted stays counted when it ends, as far as it had said so.
 """
 
 from __future__ import annotations
@@ -14,19 +16,28 @@ import asyncio
 import logging
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from gtm.core.balance.sharing import FORGOTTEN_S
+from gtm.core.balance.flights import PEERS_LAST_S
+from gtm.core.balance.sharing import FORGOTTEN_S, Use
+from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
+from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import FeedError
 from gtm.runtime.balancer.admin import Shown
-from gtm.runtime.balancer.words import Word
-from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_state
+from gtm.runtime.balancer.carrier import Counts
+from gtm.runtime.balancer.carriers import Carriers, Spent
+from gtm.runtime.balancer.reporting import Report
+from gtm.runtime.balancer.round_trips import MAX_SENT
+from gtm.runtime.balancer.words import Word, together
+from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     FromWorker,
@@ -41,9 +52,9 @@ from gtm.runtime.balancer.workers.messages import (
     WordsMessage,
     WorkerSettings,
 )
-from gtm.runtime.balancer.workers.said import SILENT, RunningWorker, Said
 from gtm.runtime.following.told import PartsMessage, ViewMessage
 from gtm.runtime.process.child import keep
+from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.handed import document
 from gtm.runtime.process.lifeline import Lifeline, terminate
 from gtm.runtime.process.listeners import Listener
@@ -51,6 +62,8 @@ from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
 
+SILENT = 3
+"""Looks, a second apart, at a worker that said nothing between them, from which nobody waits for it. It has to say something three times a second."""
 PATIENCE = 5.0
 """Seconds that a worker may take to end, beyond the drain time."""
 _GATHERED = 0.005
@@ -63,8 +76,54 @@ HANGS = int(FORGOTTEN_S / LOOK_EVERY)
 """Looks at a worker that said nothing between them, from which it is taken to be no more, as those who share its slots take it: it is killed."""
 
 
-class WorkerPool(Said):
-    """See above, and `gtm.runtime.balancer.carriers.Carriers`.
+@dataclass(slots=True)
+class RunningWorker:
+    """A worker that runs: its line, its process, and what it said last."""
+
+    number: int
+    name: str
+    line: PoolEnd
+    process: Process
+    ready: bool = False
+    unheard: int = 0
+    """Looks at it since it said anything. No seconds: whoever looks may have stood still itself."""
+    said: WordMessage | None = None
+    said_at: float = 0.0
+    report: Report | None = None
+    metrics: str = ""
+    tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    used: Mapping[QuotaText, int] = field(default_factory=dict)
+    denied: Mapping[QuotaText, int] = field(default_factory=dict)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has been silent for so long that nobody waits for it."""
+        return self.unheard >= SILENT
+
+    def spent(self) -> Spent | None:
+        """What it did with the leases since this was last asked; None: it has not said."""
+        said = self.said
+        if said is None:
+            return None
+        used, self.used = _since(self.used, said.used), said.used
+        denied, self.denied = _since(self.denied, said.denied), said.denied
+        return Spent(self.number - 1, said.parts, used, denied)
+
+    def shown(self) -> dict[str, Any]:
+        """The same for people."""
+        uses = [] if self.said is None else self.said.word.uses.values()
+        return {
+            "worker": self.number,
+            "process": self.process.pid,
+            "ready": self.ready,
+            "hangs": self.hangs,
+            "running": sum(use.running for use in uses),
+            "waiting": sum(use.waiting for use in uses),
+        }
+
+
+class WorkerPool(Carriers):
+    """A balancer's workers, asked as `gtm.runtime.balancer.carriers.Carriers`: what they said last, added up.
 
     Args:
         settings: of the balancer.
@@ -80,7 +139,12 @@ class WorkerPool(Said):
         everything: Callable[[], Iterable[ViewMessage]],
         leases: LeaseHolder,
     ) -> None:
-        super().__init__(settings, leases)
+        self._settings = settings
+        self._leases = leases
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[int, RunningWorker] = {}
+        self._learned = Interval([], [])
+        self._pushed: Counter[str] = Counter()
         self._everything = everything
         self._instance = instance
         self._lifeline = Lifeline(
@@ -105,10 +169,98 @@ class WorkerPool(Said):
         self._answered = asyncio.Event()
         self.shown: Shown = _Pages(self)
 
+    # --- what they said last, added up: what the first process reports, and passes on ---
+
+    def _load(self, worker: RunningWorker, message: LoadMessage) -> None:
+        worker.report, worker.metrics, worker.tiers = message.report, message.metrics, message.tiers
+        self._learned.deltas.extend(message.deltas)
+        self._learned.witnesses.extend(message.witnesses)
+        del self._learned.deltas[:-MAX_SENT], self._learned.witnesses[:-MAX_SENT]
+
+    def _ended(self, worker: RunningWorker) -> None:
+        """It says nothing more: what it said last, and nobody asked for yet, counts."""
+        del self._running[worker.number]
+        rest = worker.spent()
+        if rest is not None:
+            self._leases.count(rest.used, rest.denied)
+        if worker.said is not None:
+            self._pushed.update(worker.said.pushes)
+
+    def spent(self) -> Sequence[Spent]:
+        return [rest for one in self._running.values() if (rest := one.spent()) is not None]
+
+    def pushes(self) -> Mapping[str, int]:
+        found = Counter(self._pushed)
+        for one in self._running.values():
+            if one.said is not None:
+                found.update(one.said.pushes)
+        return found
+
+    def words(self) -> Mapping[str, Word]:
+        """What each worker has. One that has not spoken yet has nothing."""
+        now = self._loop.time()
+        return {
+            one.name: Word({one.name: Use(0, 0)})
+            if one.said is None
+            else replace(one.said.word, age=now - one.said_at)
+            for one in self._running.values()
+        }
+
+    def use(self) -> Use:
+        uses = [
+            use
+            for one in self._running.values()
+            if one.said is not None
+            for use in one.said.word.uses.values()
+        ]
+        return Use(sum(use.running for use in uses), sum(use.waiting for use in uses))
+
+    def report(self) -> Report:
+        found = merged_report([one.report for one in self._running.values() if one.report is not None])
+        return cast(
+            "Report",
+            {"outstanding": 0, "queue": 0, "requests_per_second": 0.0, **found}
+            | {"region": self._settings.region, "source": self._settings.name},
+        )
+
+    def tiers(self) -> Mapping[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for one in self._running.values():
+            for tier, (running, waiting) in one.tiers.items():
+                had = found.get(tier, (0, 0))
+                found[tier] = had[0] + running, had[1] + waiting
+        return found
+
+    def round_trips(self) -> Interval:
+        learned, self._learned = self._learned, Interval([], [])
+        return learned
+
+    def free_slots(self) -> Slots | None:
+        now = self._loop.time()
+        known: list[Slots] = []
+        for one in self._running.values():
+            if one.said is not None and one.said.room is not None:
+                silent = (
+                    now - one.said_at > PEERS_LAST_S
+                )  # as the others take it (`gtm.core.balance.sharing`, law 6)
+                known.append(replace(one.said.room, free=0.0, waiting=0.0) if silent else one.said.room)
+        if not known:
+            return None
+        return Slots.counted(
+            *(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting"))
+        )
+
+    def counts(self) -> Counts:
+        loads = together(list(self.words().values())).loads
+        return Counts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
+
+    def processes(self) -> list[dict[str, Any]]:
+        """The workers, for people."""
+        return [one.shown() for _, one in sorted(self._running.items())]
+
     # --- their lives ---
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
-        """See `Carriers`."""
         self._listeners = listeners
         for number in range(1, self._settings.workers + 1):
             kept = keep(f"worker {number}", partial(self._run, number), self._finishing)
@@ -117,7 +269,6 @@ class WorkerPool(Said):
         await self._ready.wait()
 
     async def finish(self) -> None:
-        """See `Carriers`."""
         self._finishing.set()
         for one in self._running.values():
             with suppress(ProcessLookupError):
@@ -126,7 +277,6 @@ class WorkerPool(Said):
             await asyncio.wait(self._tasks, timeout=self._settings.drain_time + PATIENCE)
 
     async def close(self) -> None:
-        """See `Carriers`."""
         self._finishing.set()
         tasks = [*self._tasks, *([] if self._watching is None else [self._watching])]
         for task in tasks:
@@ -208,7 +358,6 @@ class WorkerPool(Said):
     # --- what they are told ---
 
     def put(self, message: ViewMessage) -> None:
-        """See `Carriers`."""
         for one in self._running.values():
             one.line.put([message])
 
@@ -218,19 +367,16 @@ class WorkerPool(Said):
             one.line.put([LookMessage()])
 
     def sign(self, key: OwnKey) -> None:
-        """See `Carriers`."""
         self._key = key
         for one in self._running.values():
             one.line.put([KeyMessage(key)])
 
     def lease(self, holder: LeaseHolder) -> None:
-        """See `Carriers`."""
         parts = holder.parts()
         for number, one in self._running.items():
             one.line.put([PartsMessage(parts[number - 1])])
 
     def heard(self, words: Mapping[str, Word]) -> None:
-        """See `Carriers`."""
         self._peers, self._peers_at = words, self._loop.time()
         self._relay_soon()
 
@@ -325,3 +471,7 @@ class _Pages:
         shown = await self._pool.ask()
         state = merged_state([one.state for one in shown])
         return {**state, "process": os.getpid(), "workers": self._pool.processes()}
+
+
+def _since(before: Mapping[QuotaText, int], now: Mapping[QuotaText, int]) -> dict[QuotaText, int]:
+    return {quota: count - before.get(quota, 0) for quota, count in now.items()}
