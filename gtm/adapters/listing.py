@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gtm.adapters.exposition import MetricsError
-from gtm.core.capacity.load_report import MAX_MODELS, MODEL_PATTERN
+from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.nesting import shallow
 
 MAX_LIST = 1024 * 1024

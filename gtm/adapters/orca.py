@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gtm.adapters.exposition import MetricsError
-from gtm.core.capacity.load_report import NAMED_METRICS, SIGNALS
+from gtm.core.capacity.load import NAMED_METRICS, SIGNALS
 from gtm.nesting import shallow
 
 HEADER = "endpoint-load-metrics"
@@ -40,7 +40,7 @@ _OWN = {"rps_fractional": "requests_per_second", "rpsFractional": "requests_per_
 
 
 def read_orca(header: str) -> dict[str, float]:
-    """The signals in a header (`gtm.core.capacity.load_report.SIGNALS`).
+    """The signals in a header (`gtm.core.capacity.load.SIGNALS`).
 
     Raises:
         MetricsError: it is not in this format, or too long.

@@ -1,4 +1,4 @@
-"""From two scrapes of a server to the signals of a load report (`gtm.core.capacity.load_report.SIGNALS`).
+"""From two scrapes of a server to the signals of a load report (`gtm.core.capacity.load.SIGNALS`).
 
 Law: each signal is within its range there. A number that is not, or is none (sums of what servers say overflow), says nothing.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gtm.core.capacity.load_report import SIGNALS
+from gtm.core.capacity.load import SIGNALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from gtm.adapters.exposition import MetricsError, Sample, Samples, read_samples
 from gtm.adapters.scrape import Scrape, Totals, possible
-from gtm.core.capacity.load_report import MOST_CACHE_TOKENS
+from gtm.core.capacity.load import MOST_CACHE_TOKENS
 
 
 class ServerType(StrEnum):

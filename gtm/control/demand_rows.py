@@ -11,8 +11,7 @@ from typing import Any
 
 from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.core.demand.cells import Cell
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import ClassKey, Row
 from gtm.storage.history.demand import MinuteSums, Wanted
 
 _KNOWN = 65_536

@@ -24,14 +24,12 @@ from gtm.control.live.present import Present
 from gtm.core.balance.spill.room import CAME, Standing
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import ClassKey, Row
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.regions import Region
 from gtm.core.model.state import UNKNOWN_HEALTH, HealthStatus
-from gtm.core.plan.check import plan_flow
-from gtm.core.plan.problem import ClassDemand
+from gtm.core.plan.problem import ClassDemand, plan_flow
 from gtm.core.quota.names import QuotaName
 from gtm.storage.resources import Key, Managed
 

@@ -20,7 +20,7 @@ from gtm.adapters.orca import MAX_ENTRIES, MAX_HEADER, read_orca
 from gtm.adapters.recognised import LINES, load_lines, recognised
 from gtm.adapters.scrape import signals
 from gtm.adapters.servers import ServerType, read_server
-from gtm.core.capacity.load_report import MAX_MODELS, SIGNALS
+from gtm.core.capacity.load import MAX_MODELS, SIGNALS
 from gtm.demo.backend.meters import Reading, orca_header
 from tests.adapters import texts
 from tests.effort import examples

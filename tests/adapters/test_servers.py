@@ -13,7 +13,7 @@ from gtm.adapters.exposition import MAX_BYTES, MAX_LINE, MetricsError, Sample, S
 from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, Totals, signals
 from gtm.adapters.servers import Series, ServerType, read_series, read_server
-from gtm.core.capacity.load_report import SIGNALS
+from gtm.core.capacity.load import SIGNALS
 from tests.adapters import texts
 
 RATES = {"requests_per_second": 2.5, "service_time_ms": 3000.0, "queue_wait_ms": 500.0}

@@ -39,8 +39,7 @@ import httpx
 from sqlalchemy import text
 
 from gtm.core.demand.cells import cell_of
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import ClassKey, Row
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.dashboard.live import MOST

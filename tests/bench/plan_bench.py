@@ -37,9 +37,8 @@ from gtm.core.latency import great_circle_km
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.advance import advance
-from gtm.core.plan.check import violations
 from gtm.core.plan.model import build
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, violations
 from gtm.core.plan.solve import solve
 
 _BASE_MS = 16.0

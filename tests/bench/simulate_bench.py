@@ -36,7 +36,7 @@ from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
-from gtm.core.simulate.world import World, all_up
+from gtm.core.simulate.scenario import World, all_up
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.geoip.centres import country_centres
 from tests import worlds

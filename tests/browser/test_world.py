@@ -12,8 +12,7 @@ from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from gtm.core.demand.cells import cell_of
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import ClassKey, Row
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.storage.embedded.server import connection_url

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gtm.core.demand.cells import cell_of
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import ClassKey, Row
 from gtm.core.model.access import Role
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from gtm.api.app import create_app
 from gtm.cli.main import app
-from gtm.core.capacity.load_report import FIELDS, NAMED_METRICS
+from gtm.core.capacity.load import FIELDS, NAMED_METRICS
 from gtm.core.decision.decide import decide
 from gtm.core.decision.explain import answer
 from gtm.core.decision.view import Window, view_of

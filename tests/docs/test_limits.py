@@ -189,8 +189,8 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "load reports": (
             "api.routes.load.MAX_BODY",
-            "core.capacity.load_report.MAX_REPORTS",
-            "core.capacity.load_report.MAX_MODELS",
+            "core.capacity.load.MAX_REPORTS",
+            "core.capacity.load.MAX_MODELS",
         ),
         "a question without a draft (`explain`)": ("api.routes.policy.drafts.MAX_QUESTION",),
         "a policy's text in a request, recorded traffic": (

@@ -11,8 +11,7 @@ from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
-from gtm.core.capacity.load import Freshness, Load
-from gtm.core.capacity.load_report import (
+from gtm.core.capacity.load import (
     MAX_MODELS,
     MAX_REPORTS,
     MODEL_PATTERN,
@@ -20,6 +19,8 @@ from gtm.core.capacity.load_report import (
     ORCA_SIGNALS,
     SIGNALS,
     SOURCE_PATTERN,
+    Freshness,
+    Load,
     json_names,
 )
 from gtm.core.capacity.supply import Part, RegionCapacity

@@ -22,7 +22,7 @@ class Scraper:
 
     server_type: ServerType | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
-    """What was last read, as load reports have it (`gtm.core.capacity.load_report.SIGNALS`)."""
+    """What was last read, as load reports have it (`gtm.core.capacity.load.SIGNALS`)."""
     _before: Scrape | None = None
 
     def read(self, body: bytes, at: float) -> Load:
@@ -56,7 +56,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
     """Signals as what choosing takes: memory is the KV cache, else the GPU's; what is not there is unknown.
 
     Args:
-        known: signals of load reports (`gtm.core.capacity.load_report.SIGNALS`).
+        known: signals of load reports (`gtm.core.capacity.load.SIGNALS`).
         found: the scrape that they come from, for names of models and adapters.
     """
     memory = known.get("kv_cache_usage")

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from gtm.core.capacity.load import MAX_SOURCES, Key, Load, LoadBook
-from gtm.core.capacity.load_report import read_reports
+from gtm.core.capacity.load import MAX_SOURCES, Key, Load, LoadBook, read_reports
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess, assess_region
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.policy import Policy
@@ -40,7 +39,7 @@ class Loads:
 
         Args:
             policy: the policy in force.
-            body: the decoded JSON, see `gtm.core.capacity.load_report`.
+            body: the decoded JSON, see `gtm.core.capacity.load`.
             reporter: the source of reports that name none.
             bound: the region that it may speak of, or a pattern of names; None: any.
 

@@ -15,8 +15,7 @@ from gtm.core.demand.rows import Row
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import State
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.simulate.scenario import NOTHING, Scenario
-from gtm.core.simulate.world import World, presumed_up
+from gtm.core.simulate.scenario import NOTHING, Scenario, World, presumed_up
 
 if TYPE_CHECKING:  # with them comes the database, which processes that look at drafts have no use for
     from gtm.control.lead.active import Active

@@ -31,7 +31,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
-from gtm.core.simulate.world import Ranked, World
+from gtm.core.simulate.scenario import Ranked, World
 
 LEAST_DEMAND = 5.0
 """Requests per second from which on rule 3 applies: a few test requests are not what it is for."""

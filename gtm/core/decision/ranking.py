@@ -16,7 +16,7 @@ from typing import NamedTuple, assert_never
 from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.view import Basis
 from gtm.core.demand.cells import cell_of, with_service
-from gtm.core.demand.class_keys import ClassKey
+from gtm.core.demand.rows import ClassKey
 from gtm.core.latency import NetworkPath
 from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError

@@ -10,7 +10,7 @@ from gtm.core.decision.ranking import Ranking, ranked
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
 from gtm.core.demand.cells import Cell
-from gtm.core.demand.class_keys import ClassKey
+from gtm.core.demand.rows import ClassKey
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import PLANNED, OnOverload, Priority

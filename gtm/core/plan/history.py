@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from math import floor
 
 from gtm.core.model.state import Plan
-from gtm.core.plan.check import plan_flow
-from gtm.core.plan.problem import Problem
+from gtm.core.plan.problem import Problem, plan_flow
 
 MINUTE = 60.0
 

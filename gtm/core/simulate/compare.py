@@ -12,8 +12,7 @@ import numpy as np
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.traffic import Sample, Traffic
 from gtm.core.simulate.project import Floats, Projection, project
-from gtm.core.simulate.scenario import NOTHING, Scenario
-from gtm.core.simulate.world import Ranked, World
+from gtm.core.simulate.scenario import NOTHING, Ranked, Scenario, World
 
 _Key = TypeVar("_Key")
 

@@ -25,7 +25,7 @@ from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
 from gtm.core.plan.knobs import Knobs
 from gtm.core.plan.problem import ClassDemand, Problem, Solution
 from gtm.core.policy.snapshot import bits
-from gtm.core.simulate.world import Ranked
+from gtm.core.simulate.scenario import Ranked
 
 UNKNOWN_NAME = "unknown_name"
 """The reason of requests for what a policy does not know, beside those of `gtm.core.model.outcomes.Reason`."""

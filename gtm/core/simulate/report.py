@@ -14,7 +14,7 @@ from gtm.core.demand.cells import Cell
 from gtm.core.model.regions import Region
 from gtm.core.simulate.compare import Comparison, MainRegion, Place, Simulation
 from gtm.core.simulate.project import Latency, Projection, Room
-from gtm.core.simulate.world import World
+from gtm.core.simulate.scenario import World
 
 _DIGITS = 6
 

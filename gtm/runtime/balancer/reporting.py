@@ -13,7 +13,7 @@ import httpx
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
-from gtm.core.capacity.load_report import MAX_MODELS, MODEL_PATTERN
+from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for

@@ -17,7 +17,7 @@ from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Load, Settings
-from gtm.core.capacity.load_report import MOST_CACHE_TOKENS, SIGNALS
+from gtm.core.capacity.load import MOST_CACHE_TOKENS, SIGNALS
 from tests.adapters import texts
 from tests.balancer.health.world import run, world
 from tests.core.strategies import quick

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from gtm.control.lead import planning
 from gtm.control.lead.reports import Pushed
-from gtm.core.capacity import load_report, processing
+from gtm.core.capacity import load as load_report
+from gtm.core.capacity import processing
 from gtm.core.latency import Estimator, Settings
 from gtm.core.model.requests import Request
 from gtm.core.quota import ledger

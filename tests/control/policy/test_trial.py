@@ -8,7 +8,7 @@ from gtm.control.policy.situation import Situation
 from gtm.control.policy.trial import Rules
 from gtm.core.change.safety import SafetyRule, Verdict
 from gtm.core.model.state import State
-from gtm.core.simulate.world import all_up
+from gtm.core.simulate.scenario import all_up
 from tests.core.simulate.test_simulate import BERLIN, CORK, POLICY, drained, with_slots
 
 NOW = 1_800_000_000.0

@@ -11,16 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.load import (
+    FIELDS,
+    MAX_PROBLEMS,
     MAX_SOURCES,
+    SIGNALS,
     Freshness,
     Load,
     LoadBook,
     LoadReport,
     freshness,
+    json_names,
+    read_reports,
     summed,
     whole,
 )
-from gtm.core.capacity.load_report import FIELDS, MAX_PROBLEMS, SIGNALS, json_names, read_reports
 from tests.core.strategies import quick
 
 MEMBERS = {"eu-central": {"chat", "embed"}, "us-east": {"chat"}}

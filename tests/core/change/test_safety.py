@@ -18,7 +18,7 @@ from gtm.core.model.policy import Places, Policy, Tenant
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
-from gtm.core.simulate.world import World
+from gtm.core.simulate.scenario import World
 from tests import worlds
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 from tests.core.strategies import policies, quick, requests, states

@@ -21,7 +21,7 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
 from gtm.core.policy.compile import compile_policy
-from gtm.core.simulate.world import Ranked, World
+from gtm.core.simulate.scenario import Ranked, World
 from gtm.dns.zone.leads import leads_of
 from tests import worlds as usual
 from tests.core.strategies import SHIPPED, policies, quick, requests, rules, states

@@ -12,7 +12,7 @@ from gtm.core.model.services import Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.simulate.world import World
+from gtm.core.simulate.scenario import World
 from tests import worlds
 
 POLICY = worlds.policy(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.demand.cells import Cell, cell_of, with_service
-from gtm.core.demand.class_keys import ClassKey
-from gtm.core.demand.rows import LONGEST, Row, row_text
+from gtm.core.demand.rows import LONGEST, ClassKey, Row, row_text
 from gtm.core.model.joined import cut, join
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority

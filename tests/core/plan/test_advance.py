@@ -12,9 +12,18 @@ from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.advance import advance, rounded
-from gtm.core.plan.check import Breach, plan_flow, plan_violations, violations
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import (
+    Breach,
+    ClassDemand,
+    PlanError,
+    Problem,
+    Solution,
+    SpillQuota,
+    plan_flow,
+    plan_violations,
+    violations,
+)
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import REGIONS, demand, problems
 from tests.core.strategies import quick

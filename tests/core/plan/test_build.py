@@ -14,8 +14,7 @@ from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import OnOverload, Priority, Steering
 from gtm.core.plan.build import problem_of, ranking_of
-from gtm.core.plan.check import Breach, violations
-from gtm.core.plan.problem import Problem, SpillQuota
+from gtm.core.plan.problem import Breach, Problem, SpillQuota, violations
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
 from tests import worlds

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN
-from gtm.core.plan.check import violations
 from gtm.core.plan.congestion import LEVELS, Tick, marginal_wait_ms, solve_tick
-from gtm.core.plan.problem import ClassDemand, Problem
+from gtm.core.plan.problem import ClassDemand, Problem, violations
 
 SECONDS = 2.0
 

@@ -14,8 +14,7 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.simulate.compare import Comparison, difference, simulate
 from gtm.core.simulate.project import Projection
-from gtm.core.simulate.scenario import NOTHING, Scenario
-from gtm.core.simulate.world import all_up
+from gtm.core.simulate.scenario import NOTHING, Scenario, all_up
 from tests.core.simulate.test_simulate import (
     BERLIN,
     BOSTON,

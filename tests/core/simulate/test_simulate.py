@@ -23,7 +23,7 @@ from gtm.core.model.state import State
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
-from gtm.core.simulate.world import World, all_up, presumed_up
+from gtm.core.simulate.scenario import World, all_up, presumed_up
 from tests import worlds
 from tests.core.strategies import policies, quick, requests, states
 

@@ -10,7 +10,7 @@ import pytest
 
 from gtm.balancer import metrics
 from gtm.core.balance.health import State
-from gtm.core.capacity.load_report import MAX_MODELS
+from gtm.core.capacity.load import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.workers import merging
 from gtm.runtime.balancer.workers.merging import (

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from gtm.balancer.decide.queueing import OTHER
 from gtm.core.balance.health import State
-from gtm.core.capacity.load_report import MAX_MODELS
+from gtm.core.capacity.load import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report
 
 Reports = Sequence[Mapping[str, Any]]
