@@ -14,8 +14,8 @@ from collections.abc import Callable
 from time import process_time
 
 import msgspec
-
 from gtm.core.findings.zones import zone_findings
+
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Zone
