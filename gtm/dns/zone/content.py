@@ -227,7 +227,7 @@ def _served(view: View, offered: _Offered, host: Host, rdtype: int, ttl: int) ->
             data = https_data(service.https_record, offered.endpoints, offered.ipv4, offered.ipv6)
             return Content(records=(Record(rdtype, ttl, data),), tailored=True)
         return _addresses(rdtype, offered, ttl)
-    alias = next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
+    alias = _alias(offered)
     if alias is not None and _leads_back(view.snapshot, host, alias):
         return failure("the region chosen has only an alias, which leads back here")
     if alias is not None and not host.apex:
@@ -242,6 +242,16 @@ def _served(view: View, offered: _Offered, host: Host, rdtype: int, ttl: int) ->
             else "the region chosen has only an alias, which cannot stand at a zone's apex"
         )
     return None
+
+
+def _alias(offered: _Offered) -> str | None:
+    return next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
+
+
+def answered_alias(view: View, service: Service, option: Option) -> str | None:
+    """The alias that a service answers with for an option that names a region; None if it has addresses, or neither."""
+    offered = _offered(view, service, option)
+    return None if offered.ipv4 or offered.ipv6 else _alias(offered)
 
 
 def _leads_back(snapshot: Snapshot, host: Host, alias: str) -> bool:

@@ -14,7 +14,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.services import Zone
 from gtm.core.policy.snapshot import Snapshot
-from gtm.dns.zone.leads import End, Route, ZoneLeads
+from gtm.dns.zone.leads import NameEnd, NameRoute, ZoneLeads
 from gtm.dns.zone.texts import text_findings
 from gtm.dns.zone.wildcards import blocked
 
@@ -67,7 +67,7 @@ def region_loops(snapshot: Snapshot, leads: ZoneLeads) -> Iterator[Problem]:
     These are errors of a new policy (`gtm.documents.plausibility.errors`). Linear in the regions and in the members of the services that such aliases lead to.
     """
     for path, cname in region_aliases(snapshot):
-        if leads.route(cname).end is End.LOOP:
+        if leads.route(cname).end is NameEnd.LOOP:
             text = f"`{cname}` is an alias in a loop, and answered by SERVFAIL; let it lead to a name that has an address"
             yield Problem(path, "alias_loop", text)
     led = [
@@ -144,7 +144,7 @@ class _Names:
     def of_zone(self, zone: Zone) -> Iterator[Problem]:
         """What a zone's own fields and its records name."""
         yield from self.of_field(f"zones.{zone.name}.primary_ns", zone.primary_ns)
-        if zone.name_servers and self._leads.route(zone.primary_ns).end is End.MISSING:
+        if zone.name_servers and self._leads.route(zone.primary_ns).end is NameEnd.MISSING:
             text = f"`{zone.primary_ns}` does not exist: it is no name of `name_servers`, and has no records"
             yield Problem(f"zones.{zone.name}.primary_ns", "dangling", text)
         yield from self.of_field(f"zones.{zone.name}.hostmaster", zone.hostmaster)
@@ -162,7 +162,10 @@ class _Names:
             if bare:
                 text = f"nobody can find {some(bare, 'servers')}: give their addresses (glue) here"
                 yield Problem(path, "no_glue", text)
-            if record.type == "CNAME" and self._leads.route(absolute(record.name, zone.name)).end is End.LOOP:
+            if (
+                record.type == "CNAME"
+                and self._leads.route(absolute(record.name, zone.name)).end is NameEnd.LOOP
+            ):
                 yield Problem(path, "alias_loop", "the alias leads into a loop, and is answered by SERVFAIL")
 
     def of_field(self, path: str, name: str) -> Iterator[Problem]:
@@ -182,10 +185,10 @@ class _Names:
         if closest(self._snapshot.zones, cname) is None:
             return
         route = self._leads.route(cname)
-        if route.end is End.MISSING:
+        if route.end is NameEnd.MISSING:
             text = f"`{_last(cname, route)}` does not exist: clients that get the alias find nothing (NXDOMAIN); write its records, or another name"
             yield Problem(path, "dangling", text)
-        elif route.end is End.EMPTY:
+        elif route.end is NameEnd.EMPTY:
             text = f"`{_last(cname, route)}` has no address: clients that get the alias find none (NODATA); write its records, or another name"
             yield Problem(path, "no_address", text)
 
@@ -212,14 +215,14 @@ class _Names:
             else "; write its records, or another name"
         )
         route = self._leads.route(target)
-        if route.end is End.MISSING:
+        if route.end is NameEnd.MISSING:
             text = f"`{_last(target, route)}` does not exist, so {said} leads nowhere (NXDOMAIN){hint}"
             yield Problem(path, "dangling", text)
             return
         if whole and target not in self._snapshot.existing and self._looks_whole(name, target):
             text = f"{said} leads to `{target}`, for which a wildcard answers{hint}"
             yield Problem(path, "relative", text)
-        if rdtype in _CONNECTED and route.end is End.EMPTY:
+        if rdtype in _CONNECTED and route.end is NameEnd.EMPTY:
             text = f"`{_last(target, route)}` has no address, so nobody can connect by {said} (NODATA){hint}"
             yield Problem(path, "no_address", text)
         if rdtype in _CANONICAL and self._alias(route):
@@ -238,7 +241,7 @@ class _Names:
             return True
         return closest(self._snapshot.existing, target) in self._snapshot.zones
 
-    def _alias(self, route: Route) -> bool:
+    def _alias(self, route: NameRoute) -> bool:
         """Whether an answer has, or may have, an alias."""
         if route.aliases:
             return True
@@ -248,11 +251,11 @@ class _Names:
         return any(member.region in self._aliased for member in members)
 
     @staticmethod
-    def _service(route: Route) -> str:
+    def _service(route: NameRoute) -> str:
         return "" if route.host is None else route.host.service
 
 
-def _last(name: str, route: Route) -> str:
+def _last(name: str, route: NameRoute) -> str:
     return route.aliases[-1] if route.aliases else name
 
 

@@ -26,7 +26,7 @@ _ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB, wire.SRV)
 _LEADING = frozenset((*_ASKED, wire.CNAME))
 
 
-class End(Enum):
+class NameEnd(Enum):
     """What the questions for a name's addresses find in the end."""
 
     ADDRESS = auto()
@@ -45,13 +45,13 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class NameRoute:
     """Where the questions for a name's addresses go: by `aliases`, each name that one leads to, to an `end`.
 
     `host` is what decides there, where a service does.
     """
 
-    end: End
+    end: NameEnd
     aliases: tuple[str, ...] = ()
     host: Host | None = None
 
@@ -117,43 +117,43 @@ class ZoneLeads:
             self._known[name] = Led(frozenset(services), frozenset(targets - NOWHERE), servers)
         return self._known[name]
 
-    def route(self, name: str) -> Route:
+    def route(self, name: str) -> NameRoute:
         """Where the questions for a name's addresses end, as the name server answers them."""
         try:
             at = wire_name(name)
         except ValueError:  # no name that could be asked for
-            return Route(End.ELSEWHERE)
+            return NameRoute(NameEnd.ELSEWHERE)
         aliases: list[str] = []
         while True:
             found = static_content(self._names, at, wire.A)
             if isinstance(found, Host):
-                return Route(End.SERVICE, tuple(aliases), found)
+                return NameRoute(NameEnd.SERVICE, tuple(aliases), found)
             if isinstance(found, Alias):
                 aliases += (_text(record.rdata) for record in found.records)
-                return Route(End.SERVICE, tuple(aliases), found.host)
+                return NameRoute(NameEnd.SERVICE, tuple(aliases), found.host)
             led = [record for record in found.records if record.rdtype == wire.CNAME]
             aliases += (_text(record.rdata) for record in led)
             if not led or found.records[-1].rdtype != wire.CNAME or found.rcode:
-                return Route(self._end(at, found), tuple(aliases))
+                return NameRoute(self._end(at, found), tuple(aliases))
             # An answer ends with an alias where others go on, where nothing is, and after as many as one answer follows.
             at = led[-1].rdata.lower()
             if len(set(aliases)) < len(aliases):
-                return Route(End.LOOP, tuple(aliases))
+                return NameRoute(NameEnd.LOOP, tuple(aliases))
 
-    def _end(self, name: bytes, found: Content) -> End:
+    def _end(self, name: bytes, found: Content) -> NameEnd:
         """What an answer to the question for an IPv4 address is the end of."""
         if loops(found):
-            return End.LOOP
+            return NameEnd.LOOP
         if found.delegation is not None or found.rcode == wire.REFUSED:
-            return End.ELSEWHERE
+            return NameEnd.ELSEWHERE
         if found.rcode == wire.NXDOMAIN:
-            return End.MISSING
+            return NameEnd.MISSING
         if found.rcode:
-            return End.UNREADABLE
+            return NameEnd.UNREADABLE
         if found.records:
-            return End.ADDRESS
+            return NameEnd.ADDRESS
         other = static_content(self._names, name, wire.AAAA)
-        return End.ADDRESS if isinstance(other, Content) and other.records else End.EMPTY
+        return NameEnd.ADDRESS if isinstance(other, Content) and other.records else NameEnd.EMPTY
 
     def _from(self, name: bytes) -> Iterator[Host | str | bytes]:
         """What one question after the other finds: who decides, a target, or another name of the policy to ask for."""

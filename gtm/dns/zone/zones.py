@@ -106,7 +106,8 @@ class Names:
 
     `hosts` are the services', wildcards included. `existing` holds every name of every zone, empty non-terminals
     included. `records` are those that hold for everyone, SOA and NS of each zone among them, by name and type. A name
-    below a delegation is in `existing`, but belongs to `cuts`.
+    below a delegation is in `existing`, but belongs to `cuts`. `aliasing` are the services that a region's alias for a name of
+    the policy's zones may answer for.
     """
 
     zones: dict[bytes, ZoneData] = field(default_factory=dict)
@@ -114,6 +115,7 @@ class Names:
     existing: frozenset[bytes] = frozenset()
     records: dict[bytes, dict[int, Rdatas]] = field(default_factory=dict)
     cuts: dict[bytes, Cut] = field(default_factory=dict)
+    aliasing: frozenset[str] = frozenset()
 
     def zone_of(self, name: bytes, *, above: bool = False) -> ZoneData | None:
         """The closest zone that holds a name; with `above`, that holds what lies above it."""
@@ -183,6 +185,7 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
             if zone.name not in elsewhere
         },
         existing=frozenset(wire_name(name) for name in snapshot.existing),
+        aliasing=_aliasing(snapshot),
     )
     for hostname, service in snapshot.hostnames.items():
         if closest(snapshot.zones, hostname) in elsewhere:
@@ -212,6 +215,21 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
             sets[rdtype] = Rdatas(ttl, written=(*before, (record, written.name)))
     _cut(names)
     return names
+
+
+def _aliasing(snapshot: Snapshot) -> frozenset[str]:
+    """The services of which a member's alias is a name of the policy's zones."""
+    regions = {
+        region.name
+        for region in snapshot.regions
+        for endpoint in region.endpoints
+        if endpoint.cname is not None and closest(snapshot.zones, endpoint.cname) is not None
+    }
+    return frozenset(
+        name
+        for name, compiled in (snapshot.services.items() if regions else ())
+        if not regions.isdisjoint(member.region for member in compiled.service.members)
+    )
 
 
 def _refer(names: Names, zone: Zone) -> None:

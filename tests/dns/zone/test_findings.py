@@ -15,7 +15,7 @@ from gtm.core.model.regions import Endpoint
 from gtm.core.model.services import NameServer, RecordSet, RefusalAddress, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.zone.findings import region_loops, zone_findings
-from gtm.dns.zone.leads import End, leads_of
+from gtm.dns.zone.leads import NameEnd, leads_of
 from gtm.dns.zone.wildcards import blocked_names
 from tests import worlds
 from tests.core.strategies import SHIPPED, quick
@@ -255,7 +255,7 @@ def test_wildcards_give_what_the_model_says(written: dict[Labels, str]) -> None:
     told = list(blocked_names(snapshot))
     assert {tuple(map(_below, one[:2])) + one[2:] for one in told} == expected
     for name, _, lost in told:
-        assert "addresses" not in lost or leads_of(snapshot).route(name).end is End.EMPTY
+        assert "addresses" not in lost or leads_of(snapshot).route(name).end is NameEnd.EMPTY
 
 
 def _below(name: str) -> Labels:

@@ -1,0 +1,145 @@
+"""Regions whose alias is a name of the policy's: what clients get by it, held against the fence of the service that they asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import dns.rcode
+import pytest
+
+from gtm.core.model.policy import Policy, ResidencyRule, Tenant
+from gtm.core.model.regions import Endpoint, Region
+from gtm.core.model.services import HostName, RecordSet
+from gtm.dns.answer.answerer import Answerer
+from gtm.dns.zone.static import MAX_ALIASES
+from gtm.telemetry import Counts
+from tests import worlds
+from tests.dns.world import (
+    POLICY,
+    REFUSAL,
+    addresses,
+    answerer,
+    both,
+    errors_of,
+    locate,
+    query,
+    router,
+    service,
+)
+
+DE, US = "10.1.2.0/24", "10.2.3.0/24"
+REFUSED = [*REFUSAL.ipv4]
+HERE = worlds.region("here", Endpoint("http://here", ("192.0.2.1",)), at="de")
+THERE = worlds.region("there", Endpoint("http://there", ("192.0.2.9",)), at="us")
+
+
+def by(alias: str, name: str = "led") -> Region:
+    """A region in Germany that has an alias alone."""
+    return worlds.region(name, Endpoint(f"http://{name}", cname=f"{alias}.demo.test"), at="de")
+
+
+def rule(services: str, countries: str = "", name: str = "keep", **changes: Any) -> ResidencyRule:
+    """Services, by clients of some countries, are served in Germany only."""
+    return worlds.rule(name, "DE", services=services, client_countries=countries, **changes)
+
+
+def world(*parts: Any, records: tuple[RecordSet, ...] = ()) -> Policy:
+    """A policy of some regions, services and rules in the zone `demo.test`."""
+    zone = replace(POLICY.zones[0], records=records)
+    return worlds.policy(HERE, THERE, zone, *parts)
+
+
+def asked(policy: Policy, name: str = "chat", client: str = DE) -> list[str]:
+    """The answer's data."""
+    return addresses(both(answerer(policy=policy), query(f"{name}.demo.test", subnet=client)))
+
+
+CHAT = service("chat", "led")
+WEB = service("web", "there")
+
+
+def test_an_alias_leads_out() -> None:
+    """The service that it leads to sends clients where the rule of the one asked for keeps them from: they are refused, and others are not."""
+    led = world(by("web"), CHAT, WEB)
+    assert asked(led) == ["web.demo.test."]
+    assert asked(world(by("web"), CHAT, WEB, rule("chat"))) == REFUSED
+    some = world(by("web"), CHAT, WEB, rule("chat", "DE"))
+    assert asked(some) == REFUSED
+    assert asked(some, client=US) == ["web.demo.test."]
+    assert asked(world(by("web"), CHAT, WEB, rule("chat")), "web") == ["192.0.2.9"]
+    reply = both(answerer(policy=some), query("chat.demo.test", subnet=DE, edns=True))
+    assert errors_of(reply) == [18]
+
+
+def test_an_alias_that_stays_inside() -> None:
+    """The rule concerns both services, or the other has one of its own; what its own rule forbids it does not lead to."""
+    wide = service("web", "there here")
+    assert asked(world(by("web"), CHAT, wide, rule("chat"))) == REFUSED
+    assert asked(world(by("web"), CHAT, wide, rule("chat web"))) == ["web.demo.test."]
+    assert asked(world(by("web"), CHAT, wide, rule("chat"), rule("web", name="own"))) == ["web.demo.test."]
+    assert asked(world(by("web"), CHAT, service("web", "here"), rule("chat"))) == ["web.demo.test."], (
+        "a region inside the fence, though no member"
+    )
+
+
+def test_over_records_and_other_services() -> None:
+    """Aliases of records, wildcards, and aliases of the other service's regions are followed."""
+    record = (RecordSet("a", "CNAME", ("web",)),)
+    assert asked(world(by("a"), CHAT, WEB, rule("chat"), records=record)) == REFUSED
+    any_name = service("web", "there", hostnames=("*.web.demo.test",))
+    assert asked(world(by("x.web"), CHAT, any_name, rule("chat"))) == REFUSED
+    chain = by("mid"), by("web", "next"), CHAT, service("mid", "next")
+    assert asked(world(*chain, WEB, rule("chat mid"))) == REFUSED
+    assert asked(world(*chain, service("web", "here"), rule("chat mid"))) == ["mid.demo.test."]
+    out = (RecordSet("a", "CNAME", ("lb.example.net.",)),)
+    assert asked(world(by("a"), CHAT, rule("chat"), records=out)) == ["a.demo.test."]
+
+
+def test_what_the_other_host_name_states() -> None:
+    """It is asked as its host name says: for a tenant whom no rule concerns it leads out."""
+    stated = service("web", "there here", hostnames=(HostName("web.demo.test", tenant="other"),))
+    one = rule("chat web", tenants="bank")
+    assert asked(world(by("web"), CHAT, stated, one, Tenant("bank"), Tenant("other"))) == REFUSED
+    assert asked(world(by("web"), CHAT, WEB, rule("chat", tenants="bank"), Tenant("bank"))) == REFUSED
+    unstated = service("web", "there here")
+    assert asked(world(by("web"), CHAT, unstated, one, Tenant("bank"))) == ["web.demo.test."]
+
+
+def test_it_is_kept_no_longer_than_it_holds() -> None:
+    """The rule that keeps the other service inside ends in five seconds: the alias ends before."""
+    ends = datetime.fromtimestamp(5, UTC)
+    policy = world(
+        by("web"),
+        CHAT,
+        service("web", "there here"),
+        rule("chat"),
+        rule("web", name="own", effective_until=ends),
+    )
+    reply = both(answerer(policy=policy), query("chat.demo.test", subnet=DE))
+    assert [(rrset.ttl, rrset.to_text().split()[-1]) for rrset in reply.answer] == [(4, "web.demo.test.")]
+
+
+@pytest.mark.parametrize(("length", "answer"), [(MAX_ALIASES, ["s1.demo.test."]), (MAX_ALIASES + 1, REFUSED)])
+def test_long_ways(length: int, answer: list[str]) -> None:
+    """What leads over more services than resolvers follow aliases is not followed to its end, and refused."""
+    regions = [by(f"s{number}", f"r{number - 1}") for number in range(1, length)]
+    services = [service(f"s{number}", f"r{number}") for number in range(1, length)]
+    last = by(f"s{length}", f"r{length - 1}"), service(f"s{length}", "here")
+    policy = world(*regions, *services, *last, service("chat", "r0"), rule("chat"))
+    assert asked(policy) == answer
+
+
+def test_an_alias_that_leads_back() -> None:
+    """An alias for the very name, or another of the service, is no answer: it is SERVFAIL, as a loop of records is.
+
+    coredns/coredns#6421: an alias for its own name, ten times in one answer that says all is well.
+    """
+    for policy in (
+        world(by("chat"), CHAT),
+        world(by("other"), service("chat", "led", hostnames=("chat.demo.test", "other.demo.test"))),
+        world(by("x.of"), service("chat", "led", hostnames=("chat.demo.test", "*.of.demo.test"))),
+    ):
+        reply = both(Answerer(router(policy=policy), locate, Counts()), query("chat.demo.test"))
+        assert (reply.rcode(), addresses(reply)) == (dns.rcode.SERVFAIL, [])
