@@ -144,7 +144,7 @@ class _Names:
     def of_zone(self, zone: Zone) -> Iterator[Problem]:
         """What a zone's own fields and its records name."""
         yield from self.of_field(f"zones.{zone.name}.primary_ns", zone.primary_ns)
-        if zone.name_servers and self._leads.route(zone.primary_ns).end is NameEnd.MISSING:
+        if self._leads.route(zone.primary_ns).end is NameEnd.MISSING:
             text = f"`{zone.primary_ns}` does not exist: it is no name of `name_servers`, and has no records"
             yield Problem(f"zones.{zone.name}.primary_ns", "dangling", text)
         yield from self.of_field(f"zones.{zone.name}.hostmaster", zone.hostmaster)

@@ -9,7 +9,7 @@ from typing import Any
 import dns.rcode
 import pytest
 
-from gtm.core.model.policy import Policy, ResidencyRule, Tenant
+from gtm.core.model.policy import Policy, ResidencyRule, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import HostName, RecordSet
 from gtm.dns.answer.answerer import Answerer
@@ -84,6 +84,17 @@ def test_an_alias_that_stays_inside() -> None:
     )
 
 
+def test_which_rules_keep() -> None:
+    """All that concern the client together, and none that only watches; regions that the other service's rules forbid lead nowhere."""
+    assert asked(world(by("web"), CHAT, WEB, rule("chat", mode=RuleMode.MONITOR))) == ["web.demo.test."]
+    wide = worlds.rule("wide", "DE US", services="chat")
+    assert asked(world(by("web"), CHAT, WEB, rule("chat"), wide)) == REFUSED
+    assert asked(world(by("web"), CHAT, WEB, wide, rule("chat"))) == REFUSED
+    away = replace(by("web", "away"), country="US")
+    led = world(by("mid"), away, CHAT, service("mid", "here away"), WEB, rule("chat mid"))
+    assert asked(led) == ["mid.demo.test."]
+
+
 def test_over_records_and_other_services() -> None:
     """Aliases of records, wildcards, and aliases of the other service's regions are followed."""
     record = (RecordSet("a", "CNAME", ("web",)),)
@@ -143,3 +154,7 @@ def test_an_alias_that_leads_back() -> None:
     ):
         reply = both(Answerer(router(policy=policy), locate, Counts()), query("chat.demo.test"))
         assert (reply.rcode(), addresses(reply)) == (dns.rcode.SERVFAIL, [])
+    stated = service("chat", "led", hostnames=("chat.demo.test", HostName("of.demo.test", tenant="bank")))
+    assert asked(world(by("of"), stated, Tenant("bank"))) == ["of.demo.test."], (
+        "asked otherwise, it may decide otherwise"
+    )

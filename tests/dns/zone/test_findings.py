@@ -87,6 +87,36 @@ def test_zones_that_are_fine() -> None:
     assert found(policy) == []
 
 
+def test_wildcards_beside_names_that_are_others() -> None:
+    """An alias, a delegation and a zone of its own are meant to have nothing of the wildcard; a relative name may have a zone's name in it."""
+    records = (
+        ("*", "MX", "10 m.example.net."),
+        ("*", "A", "192.0.2.1"),
+        ("c", "CNAME", "c.example.net."),
+        ("lab", "NS", "ns.lab"),
+        ("ns.lab", "A", "192.0.2.5"),
+        ("b.x.test", "CNAME", "b.example.net."),
+        ("b", "CNAME", "b.x.test"),
+    )
+    child = Zone("eu.x.test", "ns.example.net", "h.example.net")
+    policy = zone(*records)
+    policy = replace(policy, zones=(*policy.zones, child))
+    assert [one.message.split(", nor")[0] for one in found(policy)] == [
+        "`*.x.test` gives no MX and no addresses to `test.x.test`, `x.test.x.test`"
+    ]
+
+
+def test_routes() -> None:
+    """Longer than one answer follows, whether they end or not."""
+    long = [(f"n{number}", "CNAME", f"n{number + 1}") for number in range(20)]
+    leads = leads_of(compile_policy(zone(*long, ("n20", "A", "192.0.2.1")), SHIPPED))
+    assert (leads.route("n0.x.test").end, len(leads.route("n0.x.test").aliases)) == (NameEnd.ADDRESS, 20)
+    assert (
+        leads_of(compile_policy(zone(*long, ("n20", "CNAME", "n0")), SHIPPED)).route("n0.x.test").end
+        is NameEnd.LOOP
+    )
+
+
 _HOLLOW = (("e", "TXT", "x"),)
 _ALIASED = (("c", "CNAME", "a"), ("a", "A", "192.0.2.1"))
 
@@ -105,6 +135,7 @@ _ALIASED = (("c", "CNAME", "a"), ("a", "A", "192.0.2.1"))
         (("@", "MX", "10 c"), (("c", "CNAME", "gone"),), "dangling", "`gone.x.test` does not exist"),
         (("@", "MX", "10 mx.x.test"), (("*", "A", "192.0.2.1"),), "relative", "a wildcard answers"),
         (("@", "MX", "10 mx.example.net"), (("*", "A", "192.0.2.1"),), "relative", "`mx.example.net.`"),
+        (("@", "MX", "10 mx.x.test"), (("*.x.test", "A", "192.0.2.1"),), "relative", "`mx.x.test.`"),
         (("@", "MX", "10 mail."), (), "single_label", "`mail.`"),
         (("@", "MX", "10 e"), _HOLLOW, "no_address", "`e.x.test` has no address"),
         (("@", "MX", "10 @"), (), "no_address", "`x.test` has no address"),
@@ -332,7 +363,12 @@ def test_aliases_that_lead_back() -> None:
     """To the service itself, or over others; what only leads into such a loop is not in it, nor is what has addresses."""
     assert loops(aliased(a=("a",))) == {"a"}
     assert loops(aliased(a=("b",), b=("c",), c=("a",), d=("a",))) == {"a", "b", "c"}
+    assert loops(aliased(a=("a",), d=("a",), e=("d",))) == {"a"}
     assert loops(aliased(a=("b",), b=("",))) == set()
+    apex = worlds.changed(aliased(a=("", "a")), "services", "a", hostnames=("x.test",))
+    ends = apex.regions[0].endpoints
+    apex = worlds.changed(apex, "regions", "a", endpoints=(ends[0], replace(ends[1], cname="x.test")))
+    assert loops(apex) == set(), "no alias is answered there"
     assert loops(aliased(a=("", "a"))) == {"a"}, "while the endpoint with an address is down"
     both = aliased(a=("a",))
     (alias,) = both.regions[0].endpoints
@@ -368,5 +404,5 @@ def test_loops_are_those_of_the_model(graph: dict[str, tuple[str, ...]]) -> None
     told = loops(aliased(**graph))
     circles = {node for node in graph if node in reached(node)}
     assert circles <= told
-    assert all(reached(node) & circles for node in told)
+    assert all(reached(node) & circles and any(node in reached(one) for one in circles) for node in told)
     assert bool(told) == bool(circles)
