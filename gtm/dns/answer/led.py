@@ -2,8 +2,8 @@
 
 Whoever asks for a service and is answered by an alias asks for that name next, which another service may decide, by its own rules: those
 that keep the first one's clients from regions may not concern it. So an alias is given only where the rules of all services that
-it leads to keep this client within the fence of the one asked for. Where a record has another region's address, that is told by
-`gtm check` (`led_out`), and not looked at here.
+it leads to keep this client within the fence of the one asked for, and where it ends at records, no address of theirs is that of regions outside
+alone. Addresses that no region has are the operator's word, as an alias for a name elsewhere is; `gtm check` tells of them (`led_out`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import bits
 from gtm.dns.protocol import wire
-from gtm.dns.zone.content import answered_alias
+from gtm.dns.zone.content import Content, answered_alias
 from gtm.dns.zone.static import MAX_ALIASES, Alias, static_content
 from gtm.dns.zone.zones import Host, Names, wire_name
 
@@ -54,7 +54,7 @@ def within(
 
 
 def _inside(router: Router, names: Names, law: int, alias: str, location: Location) -> int | None:
-    """For how many seconds no service that an alias may lead to sends this client to a region that is not in a mask; None: one may.
+    """For how many seconds nothing that an alias may lead to sends this client to a region that is not in a mask; None: it may.
 
     A resolver follows so many aliases at the most; who leads on to more services than that is not followed to the end, and leads out.
     """
@@ -62,9 +62,16 @@ def _inside(router: Router, names: Names, law: int, alias: str, location: Locati
     regions = view.snapshot.regions
     ahead, seen, hosts = [alias], {alias}, set[Host]()
     while ahead:
-        found = static_content(names, wire_name(ahead.pop()), wire.A)
+        name = wire_name(ahead.pop())
+        found = static_content(names, name, wire.A)
         host = found.host if isinstance(found, Alias) else found
-        if not isinstance(host, Host) or host in hosts:
+        if isinstance(host, Content):
+            other = static_content(names, name, wire.AAAA)
+            records = (*host.records, *(other.records if isinstance(other, Content) else ()))
+            if any(not names.owners.get(record.rdata, law) & law for record in records):
+                return None
+            continue
+        if host in hosts:
             continue
         hosts.add(host)
         group = router.routing(host.request(location)).ranking.group

@@ -107,7 +107,7 @@ class Names:
     `hosts` are the services', wildcards included. `existing` holds every name of every zone, empty non-terminals
     included. `records` are those that hold for everyone, SOA and NS of each zone among them, by name and type. A name
     below a delegation is in `existing`, but belongs to `cuts`. `aliasing` are the services that a region's alias for a name of
-    the policy's zones may answer for.
+    the policy's zones may answer for; where there are any, `owners` has the mask of the regions that have an address (packed).
     """
 
     zones: dict[bytes, ZoneData] = field(default_factory=dict)
@@ -116,6 +116,7 @@ class Names:
     records: dict[bytes, dict[int, Rdatas]] = field(default_factory=dict)
     cuts: dict[bytes, Cut] = field(default_factory=dict)
     aliasing: frozenset[str] = frozenset()
+    owners: dict[bytes, int] = field(default_factory=dict)
 
     def zone_of(self, name: bytes, *, above: bool = False) -> ZoneData | None:
         """The closest zone that holds a name; with `above`, that holds what lies above it."""
@@ -187,6 +188,8 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
         existing=frozenset(wire_name(name) for name in snapshot.existing),
         aliasing=_aliasing(snapshot),
     )
+    if names.aliasing:
+        names.owners = _owners(snapshot)
     for hostname, service in snapshot.hostnames.items():
         if closest(snapshot.zones, hostname) in elsewhere:
             continue
@@ -230,6 +233,17 @@ def _aliasing(snapshot: Snapshot) -> frozenset[str]:
         for name, compiled in (snapshot.services.items() if regions else ())
         if not regions.isdisjoint(member.region for member in compiled.service.members)
     )
+
+
+def _owners(snapshot: Snapshot) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for number, region in enumerate(snapshot.regions):
+        for endpoint in region.endpoints:
+            for family, addresses in ((AF_INET, endpoint.ipv4), (AF_INET6, endpoint.ipv6)):
+                for address in addresses:
+                    packed = inet_pton(family, address)
+                    found[packed] = found.get(packed, 0) | 1 << number
+    return found
 
 
 def _refer(names: Names, zone: Zone) -> None:

@@ -104,6 +104,23 @@ def test_over_records_and_other_services() -> None:
     chain = by("mid"), by("web", "next"), CHAT, service("mid", "next")
     assert asked(world(*chain, WEB, rule("chat mid"))) == REFUSED
     assert asked(world(*chain, service("web", "here"), rule("chat mid"))) == ["mid.demo.test."]
+    there = replace(THERE, endpoints=(Endpoint("http://there", ("192.0.2.9",), ("2001:db8::9",)),))
+    for kind, address in (("A", "192.0.2.9"), ("AAAA", "2001:db8::9")):
+        own = worlds.changed(
+            world(by("a"), CHAT, rule("chat"), records=(RecordSet("a", kind, (address,)),)),
+            "regions",
+            "there",
+            endpoints=there.endpoints,
+        )
+        assert asked(own) == REFUSED, "a record with the address of a region outside"
+    for address in ("192.0.2.1", "192.0.2.77"):
+        inside = (RecordSet("a", "A", (address,)),)
+        assert asked(world(by("a"), CHAT, rule("chat"), records=inside)) == ["a.demo.test."]
+    shared = worlds.region("shared", Endpoint("http://shared", ("192.0.2.9",)), at="de")
+    record = (RecordSet("a", "A", ("192.0.2.9",)),)
+    both_have = world(by("a"), shared, CHAT, rule("chat"), records=record)
+    for regions in (both_have.regions, both_have.regions[::-1]):
+        assert asked(replace(both_have, regions=regions)) == ["a.demo.test."]
     out = (RecordSet("a", "CNAME", ("lb.example.net.",)),)
     assert asked(world(by("a"), CHAT, rule("chat"), records=out)) == ["a.demo.test."]
 
