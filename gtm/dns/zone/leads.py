@@ -87,6 +87,7 @@ class ZoneLeads:
         self._names = build_names(snapshot)
         self._zones = snapshot.zones
         self._known: dict[str, Led] = {}
+        self._routes: dict[str, NameRoute] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -119,6 +120,11 @@ class ZoneLeads:
 
     def route(self, name: str) -> NameRoute:
         """Where the questions for a name's addresses end, as the name server answers them."""
+        if name not in self._routes:
+            self._routes[name] = self._routed(name)
+        return self._routes[name]
+
+    def _routed(self, name: str) -> NameRoute:
         try:
             at = wire_name(name)
         except ValueError:  # no name that could be asked for
