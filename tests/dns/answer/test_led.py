@@ -8,14 +8,18 @@ from typing import Any
 
 import dns.rcode
 import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
 
 from gtm.core.model.policy import Policy, ResidencyRule, RuleMode, Tenant
+from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Endpoint, Region
-from gtm.core.model.services import HostName, RecordSet
+from gtm.core.model.services import HostName, RecordSet, Steering
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.static import MAX_ALIASES
 from gtm.telemetry import Counts
 from tests import worlds
+from tests.core.strategies import quick
 from tests.dns.world import (
     POLICY,
     REFUSAL,
@@ -175,3 +179,91 @@ def test_an_alias_that_leads_back() -> None:
     assert asked(world(by("of"), stated, Tenant("bank"))) == ["of.demo.test."], (
         "asked otherwise, it may decide otherwise"
     )
+
+
+_HOMES = {"one": "DE", "two": "US", "three": "DE", "four": "US"}
+"""Regions of the random worlds, each with where it stands; it has an address, or an alias for a service."""
+_RULES = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True),
+        st.sampled_from(["", "DE", "US"]),
+        st.sampled_from(["DE", "US"]),
+    ),
+    max_size=3,
+)
+
+
+@given(
+    st.fixed_dictionaries({name: st.sampled_from(["", "", "a", "b", "c"]) for name in _HOMES}),
+    st.fixed_dictionaries(
+        {name: st.lists(st.sampled_from([*_HOMES]), min_size=1, max_size=2, unique=True) for name in "abc"}
+    ),
+    _RULES,
+)
+@quick(100)
+def test_aliases_in_random_worlds(
+    aliases: dict[str, str], members: dict[str, list[str]], rules: list[tuple[list[str], str, str]]
+) -> None:
+    """Whoever follows answers to their end is in no region that the rules of the service asked for keep the client from; nobody else is refused."""
+    numbers = {name: f"192.0.2.{number}" for number, name in enumerate(_HOMES, 1)}
+    regions = [
+        replace(
+            by(aliases[name], name)
+            if aliases[name]
+            else worlds.region(name, Endpoint("http://x", (numbers[name],)), at="de"),
+            country=home,
+        )
+        for name, home in _HOMES.items()
+    ]
+    services = [service(name, " ".join(these), steering=Steering.WEIGHTED) for name, these in members.items()]
+    law = [
+        worlds.rule(
+            f"r{at}", allow, services=" ".join(whom), client_countries=clients, acknowledge_empty_fence=True
+        )
+        for at, (whom, clients, allow) in enumerate(rules)
+    ]
+    policy = worlds.policy(*regions, POLICY.zones[0], *services, *law)
+    try:
+        server = answerer(policy=replace(policy, zones=(replace(POLICY.zones[0], records=()),)))
+    except PolicyError:  # rules that leave a service nothing together
+        assume(False)
+        raise
+
+    def lawful(name: str, country: str) -> set[str]:
+        """The regions that the rules about a service leave to a client, members of it or not."""
+        return {
+            region
+            for region, home in _HOMES.items()
+            if all(
+                home == allow for whom, clients, allow in rules if name in whom and clients in ("", country)
+            )
+        }
+
+    def led(name: str, country: str, seen: frozenset[str]) -> set[str]:
+        """Where a service, and those that its regions' aliases lead to, may send a client."""
+        own = lawful(name, country) & {*members[name]}
+        further = {aliases[region] for region in own} - {"", *seen}
+        return own.union(*(led(one, country, seen | further) for one in further))
+
+    for country, client in (("DE", DE), ("US", US)):
+        for name, these in members.items():
+            given_out = set()
+            for draw in (0.1, 0.4, 0.6, 0.9):
+                reply = both(server, query(f"{name}.demo.test", subnet=client), draw=draw)
+                given_out.add(addresses(reply)[0] if reply.answer else "SERVFAIL")
+            own = lawful(name, country) & {*these}
+            expected = set()
+            for region in own:
+                if not (alias := aliases[region]):
+                    expected.add(numbers[region])
+                elif alias == name:
+                    expected.add(
+                        "SERVFAIL"
+                        if led(name, country, frozenset(name)) <= lawful(name, country)
+                        else REFUSED[0]
+                    )
+                else:
+                    inside = led(alias, country, frozenset(alias)) <= lawful(name, country)
+                    expected.add(f"{alias}.demo.test." if inside else REFUSED[0])
+            event(f"{sorted({'alias' if 'demo' in one else one for one in expected})}")
+            assert given_out == (expected or {REFUSED[0]})
