@@ -28,9 +28,9 @@ from gtm.core.model.requests import ContradictionError, Location, Request, agree
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
-from gtm.documents.folders import EXPECTATIONS, check_references, read_folder, read_yaml
+from gtm.documents.folders import EXPECTATIONS, check_references, located, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.plausibility import all_findings
+from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 from gtm.geoip.centres import country_centres
@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The check of a folder. With problems, no expectation was tried, and nothing else is known.
+    """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
     `findings` are what is probably not meant (`gtm.core.findings.report`).
     """
@@ -130,15 +130,20 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
         locate: where an address is.
         now: POSIX seconds, for findings, and for expectations that name no time.
     """
-    problems, snapshot = check_references(read_folder(path))
+    folder = read_folder(path)
+    problems, snapshot = check_references(folder)
     expectations, wrong = _expectations(path)
     problems += wrong
     if problems or snapshot is None:
         return Report(tuple(problems))
+    refused = errors(snapshot)
+    found = tuple(one for one in all_findings(snapshot, now) if one not in refused)
     policy = snapshot.policy
+    if refused:
+        return Report(tuple(located(folder, one) for one in refused), snapshot.warnings, (), policy, found)
     unknown = tuple(_unknown_regions(path, policy, expectations))
     results = () if unknown else tuple(check(policy, item, locate, now) for item in expectations)
-    return Report(unknown, snapshot.warnings, results, policy, all_findings(snapshot, now))
+    return Report(unknown, snapshot.warnings, results, policy, found)
 
 
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:

@@ -128,7 +128,7 @@ def check_references(
         for problem in error.problems:
             if _follows(folder, problem):
                 continue
-            found = _located(folder, problem)
+            found = located(folder, problem)
             if unread is not None and problem.code == "unknown_reference":
                 found = replace(
                     found, message=f"{found.message}, unless `{unread}` has it, which cannot be read"
@@ -146,7 +146,7 @@ def _follows(folder: Folder, problem: Problem) -> bool:
     return any(f"`{name}`" in problem.message for name in folder.rejected)
 
 
-def _located(folder: Folder, problem: Problem) -> Problem:
+def located(folder: Folder, problem: Problem) -> Problem:
     """The problem with its document's file before its path."""
     kind, _, rest = problem.path.partition(".")
     # Names of zones hold dots themselves: the longest one that fits is meant.

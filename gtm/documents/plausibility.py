@@ -5,15 +5,17 @@ It knows where countries are (`gtm.geoip`), which the core does not: so it stand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gtm.core.change.protections import led_out
 from gtm.core.findings.report import findings
 from gtm.core.latency import great_circle_km
+from gtm.core.model.names import closest
 from gtm.core.model.policy import Policy
-from gtm.core.model.problems import Problem
+from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
+from gtm.dns.zone.findings import region_aliases, region_loops, zone_findings
 from gtm.dns.zone.leads import leads_of
 from gtm.geoip.inhabited import country_tiles
 
@@ -24,13 +26,47 @@ LONG_INTERVAL = 300.0
 
 
 def all_findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
-    """The core's findings (`gtm.core.findings.report`), what leads out of fences (`led_out`), then those of this module: `place` and `unit`.
+    """The core's findings, those of zones, what leads out of fences (`led_out`), then those of this module: `place` and `unit`.
+
+    The others are `gtm.core.findings.report`'s and `gtm.dns.zone.findings`'.
 
     Args:
         snapshot: the policy.
         now: POSIX seconds.
     """
-    return (*findings(snapshot, now), *led_out(snapshot, now, leads_of), *plausibility(snapshot.policy))
+    return (
+        *findings(snapshot, now),
+        *zone_findings(snapshot, leads_of(snapshot)),
+        *led_out(snapshot, now, leads_of),
+        *plausibility(snapshot.policy),
+    )
+
+
+def errors(snapshot: Snapshot) -> tuple[Problem, ...]:
+    """What no new policy may hold, and one in force may: edges answer by it, and others of its changes are not refused for it.
+
+    That is what `gtm.dns.zone.findings.region_loops` finds. It costs nothing where no region has an alias for a name of the policy's.
+    """
+    if not any(closest(snapshot.zones, cname) for _, cname in region_aliases(snapshot)):
+        return ()
+    return tuple(region_loops(snapshot, leads_of(snapshot)))
+
+
+def refuse_errors(before: Callable[[], Snapshot], after: Snapshot) -> None:
+    """Refuse a change that brings such errors.
+
+    Args:
+        before: compiles the policy that is changed, where that is needed.
+        after: the policy with the change.
+
+    Raises:
+        PolicyError: with those that the policy did not have before.
+    """
+    found = errors(after)
+    known = {one.message for one in errors(before())} if found else ()
+    new = [one for one in found if one.message not in known]
+    if new:
+        raise PolicyError(new)
 
 
 def plausibility(policy: Policy) -> Iterator[Problem]:

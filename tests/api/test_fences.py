@@ -415,3 +415,25 @@ def test_the_name_of_an_expired_token_is_free(api: Api) -> None:
     while answer.status_code == 409:
         answer = api.admin.post("/v1/tokens", json=body)
     assert answer.status_code == 201
+
+
+def test_an_alias_that_leads_back_is_refused(world: Api) -> None:
+    """By a change and by a dry run, with its place; nothing was changed, and what is right goes on."""
+    refusal = {"ipv4": ["127.0.1.8"], "ipv6": ["::1"]}
+    both = {**CHAT, "refusal": refusal}
+    assert world.fence_admin.put("/v1/services/chat", json=both, params=REASON).status_code == 200
+    before = world.revision()
+    looping = region("eu-central", endpoints=[{"url": "http://127.0.1.1:9000", "cname": "chat.demo.test"}])
+    told = world.fence_admin.put("/v1/regions/eu-central", json=looping, params=REASON)
+    (one,) = told.json()["errors"]
+    assert (told.status_code, one["path"], one["code"]) == (
+        422,
+        "regions.eu-central.endpoints[0].cname",
+        "alias_loop",
+    )
+    changed = [{"name": "eu-central", **looping}, *policy(world)["regions"][1:]]
+    body = {"policy": {**policy(world), "regions": changed}, "dry_run": True}
+    assert "leads here again" in problem(world.operator.post("/v1/policy:apply", json=body), 422)
+    assert world.revision() == before
+    looping["endpoints"][0]["cname"] = "lb.example.net"
+    assert world.fence_admin.put("/v1/regions/eu-central", json=looping, params=REASON).status_code == 200

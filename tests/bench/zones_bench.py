@@ -15,12 +15,13 @@ from time import process_time
 
 import msgspec
 
-from gtm.core.findings.zones import zone_findings
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, RecordSet, RefusalAddress, Service, Zone
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.protocol import wire
+from gtm.dns.zone.findings import zone_findings
+from gtm.dns.zone.leads import ZoneLeads
 from gtm.dns.zone.static import static_content
 from gtm.dns.zone.zones import build_names, wire_name
 from gtm.documents.schema import PolicyDocument
@@ -81,7 +82,7 @@ def main() -> None:
         "documents_s": round(took(lambda: PolicyDocument.model_validate(document)), 3),
         "compile_s": round(took(lambda: compile_policy(written, ())), 3),
         "names_s": round(took(lambda: build_names(snapshot)), 3),
-        "findings_s": round(took(lambda: list(zone_findings(snapshot))), 3),
+        "findings_s": round(took(lambda: list(zone_findings(snapshot, ZoneLeads(snapshot)))), 3),
         "first_answer_us": round(1e6 * took(ask) / len(asked), 1),
         "answer_us": round(1e6 * took(ask) / len(asked), 1),
         "service_us": round(1e6 * took(lambda: snapshot.service_of("s5.svc.x.test"), 100_000), 2),

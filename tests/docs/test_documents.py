@@ -242,6 +242,69 @@ def test_policy_of_the_page_is_sound(tmp_path: Path) -> None:
     assert [result for result in report.results if not result.passed] == []
 
 
+FINDINGS = re.findall(
+    r"^\| `(\w+)` \| (`.*?`) \| ",
+    POLICY.partition("finds in names and texts\n")[2].partition("\n## ")[0],
+    re.MULTILINE,
+)
+"""The code of each finding about names and texts, and its example."""
+
+
+@pytest.mark.parametrize(("code", "example"), FINDINGS, ids=[code for code, _ in FINDINGS])
+def test_findings_of_names_and_texts(code: str, example: str, tmp_path: Path) -> None:
+    """In the world that the page describes, each example is found, and nothing else about names and texts."""
+    written: list[Any] = [yamls.load(f"{text}\n")[0] for text in re.findall(r"`(.*?)`", example)]
+    fields = {name: value for one in written if "type" not in one for name, value in one.items()}
+    ends = {
+        "url": "https://192.0.2.2",
+        **({"cname": fields["cname"]} if "cname" in fields else {"ipv4": ["192.0.2.2"]}),
+    }
+    place, refusal = {"lat": 50.11, "lon": 8.68}, {"ipv4": ["192.0.2.9"], "ipv6": ["2001:db8::9"]}
+    named = {"zone": "example.com", "refusal": refusal}
+    us = {"url": "https://192.0.2.3", "ipv4": ["192.0.2.3"]}
+    policy = {
+        "regions": [
+            {"name": "de", "country": "DE", **place, "endpoints": [ends]},
+            {"name": "us", "country": "US", "lat": 39.04, "lon": -77.49, "endpoints": [us]},
+        ],
+        "zones": [
+            {
+                "name": "example.com",
+                "primary_ns": fields.get("primary_ns", "ns1.example.net"),
+                "hostmaster": "hostmaster.example.com",
+                "records": [one for one in written if "type" in one],
+            }
+        ],
+        "services": [
+            {
+                "name": "chat",
+                "members": [{"region": "de"}],
+                "hostnames": fields.get("hostnames", ["chat.example.com"]),
+                **named,
+            },
+            {"name": "web", "members": [{"region": "us"}], "hostnames": ["web.example.com"], **named},
+        ],
+        "residency_rules": [
+            {"name": "de-only", "match": {"services": ["chat"]}, "allow": {"jurisdictions": ["DE"]}}
+        ],
+    }
+    (tmp_path / "policy.yaml").write_text(json.dumps(policy))
+    report = check_folder(tmp_path, lambda _: UNKNOWN_LOCATION, now=1_800_000_000.0)
+    found = {one.code for one in (*report.problems, *report.findings)} - {"no_rule", "drain_empties"}
+    assert found == {code}
+
+
+def test_all_findings_of_names_and_texts_have_an_example() -> None:
+    """Each code that the modules which find them give has a row."""
+    sources = [ROOT / "gtm/dns/zone" / f"{name}.py" for name in ("findings", "texts", "wildcards")]
+    given = {
+        code
+        for file in sources
+        for code in re.findall(r'Problem\([^"]*(?:f"[^"]*"[^"]*)?"(\w+)"', file.read_text())
+    }
+    assert {code for code, _ in FINDINGS} == given | {"led_out"}
+
+
 def test_reasons_are_described() -> None:
     """Every reason is named where people look for it: what an expectation may ask for, what answers say, what each means."""
     (answers,) = re.findall(r"^\| `reason` \|.*$", API, re.MULTILINE)

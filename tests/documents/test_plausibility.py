@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.core.model.regions import Probe, Region
-from gtm.documents.plausibility import plausibility
+from gtm.core.model.problems import PolicyError
+from gtm.core.model.regions import Endpoint, Probe, Region
+from gtm.core.model.services import RecordSet, RefusalAddress, Zone
+from gtm.core.policy.compile import compile_policy
+from gtm.core.policy.snapshot import Snapshot
+from gtm.documents.plausibility import all_findings, errors, plausibility, refuse_errors
 from tests import worlds
 
 FRANKFURT = worlds.region("r", at="de")
@@ -60,3 +64,34 @@ def test_intervals_in_milliseconds_are_told() -> None:
     assert (path, code) == ("regions.r.probe.interval", "unit")
     assert "33 minutes" in message
     assert _found(replace(FRANKFURT, probe=Probe(interval=60.0))) == []
+
+
+def _aliases(*targets: str) -> Snapshot:
+    """A service of a region with an alias for each of some names of `x.test`, where the service has the name `chat`."""
+    ends = tuple(
+        Endpoint(f"https://{number}.example", cname=f"{one}.x.test") for number, one in enumerate(targets)
+    )
+    chat = worlds.service("chat", "r", hostnames=("chat.x.test", "*.chat.x.test"), zone="x.test")
+    refusal = RefusalAddress(("192.0.2.250",), ("2001:db8::250",))
+    loop = RecordSet("l", "CNAME", ("l",))
+    zone = Zone(
+        "x.test", "ns.example.net", "h.example.net", records=(loop, RecordSet("a", "A", ("192.0.2.1",)))
+    )
+    policy = worlds.policy(replace(FRANKFURT, endpoints=ends), replace(chat, refusal=refusal), zone)
+    return compile_policy(policy, worlds.SHIPPED)
+
+
+def test_errors_are_refused_where_they_are_new() -> None:
+    """A policy in force may have them, and is changed all the same, but not to one that has others."""
+    fine, one, two = _aliases("a"), _aliases("a", "chat"), _aliases("chat", "a", "x.chat")
+    assert [item.path for item in errors(one)] == ["regions.r.endpoints[1].cname"]
+    assert errors(fine) == ()
+    for before, after in ((one, one), (one, fine), (fine, fine), (two, one)):
+        refuse_errors(lambda before=before: before, after)  # type: ignore[misc]
+    for before, after in ((fine, one), (one, two), (fine, _aliases("l"))):
+        with pytest.raises(PolicyError, match=r"regions\.r\.endpoints"):
+            refuse_errors(lambda before=before: before, after)  # type: ignore[misc]
+    with pytest.raises(PolicyError) as raised:
+        refuse_errors(lambda: one, two)
+    assert [item.path for item in raised.value.problems] == ["regions.r.endpoints[2].cname"]
+    assert {item.code for item in all_findings(one, 0.0)} >= {"alias_loop"}, "it is told all the same"

@@ -26,6 +26,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
 from gtm.documents.parts import DraftDocument, Held
+from gtm.documents.plausibility import refuse_errors
 from gtm.storage.deferred import Deferred
 from gtm.storage.documents import policy_sha256
 from gtm.storage.gone import Gone
@@ -79,7 +80,7 @@ async def edit(
         writer: for which tool the change is made.
 
     Raises:
-        PolicyError: the policy would not compile; nothing was changed.
+        PolicyError: the policy would not compile, or would have errors that it had not; nothing was changed.
         ManagedByAnother: another tool manages a part of it; nothing was changed.
         UnsafeChange: the safety rules say no; nothing was changed.
         Forbidden: it says that whoever forces the change may not; nothing was changed.
@@ -111,6 +112,8 @@ async def edit(
                 kept |= more
         after = snapshot.policy
         changes = diff_policies(current.policy, after)
+        if changes:
+            await asyncio.to_thread(refuse_errors, lambda: compiled(current.policy), snapshot)
         later = await _made(transaction, waiting, kept, by=by, writer=writer)
         made = None
         if changes:

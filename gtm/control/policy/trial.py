@@ -25,7 +25,7 @@ from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.dns.zone.leads import leads_of
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.documents.parts import DraftDocument, Held, ResourceName
-from gtm.documents.plausibility import all_findings
+from gtm.documents.plausibility import all_findings, refuse_errors
 from gtm.storage.deferred import Deferred
 from gtm.storage.resources import Key, Managed
 
@@ -112,9 +112,10 @@ def tried(
     """What a change to a revision would do.
 
     Raises:
-        PolicyError: what it makes of the policy does not compile.
+        PolicyError: what it makes of the policy does not compile, or has errors that the policy had not.
     """
     snapshot = compiled(after)
+    refuse_errors(lambda: compiled(before), snapshot)
     changes = diff_policies(before, after)
     safety = judged(snapshot) if judged is not None and changes else None
     found = all_findings(snapshot, now.timestamp())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
-from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, LeadsOf, spelled, targets_of
+from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Former, Leads, LeadsOf, Owners, spelled, targets_of
 from gtm.core.change.openings import UNNAMED, Opening, openings
 from gtm.core.change.safety import Breach, SafetyRule
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
+from gtm.core.model.names import closest
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
@@ -74,6 +75,43 @@ def led_out(snapshot: Snapshot, now: float, leads: LeadsOf) -> Iterator[Problem]
     for one in openings(_leading_nowhere(snapshot), snapshot, now, leads=leads).found:
         text = f"rule `{one.rule}` does not keep {_kept(one)}"
         yield Problem(f"residency_rules.{one.rule}", "led_out", text)
+        yield from _led_by_aliases(snapshot, one, leads(snapshot))
+
+
+def _led_by_aliases(snapshot: Snapshot, one: Opening, leads: Leads) -> Iterator[Problem]:
+    """Which regions' `cname` leads out of a rule's fence, because it is a name of the policy's own."""
+    services = [name for name in one.services if name != UNNAMED]
+    rules = [
+        rule for name in services for rule in snapshot.services[name].rules if rule.rule.name == one.rule
+    ]
+    for name, _ in one.shared:
+        number = snapshot.region_numbers[name]
+        for index, endpoint in enumerate(snapshot.regions[number].endpoints):
+            if endpoint.cname is None or closest(snapshot.zones, endpoint.cname) is None:
+                continue
+            led = leads.at(endpoint.cname)
+            reached = Owners(snapshot, snapshot, NOTHING_FORMER).places(led.targets) - {OUTSIDE}
+            deciding = sorted({asked.service for asked in led.services})
+            reached |= {
+                member.region for asked in deciding for member in snapshot.services[asked].service.members
+            }
+            out = [
+                f"`{place}`"
+                for place in sorted(reached)
+                if any(not rule.allowed >> snapshot.region_numbers[place] & 1 for rule in rules)
+            ]
+            if out:
+                by = (
+                    f", by service {some([f'`{asked}`' for asked in deciding], 'services')}"
+                    if deciding
+                    else ""
+                )
+                text = (
+                    f"alias `{endpoint.cname}` leads to {some(out, 'regions')}{by}: rule `{one.rule}` keeps {_services(one)} "
+                    "from there, and not those who follow the alias. Give the endpoint addresses, or a name that leads to what the "
+                    "rule allows"
+                )
+                yield Problem(f"regions.{name}.endpoints[{index}].cname", "led_out", text)
 
 
 def _leading_nowhere(snapshot: Snapshot) -> Snapshot:

@@ -16,7 +16,6 @@ from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.pinned import pinned
 from gtm.core.findings.redirected import redirect_findings
 from gtm.core.findings.shadows import find_shadows
-from gtm.core.findings.zones import zone_findings
 from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
@@ -39,7 +38,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
         `membership_ends`, `no_rule`, and those of `gtm.core.findings.coverage`, `gtm.core.findings.pinned`, `gtm.core.findings.edges`,
-        `gtm.core.findings.capacity`, `gtm.core.findings.redirected` and `gtm.core.findings.zones`.
+        `gtm.core.findings.capacity` and `gtm.core.findings.redirected`. Those of zones are `gtm.dns.zone.findings`'s.
     """
     return (
         *_of_rules(snapshot, now),
@@ -52,7 +51,6 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *capacity_findings(snapshot.policy),
         *effect_findings(snapshot.policy),
         *redirect_findings(snapshot.policy),
-        *zone_findings(snapshot),
     )
 
 

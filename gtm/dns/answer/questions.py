@@ -147,6 +147,8 @@ class Questions:
             for name in names.hosts
             for rdtype in _TYPES
             if isinstance(host := static_content(names, name, rdtype), Host)
+            # Where an alias leads depends on more of the client than its class of this service (`gtm.dns.answer.led`).
+            and host.service not in names.aliasing
             for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
         }
 
@@ -162,9 +164,9 @@ class Questions:
         host = static_content(self._names, name, rdtype)
         zone = self._names.zone_of(name)
         source = None if zone is None else self._names.source_of(name, zone)
-        if not isinstance(host, Host) or source is None:
+        wildcard = None if source is None else self.by_wire.get(source + rest)
+        if not isinstance(host, Host) or wildcard is None:
             return None
-        wildcard = self.by_wire[source + rest]
         if len(self._wild) >= _WILD:
             self._wild.clear()
         found = self._wild[asked] = Question(asked, host, rdtype, wildcard)

@@ -22,6 +22,7 @@ from gtm.core.model.references import some
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Service
+from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.svcb import BARE, alias_data, https_data
 from gtm.dns.zone.zones import Cut, Host, ZoneData, wire_name
@@ -199,7 +200,7 @@ def host_content(
         ipv6=_turned(offered.ipv6, service.max_answers, turn),
     )
     if option.outcome is Outcome.SERVED:
-        content = _served(offered, service, host, rdtype, ttl)
+        content = _served(view, offered, host, rdtype, ttl)
     else:
         content = _refusal(view, host, option, offered, rdtype=rdtype, ttl=ttl)
     if content is not None:
@@ -213,18 +214,22 @@ def host_content(
     return denial(host.zone, most=view.bounds.get(host.service))
 
 
-def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: int) -> Content | None:
+def _served(view: View, offered: _Offered, host: Host, rdtype: int, ttl: int) -> Content | None:
     """Addresses or an alias from the endpoints of the region chosen; None if they don't answer this type.
 
     Endpoints with addresses come before those with only a name. An alias is the whole answer for any type (RFC 1034
-    §3.6.2) and there is one at most (RFC 2181 §10.1): the first usable endpoint's. It cannot stand at an apex.
+    §3.6.2) and there is one at most (RFC 2181 §10.1): the first usable endpoint's. It cannot stand at an apex, and one
+    that leads back here is none (RFC 1034 §3.6.2: an error).
     """
+    service = view.snapshot.services[host.service].service
     if offered.ipv4 or offered.ipv6:
         if rdtype == wire.HTTPS and service.https_record is not None:
             data = https_data(service.https_record, offered.endpoints, offered.ipv4, offered.ipv6)
             return Content(records=(Record(rdtype, ttl, data),), tailored=True)
         return _addresses(rdtype, offered, ttl)
-    alias = next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
+    alias = _alias(offered)
+    if alias is not None and _leads_back(view.snapshot, host, alias):
+        return failure("the region chosen has only an alias, which leads back here")
     if alias is not None and not host.apex:
         return Content(records=(Record(wire.CNAME, ttl, wire_name(alias)),), tailored=True)
     secure = rdtype == wire.HTTPS and service.https_record is not None
@@ -237,6 +242,24 @@ def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: i
             else "the region chosen has only an alias, which cannot stand at a zone's apex"
         )
     return None
+
+
+def _alias(offered: _Offered) -> str | None:
+    return next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)
+
+
+def answered_alias(view: View, service: Service, option: Option) -> str | None:
+    """The alias that a service answers with for an option that names a region; None if it has addresses, or neither."""
+    offered = _offered(view, service, option)
+    return None if offered.ipv4 or offered.ipv6 else _alias(offered)
+
+
+def _leads_back(snapshot: Snapshot, host: Host, alias: str) -> bool:
+    """Whether a name is decided as a host name is: by the same service, for a request that states the same."""
+    led = snapshot.host_of(alias)
+    if led is None or snapshot.hostnames[led.name] != host.service:
+        return False
+    return (led.tenant, led.data_class) == (host.tenant, host.data_class)
 
 
 def _refusal(

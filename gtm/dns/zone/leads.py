@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
 from socket import AF_INET, AF_INET6, inet_ntop
 
 import dns.rdata
@@ -14,13 +16,51 @@ import dns.rdtypes.svcbbase as svcb
 from gtm.core.change.leads import NOWHERE, Decider, Led, servers_of
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
-from gtm.dns.zone.static import Alias, static_content
+from gtm.dns.zone.content import Content
+from gtm.dns.zone.static import Alias, loops, static_content
 from gtm.dns.zone.zones import Host, Rdatas, build_names, wire_name
 
 _SVCB = int(dns.rdatatype.SVCB)
 _ASKED = (wire.A, wire.AAAA, wire.HTTPS, _SVCB, wire.SRV)
 """The types that clients ask for to connect (RFC 9460 §3, RFC 2782)."""
 _LEADING = frozenset((*_ASKED, wire.CNAME))
+
+
+class NameEnd(Enum):
+    """What the questions for a name's addresses find in the end."""
+
+    ADDRESS = auto()
+    SERVICE = auto()
+    """A service decides."""
+    ELSEWHERE = auto()
+    """A name outside of the policy's zones, or in a delegated one: others answer for it."""
+    EMPTY = auto()
+    """The name exists, and has no address (NODATA)."""
+    MISSING = auto()
+    """The name does not exist (NXDOMAIN)."""
+    LOOP = auto()
+    """The aliases lead to each other."""
+    UNREADABLE = auto()
+    """A record that this gtm cannot read stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameRoute:
+    """Where the questions for a name's addresses go: by `aliases`, each name that one leads to, to an `end`.
+
+    `host` is what decides there, where a service does.
+    """
+
+    end: NameEnd
+    aliases: tuple[str, ...] = ()
+    host: Host | None = None
+
+    @property
+    def decider(self) -> Decider | None:
+        """The service that decides, as it is asked."""
+        host = self.host
+        return None if host is None else Decider(host.service, host.tenant, host.data_class)
+
 
 _kept: deque[tuple[Snapshot, ZoneLeads]] = deque(maxlen=3)
 """Policies, by which of them they are, and what their names lead to."""
@@ -47,6 +87,7 @@ class ZoneLeads:
         self._names = build_names(snapshot)
         self._zones = snapshot.zones
         self._known: dict[str, Led] = {}
+        self._routes: dict[str, NameRoute] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -76,6 +117,49 @@ class ZoneLeads:
             servers = servers_of(self._zones, name)
             self._known[name] = Led(frozenset(services), frozenset(targets - NOWHERE), servers)
         return self._known[name]
+
+    def route(self, name: str) -> NameRoute:
+        """Where the questions for a name's addresses end, as the name server answers them."""
+        if name not in self._routes:
+            self._routes[name] = self._routed(name)
+        return self._routes[name]
+
+    def _routed(self, name: str) -> NameRoute:
+        try:
+            at = wire_name(name)
+        except ValueError:  # no name that could be asked for
+            return NameRoute(NameEnd.ELSEWHERE)
+        aliases: list[str] = []
+        while True:
+            found = static_content(self._names, at, wire.A)
+            if isinstance(found, Host):
+                return NameRoute(NameEnd.SERVICE, tuple(aliases), found)
+            if isinstance(found, Alias):
+                aliases += (_text(record.rdata) for record in found.records)
+                return NameRoute(NameEnd.SERVICE, tuple(aliases), found.host)
+            led = [record for record in found.records if record.rdtype == wire.CNAME]
+            aliases += (_text(record.rdata) for record in led)
+            if not led or found.records[-1].rdtype != wire.CNAME or found.rcode:
+                return NameRoute(self._end(at, found), tuple(aliases))
+            # An answer ends with an alias where others go on, where nothing is, and after as many as one answer follows.
+            at = led[-1].rdata.lower()
+            if len(set(aliases)) < len(aliases):
+                return NameRoute(NameEnd.LOOP, tuple(aliases))
+
+    def _end(self, name: bytes, found: Content) -> NameEnd:
+        """What an answer to the question for an IPv4 address is the end of."""
+        if loops(found):
+            return NameEnd.LOOP
+        if found.delegation is not None or found.rcode == wire.REFUSED:
+            return NameEnd.ELSEWHERE
+        if found.rcode == wire.NXDOMAIN:
+            return NameEnd.MISSING
+        if found.rcode:
+            return NameEnd.UNREADABLE
+        if found.records:
+            return NameEnd.ADDRESS
+        other = static_content(self._names, name, wire.AAAA)
+        return NameEnd.ADDRESS if isinstance(other, Content) and other.records else NameEnd.EMPTY
 
     def _from(self, name: bytes) -> Iterator[Host | str | bytes]:
         """What one question after the other finds: who decides, a target, or another name of the policy to ask for."""

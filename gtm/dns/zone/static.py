@@ -17,6 +17,7 @@ MAX_ALIASES = 8
 _EDE_NOT_AUTHORITATIVE, _EDE_NOT_SUPPORTED, _EDE_INVALID_TYPE = 20, 21, 30
 
 _UNREADABLE = "this server cannot read the record"
+_LOOP = "the aliases form a loop"
 
 NOT_AUTHORITATIVE = Content(
     wire.REFUSED,
@@ -70,6 +71,11 @@ def static_content(names: Names, name: bytes, rdtype: int) -> Content | Host | A
     return _followed(names, name, rdtype, zone, found) if isinstance(found, Rdatas) else found
 
 
+def loops(content: Content) -> bool:
+    """Whether an answer fails because aliases lead to each other."""
+    return content.error is not None and content.error.text == _LOOP
+
+
 def _followed(names: Names, name: bytes, rdtype: int, zone: ZoneData, alias: Rdatas) -> Content | Alias:
     """What an alias leads to, through others if need be (RFC 1034 §4.3.2, step 3a)."""
     chain: tuple[Record, ...] = ()
@@ -80,7 +86,7 @@ def _followed(names: Names, name: bytes, rdtype: int, zone: ZoneData, alias: Rda
         chain += (Record(wire.CNAME, found.ttl, target, name if chain else None),)
         name = target.lower()
         if name in seen:
-            return failure("the aliases form a loop", zone)  # RFC 1034 §3.6.2: an error
+            return failure(_LOOP, zone)  # RFC 1034 §3.6.2: an error
         seen.add(name)
         following = _zone_of(names, name, rdtype)
         if following is None:

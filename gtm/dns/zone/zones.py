@@ -106,7 +106,8 @@ class Names:
 
     `hosts` are the services', wildcards included. `existing` holds every name of every zone, empty non-terminals
     included. `records` are those that hold for everyone, SOA and NS of each zone among them, by name and type. A name
-    below a delegation is in `existing`, but belongs to `cuts`.
+    below a delegation is in `existing`, but belongs to `cuts`. `aliasing` are the services that a region's alias for a name of
+    the policy's zones may answer for; where there are any, `owners` has the mask of the regions that have an address (packed).
     """
 
     zones: dict[bytes, ZoneData] = field(default_factory=dict)
@@ -114,6 +115,8 @@ class Names:
     existing: frozenset[bytes] = frozenset()
     records: dict[bytes, dict[int, Rdatas]] = field(default_factory=dict)
     cuts: dict[bytes, Cut] = field(default_factory=dict)
+    aliasing: frozenset[str] = frozenset()
+    owners: dict[bytes, int] = field(default_factory=dict)
 
     def zone_of(self, name: bytes, *, above: bool = False) -> ZoneData | None:
         """The closest zone that holds a name; with `above`, that holds what lies above it."""
@@ -183,7 +186,10 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
             if zone.name not in elsewhere
         },
         existing=frozenset(wire_name(name) for name in snapshot.existing),
+        aliasing=_aliasing(snapshot),
     )
+    if names.aliasing:
+        names.owners = _owners(snapshot)
     for hostname, service in snapshot.hostnames.items():
         if closest(snapshot.zones, hostname) in elsewhere:
             continue
@@ -212,6 +218,32 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
             sets[rdtype] = Rdatas(ttl, written=(*before, (record, written.name)))
     _cut(names)
     return names
+
+
+def _aliasing(snapshot: Snapshot) -> frozenset[str]:
+    """The services of which a member's alias is a name of the policy's zones."""
+    regions = {
+        region.name
+        for region in snapshot.regions
+        for endpoint in region.endpoints
+        if endpoint.cname is not None and closest(snapshot.zones, endpoint.cname) is not None
+    }
+    return frozenset(
+        name
+        for name, compiled in (snapshot.services.items() if regions else ())
+        if not regions.isdisjoint(member.region for member in compiled.service.members)
+    )
+
+
+def _owners(snapshot: Snapshot) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for number, region in enumerate(snapshot.regions):
+        for endpoint in region.endpoints:
+            for family, addresses in ((AF_INET, endpoint.ipv4), (AF_INET6, endpoint.ipv6)):
+                for address in addresses:
+                    packed = inet_pton(family, address)
+                    found[packed] = found.get(packed, 0) | 1 << number
+    return found
 
 
 def _refer(names: Names, zone: Zone) -> None:

@@ -217,3 +217,35 @@ def test_expectations_by_host_name(bare: Gtm, folder: Path) -> None:
         done = bare("check", folder)
         assert done.code != 0
         assert said in done.out + done.err
+
+
+ALIASES = """
+regions:
+- {name: us, country: US, lat: 39.04, lon: -77.49, endpoints: [{url: "http://192.0.2.20", ipv4: [192.0.2.20]}]}
+- {name: de, country: DE, lat: 50.11, lon: 8.68, endpoints: [{url: "http://192.0.2.21", cname: web.example.com}]}
+- {name: loop, country: DE, lat: 50.11, lon: 8.68, endpoints: [{url: "http://192.0.2.22", cname: self.example.com}]}
+zones:
+- {name: example.com, primary_ns: ns1.example.net, hostmaster: hostmaster.example.com}
+services:
+- {name: web, members: [{region: us}], hostnames: [web.example.com], zone: example.com, refusal: &r {ipv4: [192.0.2.250], ipv6: ["2001:db8::250"]}}
+- {name: records, members: [{region: de}], hostnames: [records.example.com], zone: example.com, refusal: *r}
+- {name: self, members: [{region: loop}], hostnames: [self.example.com], zone: example.com, refusal: *r}
+residency_rules:
+- {name: germany-only, match: {services: [records]}, allow: {jurisdictions: [DE]}}
+"""
+
+
+def test_aliases_of_regions(bare: Gtm, tmp_path: Path) -> None:
+    """One that leads to itself is an error, with its file and line; one that leads out of a fence is a finding beside it."""
+    (tmp_path / "a.yaml").write_text(ALIASES)
+    done = bare("check", tmp_path)
+    assert done.code == 1
+    assert "a.yaml:5: regions.loop.endpoints[0].cname: `self.example.com`" in done.out
+    assert (
+        "warning: regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`"
+        in done.out
+    )
+    told = bare("check", tmp_path, "--json").json
+    assert [one["code"] for one in told["problems"]] == ["alias_loop"]
+    assert "led_out" in {one["code"] for one in told["findings"]}
+    assert "alias_loop" not in {one["code"] for one in told["findings"]}

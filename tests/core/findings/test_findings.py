@@ -33,7 +33,7 @@ from gtm.core.model.policy import (
 from gtm.core.model.problems import Problem
 from gtm.core.model.regions import AdminState, Capacity
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
-from gtm.core.model.services import Member, RecordSet, Service, Steering, Zone
+from gtm.core.model.services import Member, Service, Steering, Zone
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -391,47 +391,6 @@ def test_no_finding_is_longer_than_its_reader_has_time_for() -> None:
     (message,) = _messages(replace(POLICY, services=many), _rule("a", "", "de"))
     assert message.endswith("`s009` (any client) and 290 more services")
     assert len(message) < 400
-
-
-def _zone(*records: tuple[str, str, str], hosts: tuple[str, ...] = ()) -> Policy:
-    written = tuple(RecordSet(name, rdtype, (data,)) for name, rdtype, data in records)
-    zone = Zone("x.test", "ns.example.net", "h.example.net", records=written)
-    chats = (worlds.service("chat", "de", hostnames=hosts, zone="x.test"),) if hosts else ()
-    return worlds.policy(DE, zone, *chats)
-
-
-@pytest.mark.parametrize(
-    ("policy", "code", "words"),
-    [
-        (_zone(hosts=("*.m.x.test", "a.b.m.x.test")), "wildcard_blocked", "`b.m.x.test`"),
-        (_zone(("lab", "NS", "ns.lab")), "no_glue", "`ns.lab.x.test`"),
-        (_zone(("lab", "NS", "ns1")), "dangling", "`ns1.x.test`"),
-        (_zone(("www", "CNAME", "www.example.net")), "dangling", "a dot at the end"),
-        (_zone(("www", "CNAME", "nope.x.test.")), "dangling", "`nope.x.test` does not exist"),
-        (_zone(("a", "CNAME", "b"), ("b", "CNAME", "a")), "alias_loop", "a loop"),
-        (_zone(("*.a", "CNAME", "x.a")), "alias_loop", "a loop"),
-    ],
-)
-def test_zones_that_are_probably_not_meant(policy: Policy, code: str, words: str) -> None:
-    """Wildcards blocked by empty names, delegations that nobody can follow, aliases that lead nowhere."""
-    found = [item for item in findings(compile_policy(policy, SHIPPED), NOW.timestamp()) if item.code == code]
-    assert found
-    assert words in found[0].message
-
-
-def test_zones_that_are_fine() -> None:
-    """What exists, lies elsewhere, or is covered by a wildcard or a delegation is no finding."""
-    policy = _zone(
-        ("www", "CNAME", "chat"),
-        ("away", "CNAME", "www.example.net."),
-        ("any", "CNAME", "y.m"),
-        ("lab", "NS", "ns.lab"),
-        ("ns.lab", "A", "192.0.2.5"),
-        ("far", "NS", "ns.example.net."),
-        ("in-lab", "CNAME", "x.lab"),
-        hosts=("chat.x.test", "*.m.x.test", "own.m.x.test"),
-    )
-    assert findings(compile_policy(policy, SHIPPED), NOW.timestamp()) == ()
 
 
 def test_capacity_that_bounds_nothing() -> None:
