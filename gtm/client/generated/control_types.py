@@ -840,6 +840,10 @@ class ExtendedErrorSchema(TypedDict):
     text: str
 
 
+Families: TypeAlias = Literal["together", "separate"]
+"""What A and AAAA answers of a service have in common."""
+
+
 class FieldChangeSchema(TypedDict):
     """A field that differs."""
 
@@ -2432,6 +2436,10 @@ class ServiceDocument(TypedDict):
     """Of DNS answers and lookups, in seconds."""
     min_ttl: NotRequired[int]
     """The same while the plan moves traffic or a region drains."""
+    families: NotRequired[Families]
+    """Whether A and AAAA are one decision, or each is decided among the regions that have such
+    addresses.
+    """
     max_answers: NotRequired[int | None]
     """Addresses in a DNS answer; absent: all that the region has."""
     https_record: NotRequired[HttpsRecordDocument | None]
@@ -2482,6 +2490,10 @@ class ServiceDocumentPut(TypedDict):
     """Of DNS answers and lookups, in seconds."""
     min_ttl: NotRequired[int]
     """The same while the plan moves traffic or a region drains."""
+    families: NotRequired[Families]
+    """Whether A and AAAA are one decision, or each is decided among the regions that have such
+    addresses.
+    """
     max_answers: NotRequired[int | None]
     """Addresses in a DNS answer; absent: all that the region has."""
     https_record: NotRequired[HttpsRecordDocument | None]
