@@ -122,7 +122,6 @@ def _exclusion(view: View, group: RankingClass, number: int) -> Exclusion:
     if not view.snapshot.active & bit:
         return Exclusion(view.snapshot.regions[number].admin_state.value)
     if not group.willing & bit:
-        service = group.service
-        pooled = group.family is None or service.pools.get(group.family, service.mask) & bit
+        pooled = group.family is None or group.service.pools[group.family] & bit
         return Exclusion.MODEL_UNAVAILABLE if pooled else Exclusion.NO_ADDRESS
     return Exclusion.HEALTH_UNKNOWN if view.unknown & bit else Exclusion.UNHEALTHY

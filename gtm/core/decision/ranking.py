@@ -129,6 +129,8 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     if service is None:
         raise UnknownNameError("service", request.service)
     _check_names(snapshot, request)
+    if request.family is not None and request.family not in service.pools:
+        request = request._replace(family=None)  # what is the same for everyone is planned together
     placed = basis.estimator.placed(request.location)
     if placed is not request.location:
         request = request._replace(location=placed)
@@ -314,7 +316,7 @@ def _check_names(snapshot: Snapshot, request: Request) -> None:
 
 def _capable(snapshot: Snapshot, service: CompiledService, request: Request) -> int:
     """The members that serve every model asked for, by the service and by the request, and have the family asked for."""
-    pool = service.mask if request.family is None else service.pools.get(request.family, service.mask)
+    pool = service.mask if request.family is None else service.pools[request.family]
     wanted = {name for name in (service.service.model, request.model) if name is not None}
     if not wanted:
         return pool
