@@ -24,7 +24,7 @@ from gtm.core.model.policy import (
     Tenant,
     Term,
 )
-from gtm.core.model.regions import AdminState, Endpoint, Family, Region
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Affinity, Families, Handoff, Member, OnUnusable, Push, Service, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
@@ -267,7 +267,7 @@ def requests(draw: st.DrawFn, policy: Policy) -> Request:
             )
         ),
         affinity=draw(st.sampled_from([None, "alice", "bob"])),
-        family=draw(st.sampled_from([None, *Family])),
+        family=draw(st.sampled_from([None, *AddressFamily])),
     )
 
 

@@ -12,7 +12,7 @@ from gtm.core.decision.candidates import Candidate, Exclusion
 from gtm.core.decision.decide import Decision, RuleTrace
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.regions import Endpoint, Family
+from gtm.core.model.regions import AddressFamily, Endpoint
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import NOWHERE, servers_inside
@@ -169,7 +169,7 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     return f"{candidate.region}: {text}"
 
 
-def _state(excluded: Exclusion, family: Family | None) -> str:
+def _state(excluded: Exclusion, family: AddressFamily | None) -> str:
     """What keeps a region from being a candidate, where neither law nor models do."""
     if family is None:
         return _STATES[excluded]

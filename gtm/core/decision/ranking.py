@@ -20,7 +20,7 @@ from gtm.core.demand.class_keys import ClassKey
 from gtm.core.latency import NetworkPath
 from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.regions import Family
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority, Steering
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
@@ -55,7 +55,7 @@ class RankingClass:
     located: bool
     outside: bool
     near: Mapping[tuple[int, str], int]
-    family: Family | None = None
+    family: AddressFamily | None = None
 
     def eligible(self, up: int) -> int:
         """Mask of the regions that a new client may be sent to: inside the fence, with the models, taking new clients, and up.
@@ -99,7 +99,7 @@ class ClassIdentity(NamedTuple):
     located: bool
     outside: bool
     near: tuple[tuple[tuple[int, str], int], ...]
-    family: Family | None = None
+    family: AddressFamily | None = None
 
 
 Classes = Mapping[ClassIdentity, RankingClass]

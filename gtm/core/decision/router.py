@@ -15,7 +15,7 @@ from gtm.core.decision.ranking import Ranking, alike, classes_of, families, rank
 from gtm.core.decision.view import Basis, View
 from gtm.core.latency.estimator import Seen, location_of
 from gtm.core.memory import Memory
-from gtm.core.model.regions import Family
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 
@@ -23,7 +23,7 @@ CANDIDATES = 1_000_000
 """How many ways from clients to regions, and rules that match, one memory of rankings or decisions holds: some 150 MB."""
 
 
-Kind = tuple[str, Seen, str | None, str | None, str | None, Priority | None, Family | None]
+Kind = tuple[str, Seen, str | None, str | None, str | None, Priority | None, AddressFamily | None]
 """All of a request that a ranking is made from: service, what is seen of the location, tenant, data class, model, priority, family."""
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
-from gtm.core.model.regions import AdminState, Endpoint, Family
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
@@ -133,7 +133,7 @@ class View:
     era: Era
     endpoints: tuple[tuple[Endpoint, ...], ...]
     up: int
-    families: Mapping[Family, int]
+    families: Mapping[AddressFamily, int]
     unknown: int
     ramps: Mapping[int, float]
     drains: Mapping[int, float]
@@ -142,7 +142,7 @@ class View:
     """The window at which a rule, a bound or a ramp changes: the View is over once any side of it is reached; of `age`
     nothing is said. Infinite where nothing will change."""
 
-    def up_for(self, family: Family | None) -> int:
+    def up_for(self, family: AddressFamily | None) -> int:
         """Mask of the regions that can serve those who ask for addresses of a family; None: who ask for none."""
         return self.up if family is None else self.families[family]
 
@@ -266,7 +266,7 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     snapshot = basis.snapshot
     up = unknown = 0
     endpoints: list[tuple[Endpoint, ...]] = []
-    families = dict.fromkeys(Family, 0)
+    families = dict.fromkeys(AddressFamily, 0)
     ramps: dict[int, float] = {}
     drains: dict[int, float] = {}
     for number, region in enumerate(snapshot.regions):
@@ -282,7 +282,7 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
         )
         endpoints.append(healthy)
         up |= bool(healthy) << number
-        for family in Family:
+        for family in AddressFamily:
             families[family] |= any(endpoint.addresses(family) for endpoint in healthy) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
         ramp = slow_start_factor(region, known, window.clock)

@@ -11,7 +11,7 @@ from math import floor, inf
 
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.joined import cut, escaped, join
-from gtm.core.model.regions import Family
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import ANYWHERE, UNLOCATED, Location, Request, location_facts
 from gtm.core.model.services import Priority
 
@@ -56,7 +56,7 @@ class Cell:
     accuracy_km: float | None = None
     spans: tuple[str, ...] = ()
     doubtful: bool = False
-    family: Family | None = None
+    family: AddressFamily | None = None
 
     @classmethod
     def parse(cls, text: str) -> Cell:
@@ -87,7 +87,7 @@ class Cell:
             doubtful="doubtful" in flags,
             accuracy_km=_known_radius(accuracy) if accuracy else None,
             spans=spans,
-            family=Family(family[0]) if family else None,
+            family=AddressFamily(family[0]) if family else None,
         )
 
     @property

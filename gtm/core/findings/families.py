@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from gtm.core.findings.coverage import client_fences, rules_binding, statements
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
-from gtm.core.model.regions import Family, Region
+from gtm.core.model.regions import AddressFamily, Region
 from gtm.core.model.services import Families
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
 
-CODES = {Family.IPV4: "empty_a", Family.IPV6: "empty_aaaa"}
+CODES = {AddressFamily.IPV4: "empty_a", AddressFamily.IPV6: "empty_aaaa"}
 """What is found of each family. Without A a name is gone for most clients, without AAAA it is slower for some."""
 
 
@@ -33,11 +33,11 @@ def family_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     for name, service in snapshot.services.items():
         if not service.service.hostnames or service.service.families is Families.SEPARATE:
             continue
-        for family in Family:
+        for family in AddressFamily:
             empty, instead = _pair(snapshot, service, family, now)
             if not empty:
                 continue
-            other = "IPv6" if family is Family.IPV4 else "IPv4"
+            other = "IPv6" if family is AddressFamily.IPV4 else "IPv4"
             text = (
                 f"{family.rrtype} is empty where the region chosen is {some(snapshot.names(empty), 'regions')}, while "
                 f"{some(snapshot.names(instead), 'regions')} could answer it: one decision stands for both families. Give each of "
@@ -47,7 +47,7 @@ def family_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
             yield Problem(f"services.{name}.members", CODES[family], text)
 
 
-def _pair(snapshot: Snapshot, service: CompiledService, family: Family, now: float) -> tuple[int, int]:
+def _pair(snapshot: Snapshot, service: CompiledService, family: AddressFamily, now: float) -> tuple[int, int]:
     """The members that can answer a family with nothing, and those that could in the place of some; 0 where there is none."""
     model = service.service.model
     able = [number for number in service.members if model is None or model in snapshot.regions[number].models]
@@ -71,7 +71,7 @@ def _pair(snapshot: Snapshot, service: CompiledService, family: Family, now: flo
     return empty, instead
 
 
-def can_be_empty(region: Region, family: Family) -> bool:
+def can_be_empty(region: Region, family: AddressFamily) -> bool:
     """Whether some usable endpoints of a region, alone, have addresses and none of a family: any of them may be the last one up."""
     return any(
         (endpoint.ipv4 or endpoint.ipv6) and not endpoint.addresses(family) for endpoint in region.endpoints

@@ -26,7 +26,7 @@ class ProbeType(StrEnum):
     TCP = "tcp"
 
 
-class Family(StrEnum):
+class AddressFamily(StrEnum):
     """A family of addresses, by the name of its field in an endpoint and in a refusal."""
 
     IPV4 = "ipv4"
@@ -36,13 +36,13 @@ class Family(StrEnum):
 
     @property
     def label(self) -> str:
-        """As people write it."""
-        return "IPv4" if self is Family.IPV4 else "IPv6"
+        """The name that people know it by."""
+        return "IPv4" if self is AddressFamily.IPV4 else "IPv6"
 
     @property
     def rrtype(self) -> str:
         """The type of record that holds its addresses."""
-        return "A" if self is Family.IPV4 else "AAAA"
+        return "A" if self is AddressFamily.IPV4 else "AAAA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Endpoint:
     ipv6: tuple[str, ...] = ()
     cname: str | None = None
 
-    def addresses(self, family: Family) -> tuple[str, ...]:
+    def addresses(self, family: AddressFamily) -> tuple[str, ...]:
         """Those of a family."""
-        return self.ipv4 if family is Family.IPV4 else self.ipv6
+        return self.ipv4 if family is AddressFamily.IPV4 else self.ipv6
 
 
 def https_port(endpoint: Endpoint) -> int:

@@ -11,7 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.regions import Family
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.services import HostName, Priority
 
 
@@ -71,7 +71,7 @@ class Request(NamedTuple):  # made for each question
     model: str | None = None
     affinity: str | None = None
     priority: Priority | None = None
-    family: Family | None = None
+    family: AddressFamily | None = None
 
 
 class LocationFacts(NamedTuple):

@@ -16,7 +16,7 @@ from gtm.core.model.names import WILDCARD, existing_names
 from gtm.core.model.policy import Jurisdiction, Policy, SpilloverRule
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.references import Checks
-from gtm.core.model.regions import AdminState, Endpoint, Family, Region, https_port
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region, https_port
 from gtm.core.model.services import Families, HostName, Service
 from gtm.core.policy.jurisdictions import resolve
 from gtm.core.policy.rules import RuleCompiler, RulePeriods
@@ -298,7 +298,7 @@ class _Compiler:
             MappingProxyType(self._pools(service, weights)),
         )
 
-    def _pools(self, service: Service, members: Iterable[int]) -> dict[Family, int]:
+    def _pools(self, service: Service, members: Iterable[int]) -> dict[AddressFamily, int]:
         """The members with addresses of each family that some have, where the service has a pool for each."""
         if service.families is Families.TOGETHER:
             return {}
@@ -308,7 +308,7 @@ class _Compiler:
                 for number in members
                 if any(item.addresses(family) for item in self.policy.regions[number].endpoints)
             )
-            for family in Family
+            for family in AddressFamily
         }
         return {family: mask for family, mask in pools.items() if mask}
 

@@ -12,7 +12,7 @@ from math import inf
 
 from gtm.core.model.names import WILDCARD, closest
 from gtm.core.model.policy import Policy, ResidencyRule
-from gtm.core.model.regions import Family, Region
+from gtm.core.model.regions import AddressFamily, Region
 from gtm.core.model.services import HostName, Service, Zone
 from gtm.core.policy.jurisdictions import Membership
 
@@ -74,7 +74,7 @@ class CompiledService:
     mask: int
     rules: tuple[CompiledRule, ...]
     canaries: Mapping[int, float] = field(default_factory=dict)
-    pools: Mapping[Family, int] = field(default_factory=dict)
+    pools: Mapping[AddressFamily, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

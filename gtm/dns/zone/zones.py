@@ -17,7 +17,7 @@ import dns.rdataclass
 import dns.rdatatype
 
 from gtm.core.model.names import absolute, closest
-from gtm.core.model.regions import Family
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import RecordSet, Zone
 from gtm.core.policy.snapshot import Snapshot
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _ROOT = b"\0"
 _STAR = b"\x01*"
-_FAMILIES = {wire.A: Family.IPV4, wire.AAAA: Family.IPV6}
+_FAMILIES = {wire.A: AddressFamily.IPV4, wire.AAAA: AddressFamily.IPV6}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ class Host:
     apex: bool
     tenant: str | None = None
     data_class: str | None = None
-    pools: Mapping[int, Family] = field(default_factory=dict)
+    pools: Mapping[int, AddressFamily] = field(default_factory=dict)
 
     def request(self, location: Location, rdtype: int) -> Request:
         """The request of a client that asks for records of a type."""

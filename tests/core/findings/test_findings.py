@@ -32,7 +32,7 @@ from gtm.core.model.policy import (
     Term,
 )
 from gtm.core.model.problems import Problem
-from gtm.core.model.regions import AdminState, Capacity, Endpoint, Family
+from gtm.core.model.regions import AddressFamily, AdminState, Capacity, Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
 from gtm.core.model.services import Families, Member, RecordSet, RefusalAddress, Service, Steering, Zone
 from gtm.core.model.state import State
@@ -505,6 +505,6 @@ def test_only_what_could_stand_in_counts() -> None:
 def test_the_last_endpoint_up_counts() -> None:
     """A region whose endpoints have a family each can lose one of them."""
     region = worlds.region("de", Endpoint("https://a.test", *V4), Endpoint("https://b.test", *V6))
-    assert can_be_empty(region, Family.IPV4)
-    assert can_be_empty(region, Family.IPV6)
-    assert not can_be_empty(worlds.region("de", Endpoint("https://a.test", *DUAL)), Family.IPV6)
+    assert can_be_empty(region, AddressFamily.IPV4)
+    assert can_be_empty(region, AddressFamily.IPV6)
+    assert not can_be_empty(worlds.region("de", Endpoint("https://a.test", *DUAL)), AddressFamily.IPV6)

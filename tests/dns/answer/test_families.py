@@ -14,7 +14,7 @@ from gtm.core.decision.decide import decide
 from gtm.core.decision.router import Router
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.regions import Endpoint, Family
+from gtm.core.model.regions import AddressFamily, Endpoint
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Families, HttpsRecord, Steering
 from gtm.core.model.state import State
@@ -25,7 +25,7 @@ from tests import worlds
 from tests.core.strategies import quick
 from tests.dns.world import EEA, POLICY, REFUSAL, addresses, both, locate, query, service
 
-TYPES = {"A": Family.IPV4, "AAAA": Family.IPV6}
+TYPES = {"A": AddressFamily.IPV4, "AAAA": AddressFamily.IPV6}
 SEPARATE = Families.SEPARATE
 _TTL = 300
 
