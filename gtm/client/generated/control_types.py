@@ -21,6 +21,9 @@ class AcceptedView(TypedDict):
 Action: TypeAlias = Literal["created", "updated", "deleted"]
 """What happens to a resource."""
 
+AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
+"""A family of addresses, by the name of its field in an endpoint and in a refusal."""
+
 
 class AdequacySchema(TypedDict):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
@@ -217,6 +220,10 @@ class CellDocument(TypedDict):
     model: NotRequired[str | None]
     priority: NotRequired[Priority | None]
     """Left out: the service's."""
+    family: NotRequired[AddressFamily | None]
+    """Of the addresses that DNS is asked for, at a service whose `families` are separate; left out: none
+    is asked for.
+    """
     count: float
 
 
@@ -780,6 +787,10 @@ class ExplainRequest(TypedDict):
     model: NotRequired[str | None]
     priority: NotRequired[Priority | None]
     """Left out: the service's."""
+    family: NotRequired[AddressFamily | None]
+    """Of the addresses that DNS is asked for, at a service whose `families` are separate; left out: none
+    is asked for.
+    """
     client_ip: NotRequired[str | None]
     """An address, or a subnet as a resolver states it; in place of country and coordinates."""
     city: NotRequired[str | None]
