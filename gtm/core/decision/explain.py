@@ -159,7 +159,8 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     elif candidate.excluded is Exclusion.MODEL_UNAVAILABLE:
         text = f"does not serve the {_missing_models(view, request, candidate)}"
     elif candidate.excluded is not None:
-        text = _state(candidate.excluded, request.family)
+        pools = view.snapshot.services[request.service].pools
+        text = _state(candidate.excluded, request.family if request.family in pools else None)
     elif candidate.share > 0:
         text = f"usable, takes {candidate.share:.0%} of such clients"
     else:
