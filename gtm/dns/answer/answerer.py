@@ -158,7 +158,7 @@ class Answerer:
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
         router = self.router
-        routing = router.routing(host.request(location))
+        routing = router.routing(host.request(location, question.rdtype))
         picked = routing.pick(draw, sheds=False)
         option, most = within(router, self.names, routing.ranking, picked, location)
         key = decision_key(routing.ranking.group, routing.ranking.cell, option, "dns")

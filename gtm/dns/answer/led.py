@@ -74,7 +74,7 @@ def _inside(router: Router, names: Names, law: int, alias: str, location: Locati
         if host in hosts:
             continue
         hosts.add(host)
-        group = router.routing(host.request(location)).ranking.group
+        group = router.routing(host.request(location, wire.CNAME)).ranking.group  # whatever the family
         if group.allowed & ~law or len(hosts) > MAX_ALIASES:
             return None
         most = min(most, view.ttl_of(group.service))

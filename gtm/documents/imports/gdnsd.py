@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dns.exception
@@ -15,7 +15,16 @@ import dns.transaction
 import dns.zone
 
 from gtm.documents.imports import vscf
-from gtm.documents.imports.parts import MAX_RECORDS, ImportProblem, Plain, Pool, Source, Steered, bounded
+from gtm.documents.imports.parts import (
+    MAX_RECORDS,
+    ImportProblem,
+    Plain,
+    Pool,
+    Source,
+    Steered,
+    bounded,
+    paired,
+)
 from gtm.documents.imports.route53 import soa
 
 _DYNAMIC = 65_280  # of private use (RFC 6895 §3.1): a stand-in, so that one parser reads the whole file
@@ -158,16 +167,17 @@ def _dynamic(
         source.notes.append(f"{where}: not taken over: the configuration has no resource `{resource}`")
         return
     if plugin in ("geoip", "metafo"):
-        pools, steering = list(_datacenters(where, settings, found, source.notes)), _STEERING[plugin]
+        pools, separate = tuple(_datacenters(where, settings, found, source.notes)), False
     else:
-        pools, steering = list(_flat(where, plugin, found, source.notes)), _STEERING[plugin]
+        flat = list(_flat(where, plugin, found, source.notes))
+        pools, separate = paired(flat, ordered=_STEERING[plugin] == "failover")
     if isinstance(found, dict) and "service_types" in found:
         types = found["service_types"]
         said = types if isinstance(types, str) else ", ".join(str(item) for item in types)
         source.notes.append(
             f"{where}: its checks (service_types {said}) are not taken over: give the regions a `probe`"
         )
-    source.steered.append(Steered(name, ttl, steering, tuple(pools), (f"gdnsd: {what}",)))
+    source.steered.append(Steered(name, ttl, _STEERING[plugin], pools, (f"gdnsd: {what}",), separate))
 
 
 def _datacenters(where: str, settings: Mapping[str, Any], resource: Any, notes: list[str]) -> Iterator[Pool]:
@@ -207,18 +217,18 @@ def _place(value: Any) -> tuple[float, float] | tuple[None, None]:
 def _flat(where: str, plugin: str, resource: Any, notes: list[str]) -> Iterator[Pool]:
     """A resource of the plugins that know no places: each of its answers by itself, so that each can be steered."""
     what = where.rpartition("!")[2]
-    groups = [resource]
+    groups = [("", resource)]
     if isinstance(resource, dict):
-        groups = [resource[key] for key in ("addrs_v4", "addrs_v6", "cnames") if key in resource] or [
-            resource
-        ]
-    for group in groups:
-        items: Iterator[tuple[str, Any]]
+        kinds = [key for key in ("addrs_v4", "addrs_v6", "cnames") if key in resource]
+        # Without names, the first of one family is not the first of the other.
+        groups = [(f"-{kind}" if len(kinds) > 1 else "", resource[kind]) for kind in kinds] or groups
+    for kind, group in groups:
+        items: Iterable[tuple[str, Any]]
         if isinstance(group, dict):
             items = ((str(key), value) for key, value in group.items())
         else:
             values = group if isinstance(group, list) else [group]
-            items = ((f"{what}-{number}", value) for number, value in enumerate(values, 1))
+            items = [(f"{what}{kind}-{number}", value) for number, value in enumerate(values, 1)]
         for label, value in items:
             if label in _SETTINGS:
                 continue

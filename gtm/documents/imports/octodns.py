@@ -16,7 +16,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
-    joined,
+    paired,
     quoted,
 )
 from gtm.documents.records import RecordError
@@ -141,7 +141,7 @@ def _data(rdtype: str, value: Any) -> str:
 
 
 def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]) -> Steered:
-    """One service of a name's steered types: pools of one name are one region with addresses of both families."""
+    """One service of a name's steered types."""
     pools: list[Pool] = []
     hints: dict[str, None] = {}
     for rdtype, record in kinds.items():
@@ -161,7 +161,8 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]
             "says it, write residency_rules"
         )
     ttl = min(_ttl(record) for record in kinds.values())
-    return Steered(name, ttl, steering, joined(pools), tuple(hints))
+    joint, separate = paired(pools, ordered=steering == "failover")
+    return Steered(name, ttl, steering, joint, tuple(hints), separate)
 
 
 def _answers(rdtype: str, texts: Sequence[str]) -> dict[str, Any]:

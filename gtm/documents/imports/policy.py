@@ -26,6 +26,7 @@ MAX_DATA = 100
 MAX_STEERED = 1_000
 MAX_ADDRESSES = 32
 _MAX_TTL = 86_400
+_FAMILIES = {"A": "ipv4", "AAAA": "ipv6"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,13 @@ def draft(zone: str, source: Source) -> Draft:
     notes = list(source.notes)
     regions: dict[str, Pool] = {}
     services: list[tuple[dict[str, Any], Steered]] = []
-    for item in source.steered:
+    steered, plains = _both_families(zone, source)
+    for item in steered:
         made = _service(zone, item, regions, {service["name"] for service, _ in services}, notes)
         if made is not None:
             services.append((made, item))
     hosts = {name for service, _ in services for name in service["hostnames"]}
-    records = list(_records(zone, source.plains, hosts, notes))
+    records = list(_records(zone, plains, hosts, notes))
     document: dict[str, Any] = {"name": zone}
     for key, value in source.soa.items():
         if isinstance(value, int) or _is_host(value):
@@ -70,6 +72,40 @@ def draft(zone: str, source: Source) -> Draft:
     _name_servers(zone, document, records, notes)
     document["records"] = [record for record in records if record["data"]]
     return Draft(document, tuple(regions.items()), tuple(services), tuple(notes))
+
+
+def _both_families(zone: str, source: Source) -> tuple[list[Steered], list[Plain]]:
+    """The steered names, with addresses of the other family that a name has beside: one pool, the same for everyone.
+
+    A service answers A and AAAA of its name, so that such records can stand nowhere else.
+    """
+    joint = dict(enumerate(source.steered))
+    places = {_at(zone, item.name): number for number, item in reversed(joint.items())}
+    plains: list[Plain] = []
+    for plain in source.plains:
+        family = _FAMILIES.get(plain.rdtype)
+        number = places.get(_at(zone, plain.name)) if family is not None else None
+        if family is None or number is None:
+            plains.append(plain)
+            continue
+        item = joint[number]
+        if not item.pools or any(pool.cnames or getattr(pool, family) for pool in item.pools):
+            plains.append(plain)
+            continue
+        answers: dict[str, Any] = {family: plain.data}
+        label = f"{item.pools[0].label}-{plain.rdtype}"
+        pool = Pool(label, hints=(f"{plain.rdtype} for everyone",), **answers)
+        ttls = [ttl for ttl in (item.ttl, plain.ttl) if ttl is not None]
+        joint[number] = replace(item, ttl=min(ttls, default=None), pools=(*item.pools, pool), separate=True)
+    return list(joint.values()), plains
+
+
+def _at(zone: str, name: str) -> str:
+    """A name relative to the zone; as it stands where it is none of it."""
+    try:
+        return _relative(zone, name)
+    except ValueError:
+        return name
 
 
 def zone_name(text: str) -> str:
@@ -211,6 +247,8 @@ def _service(
         f"{host}: pool `{pool.label}` and what follows is not taken over" for pool in item.pools[100:101]
     ]
     service: dict[str, Any] = {"name": name, "hostnames": [host], "zone": zone, "steering": item.steering}
+    if item.separate:
+        service["families"] = "separate"
     ttl = _ttl(host, item.ttl, notes)
     if ttl is not None:
         service["ttl"] = ttl

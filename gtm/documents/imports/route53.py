@@ -16,7 +16,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
-    joined,
+    paired,
 )
 from gtm.nesting import NestingError, shallow
 
@@ -164,16 +164,21 @@ def _alias(name: str, items: list[Mapping[str, Any]], source: Source, *, alone: 
 
 def _steered(name: str, items: list[Mapping[str, Any]], notes: list[str]) -> Steered:
     steering = _steering(items)
+    kinds = sorted({item["Type"] for item in items})
     if steering == "failover":
         items = sorted(items, key=lambda item: item.get("Failover") != "PRIMARY")
-    pools = joined([_pool(name, item, notes) for item in items])
+    pools, separate = paired([_pool(name, item, notes) for item in items], ordered=steering == "failover")
+    by_type = {kind: _steering([item for item in items if item["Type"] == kind]) for kind in kinds}
+    if len(set(by_type.values())) > 1:
+        said = ", ".join(f"{kind} by {how}" for kind, how in by_type.items())
+        notes.append(f"{name}: its types are steered differently ({said}): all became `steering: {steering}`")
     if steering == "geo":
         notes.append(
             f"{name}: which clients get which set became `steering: geo`: the nearest region. Where law or contract says "
             "it, write residency_rules"
         )
     ttls = [ttl for ttl in map(_ttl, items) if ttl is not None]
-    return Steered(name, min(ttls, default=None), steering, pools)
+    return Steered(name, min(ttls, default=None), steering, pools, separate=separate)
 
 
 def _steering(items: list[Mapping[str, Any]]) -> str:

@@ -15,9 +15,9 @@ from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.demand.cells import cell_of
 from gtm.core.model.policy import Places, Policy, Tenant
-from gtm.core.model.regions import AdminState
+from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.requests import Request
-from gtm.core.model.services import Priority
+from gtm.core.model.services import Families, Priority
 from gtm.core.simulate.scenario import World
 from tests import worlds
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
@@ -66,6 +66,17 @@ def test_everybody_losing_a_service_is_told_shortly() -> None:
     """A service without any region left says so once, not by country."""
     (breach,) = judge(world(POLICY), world(disabled(POLICY, "de", "ie", "us")), {}).breaches
     assert "clients in every country; it has one now" in breach.message
+
+
+def test_a_family_that_loses_its_regions_is_found() -> None:
+    """Where A and AAAA have a pool each, each must keep a usable region."""
+    regions = worlds.regions("de ie")
+    regions = (*regions, worlds.region("us", Endpoint("https://us.test", (), ("2001:db8::1",))))
+    made = worlds.service("chat", "de ie us", families=Families.SEPARATE)
+    before = worlds.policy(*regions, made)
+    (breach,) = judge(world(before), world(drained(before, "us")), {}).breaches
+    assert "clients in every country that ask for AAAA records; it has one now" in breach.message
+    assert judge(world(before), world(drained(before, "de")), {}).breaches == ()
 
 
 def test_kinds_of_requests_are_told_apart() -> None:
