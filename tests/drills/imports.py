@@ -97,7 +97,9 @@ def _asker(made: Draft) -> Any:
 
     def ask(name: str, rdtype: str) -> Answer:
         asked = name if not name.startswith("*.") else f"any{name[1:]}"
-        reply = server.answer(query(asked, rdtype if rdtype != "NXDOMAIN" else "A"), "10.0.0.1", tcp=True, draw=0.5)
+        reply = server.answer(
+            query(asked, rdtype if rdtype != "NXDOMAIN" else "A"), "10.0.0.1", tcp=True, draw=0.5
+        )
         assert reply is not None
         return read(dns.message.from_wire(reply), rdtype)
 
@@ -106,18 +108,24 @@ def _asker(made: Draft) -> Any:
 
 def read(message: dns.message.Message, rdtype: str) -> Answer:
     """An answer's TTL and data of a type; of NXDOMAIN and delegations what says so."""
-    section = message.authority if rdtype == "NXDOMAIN" or (rdtype == "NS" and not message.answer) else message.answer
+    section = (
+        message.authority
+        if rdtype == "NXDOMAIN" or (rdtype == "NS" and not message.answer)
+        else message.answer
+    )
     wanted = dns.rdatatype.from_text("SOA" if rdtype == "NXDOMAIN" else rdtype)
     for rrset in section:
         if rrset.rdtype == wanted:
-            data = frozenset() if rdtype == "NXDOMAIN" else frozenset(rdata.to_digestable() for rdata in rrset)
+            data = (
+                frozenset() if rdtype == "NXDOMAIN" else frozenset(rdata.to_digestable() for rdata in rrset)
+            )
             return rrset.ttl, data
     return 0, frozenset()
 
 
 def _is_told(made: Draft, zone: str, name: str, rdtype: str) -> bool:
     short = name.removesuffix(".").removesuffix(zone).removesuffix(".") or "@"
-    names = {name, name.removesuffix("."), short}
+    names = {each.lower() for each in (name, name.removesuffix("."), short, dns.name.from_text(short, None).to_unicode())}
     for note in made.notes:
         words = set(re.findall(r"[^\s,;`()]+", note.what))
         if rdtype == "NXDOMAIN" and "SOA" in words:
@@ -127,9 +135,7 @@ def _is_told(made: Draft, zone: str, name: str, rdtype: str) -> bool:
     return False
 
 
-def read_all(
-    kind: str, text: str, zone: str, config: str | None = None
-) -> Draft:
+def read_all(kind: str, text: str, zone: str, config: str | None = None) -> Draft:
     """A draft of a file.
 
     Raises:
@@ -150,7 +156,20 @@ def read_all(
 
 def _strings(rng: random.Random) -> str:
     """A text as TXT records have them: semicolons, escapes, `@Z`, and long ones."""
-    piece = rng.choice(["v=spf1 -all", "a;b", r"say \"hi\"", r"\195\169", "a @Z b", "é", "x" * 255, "", r"back\\slash", "1e3"])
+    piece = rng.choice(
+        [
+            "v=spf1 -all",
+            "a;b",
+            r"say \"hi\"",
+            r"\195\169",
+            "a @Z b",
+            "é",
+            "x" * 255,
+            "",
+            r"back\\slash",
+            "1e3",
+        ]
+    )
     return f'"{piece}"'
 
 
@@ -161,10 +180,24 @@ def zone_file(rng: random.Random, *, of_gdnsd: bool) -> str:
         lines.append(f"$TTL {rng.choice(['300', '1h', '2d', '86400'])}")
     ttl = rng.choice(["", "300", "900", "1d"]) if of_gdnsd or lines else rng.choice(["", "900", "1d"])
     minimum = rng.choice([5, 60, 900, 3600, 10800, 86400, 90000])
-    lines += [f"@ {ttl} SOA ns1 hostmaster ( 7 7200", f" 30M 3D {minimum} ) ; negative", "@ NS ns1", "  NS ns2.example.net."]
+    lines += [
+        f"@ {ttl} SOA ns1 hostmaster ( 7 7200",
+        f" 30M 3D {minimum} ) ; negative",
+        "@ NS ns1",
+        "  NS ns2.example.net.",
+    ]
     lines.append(f"ns1 {rng.choice(['', '60'])} A 192.0.2.53")
     for number in range(rng.randrange(3, 25)):
-        name = rng.choice([f"h{number}", f"h{number}.sub", f"H{number}", f"_x{number}", f"*.w{number}", f"h{number}.example.com."])
+        name = rng.choice(
+            [
+                f"h{number}",
+                f"h{number}.sub",
+                f"H{number}",
+                f"_x{number}",
+                f"*.w{number}",
+                f"h{number}.example.com.",
+            ]
+        )
         ttl = rng.choice(["", "", "60", "1", "1h", "172800", "2w"])
         kind = rng.choice(["A", "AAAA", "TXT", "TXT", "MX", "CNAME", "SRV", "CAA", "NAPTR", "PTR"])
         data = {
@@ -184,7 +217,9 @@ def zone_file(rng: random.Random, *, of_gdnsd: bool) -> str:
             lines.append(rng.choice(["$ORIGIN deep.example.com.", "$ORIGIN example.com.", "$TTL 7200"]))
         lines.append(f"{name} {ttl} {kind} {data}")
         if kind in ("A", "TXT") and rng.random() < 0.3:
-            lines.append(f"  {rng.choice(['', '5', '600'])} {kind} {'192.0.2.2' if kind == 'A' else _strings(rng)}")
+            lines.append(
+                f"  {rng.choice(['', '5', '600'])} {kind} {'192.0.2.2' if kind == 'A' else _strings(rng)}"
+            )
     if not of_gdnsd and rng.random() < 0.3:
         lines.append("elsewhere.example.org. 60 A 192.0.2.9")
     return "\n".join(lines) + "\n"
@@ -192,7 +227,22 @@ def zone_file(rng: random.Random, *, of_gdnsd: bool) -> str:
 
 def compiled(text: str, zone: str) -> Answers | None:
     """What named-compilezone makes of a zone file; None: it refuses."""
-    command = [tools.tool("named-compilezone"), "-k", "ignore", "-i", "none", "-n", "ignore", "-s", "full", "-q", "-o", "-", zone, "/dev/stdin"]
+    command = [
+        tools.tool("named-compilezone"),
+        "-k",
+        "ignore",
+        "-i",
+        "none",
+        "-n",
+        "ignore",
+        "-s",
+        "full",
+        "-q",
+        "-o",
+        "-",
+        zone,
+        "/dev/stdin",
+    ]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         return None
@@ -203,16 +253,49 @@ def compiled(text: str, zone: str) -> Answers | None:
         if rdtype == "SOA":
             answers[f"none-such.{zone}.", "NXDOMAIN"] = min(rdataset.ttl, rdataset[0].minimum), frozenset()
         else:
-            answers[name.to_text(), rdtype] = rdataset.ttl, frozenset(rdata.to_digestable() for rdata in rdataset)
+            answers[name.to_text(), rdtype] = (
+                rdataset.ttl,
+                frozenset(rdata.to_digestable() for rdata in rdataset),
+            )
     return answers
 
 
 # octoDNS, beside its own provider.
 
 _SCALARS = (
-    *("6135e11976", "0899123456", "1e3", "0x10", "0o17", "017", "yes", "off", "null", "~", "12:30:45", "1_000", "2001-01-02", ".5", "1.0"),
-    *("v=spf1 -all", r"'a\;b'", """'"quoted" "two"'""", """'say "hi"'""", r"'back\slash'", "'60'", "abc", "NO", "é", "''"),
+    *(
+        "6135e11976",
+        "0899123456",
+        "1e3",
+        "0x10",
+        "0o17",
+        "017",
+        "yes",
+        "off",
+        "null",
+        "~",
+        "12:30:45",
+        "1_000",
+        "2001-01-02",
+        ".5",
+        "1.0",
+    ),
+    *(
+        "v=spf1 -all",
+        r"'a\;b'",
+        """'"quoted" "two"'""",
+        """'say "hi"'""",
+        r"'back\slash'",
+        "'60'",
+        "abc",
+        "NO",
+        "é",
+        "''",
+    ),
 )
+
+_KEYS = tuple(text for text in _SCALARS if not set(text) & set(" :'"))
+_TEXTS = (*_SCALARS[:3], "0o17", "v=spf1", *_SCALARS[-9:-3], "abc", "'60'")
 
 
 def octodns_file(rng: random.Random) -> str:
@@ -220,28 +303,61 @@ def octodns_file(rng: random.Random) -> str:
     lines = ["---", "'': {type: NS, ttl: 600, values: [ns1.example.net., ns2.example.net.]}"]
     names: set[str] = set()
     for number in range(rng.randrange(2, 20)):
-        name = rng.choice([*_SCALARS[:16], *(f"h{number}" for _ in range(10)), f"'*.w{number}'", f"H{number}.Sub"])
+        name = rng.choice(
+            [*_KEYS, *(f"h{number}" for _ in range(10)), f"'*.w{number}'", f"H{number}.Sub"]
+        )
         if name.lower() in names:
             continue
         names.add(name.lower())
-        kind = rng.choice(["A", "TXT", "TXT", "TXT", "CNAME", "MX", "CAA", "LOC", "HTTPS", "URI", "SRV", "AAAA", "OPENPGPKEY", "SSHFP"])
+        kind = rng.choice(
+            [
+                "A",
+                "TXT",
+                "TXT",
+                "TXT",
+                "CNAME",
+                "MX",
+                "CAA",
+                "LOC",
+                "HTTPS",
+                "URI",
+                "SRV",
+                "AAAA",
+                "OPENPGPKEY",
+                "SSHFP",
+            ]
+        )
         value = {
             "A": lambda: rng.choice(["192.0.2.1", "'192.0.2.2'"]),
             "AAAA": lambda: rng.choice(["2001:db8::1", "'2001:DB8:0::2'"]),
-            "TXT": lambda: rng.choice(_SCALARS),
+            "TXT": lambda: rng.choice(_TEXTS if rng.random() < 0.97 else _SCALARS),
             "CNAME": lambda: rng.choice(["a.example.net.", "Bücher.example.net.", "no-dot.example.net"]),
-            "MX": lambda: f"{{preference: {rng.choice(['10', '010', chr(39) + '5' + chr(39)])}, exchange: mail.example.com.}}",
+            "MX": lambda: (
+                f"{{preference: {rng.choice(['10', '010', chr(39) + '5' + chr(39)])}, exchange: mail.example.com.}}"
+            ),
             "CAA": lambda: r"{flags: 0, tag: issue, value: 'a; b=c'}",
-            "LOC": lambda: "{lat_degrees: 31, lat_minutes: 58, lat_seconds: 52.1, lat_direction: S, long_degrees: 115, long_minutes: 49, "
-            "long_seconds: 11.7, long_direction: E, altitude: 20, size: 10, precision_horz: 10, precision_vert: 2}",
-            "HTTPS": lambda: "{svcpriority: 1, targetname: ., svcparams: {alpn: [h2, h3], port: 8443, ipv4hint: [192.0.2.1]}}",
+            "LOC": lambda: (
+                "{lat_degrees: 31, lat_minutes: 58, lat_seconds: 52.1, lat_direction: S, long_degrees: 115, long_minutes: 49, "
+                "long_seconds: 11.7, long_direction: E, altitude: 20, size: 10, precision_horz: 10, precision_vert: 2}"
+            ),
+            "HTTPS": lambda: (
+                "{svcpriority: 1, targetname: ., svcparams: {alpn: [h2, h3], port: 8443, ipv4hint: [192.0.2.1]}}"
+            ),
             "URI": lambda: "{priority: 1, weight: 2, target: 'https://a.example/b;c'}",
             "SRV": lambda: "{priority: 1, weight: 2, port: 53, target: a.example.net.}",
             "OPENPGPKEY": lambda: "AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3",
-            "SSHFP": lambda: "{algorithm: 4, fingerprint_type: 2, fingerprint: '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}",
+            "SSHFP": lambda: (
+                "{algorithm: 4, fingerprint_type: 2, fingerprint: '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'}"
+            ),
         }[kind]
-        ttl = rng.choice(["", "ttl: 60, ", "ttl: '90', ", "ttl: 1_000, ", "ttl: 1:00, ", "ttl: 010, ", "ttl: 172800, "])
-        several = f"values: [{', '.join(value() for _ in range(2))}]" if kind in ("A", "TXT") and rng.random() < 0.4 else f"value: {value()}"
+        ttl = rng.choice(
+            ["", "ttl: 60, ", "ttl: '90', ", "ttl: 1_000, ", "ttl: 1:00, ", "ttl: 010, ", "ttl: 172800, "]
+        )
+        several = (
+            f"values: [{', '.join(value() for _ in range(2))}]"
+            if kind in ("A", "TXT") and rng.random() < 0.4
+            else f"value: {value()}"
+        )
         lines.append(f"{name}: {{type: {kind}, {ttl}{several}}}")
     return "\n".join(lines) + "\n"
 
@@ -253,7 +369,9 @@ def octodns_python() -> str:
         import pytest
 
         venv.create(OWN, with_pip=True)
-        done = subprocess.run([python, "-m", "pip", "-q", "install", OCTODNS], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, "-m", "pip", "-q", "install", OCTODNS], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             subprocess.run(["rm", "-r", str(OWN)], check=True)
             pytest.skip(f"{OCTODNS} cannot be installed: {done.stderr[-300:]}")
@@ -266,7 +384,11 @@ class OctoDNS:
     def __init__(self, zone: str) -> None:
         script = Path(__file__).with_name("octodns_provider.py")
         self._process = subprocess.Popen(
-            [octodns_python(), "-W", "ignore", script, zone], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=script.parent
+            [octodns_python(), "-W", "ignore", script, zone],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=script.parent,
         )
 
     def records(self, path: Path) -> Any:
@@ -304,21 +426,37 @@ def route53_file(rng: random.Random) -> dict[str, Any]:
     """A zone as `aws route53 list-resource-record-sets` prints it."""
 
     def record(name: str, kind: str, *values: str, **more: Any) -> dict[str, Any]:
-        return {"Name": f"{name}example.com.", "Type": kind, "TTL": rng.choice([60, 300, 900, 172_800]), "ResourceRecords": [{"Value": value} for value in values], **more}
+        return {
+            "Name": f"{name}example.com.",
+            "Type": kind,
+            "TTL": rng.choice([60, 300, 900, 172_800]),
+            "ResourceRecords": [{"Value": value} for value in values],
+            **more,
+        }
 
     sets = [
-        record("", "SOA", f"ns-1.awsdns.org. host.amazon.com. 1 7200 900 1209600 {rng.choice([60, 900, 86_400])}"),
+        record(
+            "", "SOA", f"ns-1.awsdns.org. host.amazon.com. 1 7200 900 1209600 {rng.choice([60, 900, 86_400])}"
+        ),
         record("", "NS", "ns-1.awsdns.org.", "ns-2.awsdns.org."),
     ]
     for number in range(rng.randrange(2, 15)):
         kind = rng.choice(["A", "TXT", "TXT", "MX", "CAA"])
         value = {
             "A": "192.0.2.1",
-            "TXT": rng.choice([r'"a\344"', r'"say \"hi\""', '"one" "two"', r'"\134052"', r'"a;b"', r'"tab\011"', r'"\\052"']),
+            "TXT": rng.choice(
+                [r'"a\344"', r'"say \"hi\""', '"one" "two"', r'"\134052"', r'"a;b"', r'"tab\011"', r'"\\052"']
+            ),
             "MX": "10 mail.example.com",
             "CAA": '0 issue "a;b"',
         }[kind]
-        sets.append(record(rng.choice([f"h{number}.", f"\\052.w{number}.", f"\\137x{number}.", f"a\\100b{number}."]), kind, value))
+        sets.append(
+            record(
+                rng.choice([f"h{number}.", f"\\052.w{number}.", f"\\137x{number}.", f"a\\100b{number}."]),
+                kind,
+                value,
+            )
+        )
     for number in range(rng.randrange(4)):
         weights = rng.choice([(0, 0), (1, 0), (1, 3), (255, 1), (0, 0, 5)])
         sets += [
@@ -350,10 +488,16 @@ def answers_of_route53(document: Mapping[str, Any]) -> tuple[Answers, dict[str, 
         if "Weight" in item:
             weights.setdefault(item["Name"], {})[values[0]] = item["Weight"]
         elif item["Type"] == "SOA":
-            answers["none-such.example.com.", "NXDOMAIN"] = min(item["TTL"], int(values[0].split()[-1])), frozenset()
+            answers["none-such.example.com.", "NXDOMAIN"] = (
+                min(item["TTL"], int(values[0].split()[-1])),
+                frozenset(),
+            )
         else:
             name = dns.name.from_text(_octets(item["Name"])).to_text()
-            answers[name, item["Type"]] = item["TTL"], frozenset(wire(item["Type"], value) for value in values)
+            answers[name, item["Type"]] = (
+                item["TTL"],
+                frozenset(wire(item["Type"], value) for value in values),
+            )
     for parts in weights.values():
         total = sum(parts.values())
         for address in parts:
@@ -361,7 +505,9 @@ def answers_of_route53(document: Mapping[str, Any]) -> tuple[Answers, dict[str, 
     return answers, weights
 
 
-def compare_weights(where: str, made: Draft, weights: Mapping[str, Mapping[str, float]], tally: Tally) -> None:
+def compare_weights(
+    where: str, made: Draft, weights: Mapping[str, Mapping[str, float]], tally: Tally
+) -> None:
     """Hold the members' weights of each service against the part that each address has."""
     regions = dict(made.regions)
     found = {}
@@ -385,7 +531,7 @@ CONFIG = """
 weighted => {
   w => { lb1 => [ 192.0.2.11, 60 ], lb2 => [ 192.0.2.12, 40 ] }
   g => { one => { a => [ 192.0.2.13, 30 ], b => [ 192.0.2.14, 30 ] }, two => { c => [ 192.0.2.15, 40 ] } }
-  c => { cnames => { x => [ www.example.net., 50 ], y => [ www2.example.net., 50 ] } }
+  c => { x => [ www.example.net., 50 ], y => [ www2.example.net., 50 ] }
 }
 multifo => { m => { addrs_v4 => [ 192.0.2.21, 192.0.2.22 ], addrs_v6 => [ 2001:db8::21 ] }, l => [ 192.0.2.23, 192.0.2.24 ] }
 simplefo => { s => { primary => 192.0.2.31, secondary => 192.0.2.32 } }
@@ -413,12 +559,14 @@ _TIMES = 60
 class Gdnsd:
     """A gdnsd that serves zone files of a folder."""
 
-    def __init__(self, folder: Path, texts: Mapping[str, str], plugins: str = CONFIG, options: str = "") -> None:
+    def __init__(
+        self, folder: Path, texts: Mapping[str, str], plugins: str = CONFIG, options: str = ""
+    ) -> None:
         for name in ("zones", "run", "state"):
             (folder / name).mkdir()
         for zone, text in texts.items():
             (folder / "zones" / zone).write_text(text)
-        self.port = ports.free()
+        self.port = ports.free_port()
         self.config = f"options => {{ listen => 127.0.0.1:{self.port}, run_dir = {folder}/run, state_dir = {folder}/state {options} }}\nplugins => {{ {plugins} }}\n"
         (folder / "config").write_text(self.config)
         command = [tools.tool("gdnsd"), "-c", str(folder)]
@@ -452,7 +600,9 @@ def gdnsd_file(rng: random.Random, zone: str) -> str:
     return text + "\n".join(lines) + "\n"
 
 
-def compare_with_gdnsd(where: str, made: Draft, names: Iterator[tuple[str, str]], server: Gdnsd, tally: Tally) -> None:
+def compare_with_gdnsd(
+    where: str, made: Draft, names: Iterator[tuple[str, str]], server: Gdnsd, tally: Tally
+) -> None:
     """Ask both the same; of steered names, whether each address that gdnsd answers is a pool's, and all of the pools' are answered."""
     zone = made.zone["name"]
     expected: Answers = {}
@@ -466,7 +616,9 @@ def compare_with_gdnsd(where: str, made: Draft, names: Iterator[tuple[str, str]]
     for service, steered in made.services:
         what = next((hint.removeprefix("gdnsd: ") for hint in steered.hints), "")
         pools = [regions[member["region"]] for member in service["members"]]
-        asked = [server.ask(f"{service['hostnames'][0]}.", "A") for _ in range(_TIMES if what in _CHOSEN else 20)]
+        asked = [
+            server.ask(f"{service['hostnames'][0]}.", "A") for _ in range(_TIMES if what in _CHOSEN else 20)
+        ]
         found = {rdata.to_text() for reply in asked for rrset in reply.answer for rdata in rrset}
         chosen = pools if service["steering"] == "weighted" else pools[:1]
         wanted = {one for pool in chosen for one in (*pool.ipv4, *(f"{name}." for name in pool.cnames))}
@@ -479,7 +631,9 @@ def compare_with_gdnsd(where: str, made: Draft, names: Iterator[tuple[str, str]]
             tally.counts["reported"] += found != wanted
             continue
         tally.counts["silent"] += 1
-        tally.silent.append(f"{where}: {service['hostnames'][0]} {what}: expected {sorted(found)}, found {sorted(wanted)}")
+        tally.silent.append(
+            f"{where}: {service['hostnames'][0]} {what}: expected {sorted(found)}, found {sorted(wanted)}"
+        )
 
 
 def names_in(made: Draft) -> Iterator[tuple[str, str]]:
@@ -496,8 +650,13 @@ def names_in(made: Draft) -> Iterator[tuple[str, str]]:
 
 def run_zone_files(count: int, tally: Tally, public: list[Path]) -> None:
     """Zone files beside named-compilezone."""
-    texts = [(f"zone file {number}", ZONE, zone_file(random.Random(number), of_gdnsd=False)) for number in range(count)]
-    texts += [(str(path), path.name.removesuffix(".").removesuffix(".tst"), path.read_text()) for path in public]
+    texts = [
+        (f"zone file {number}", ZONE, zone_file(random.Random(number), of_gdnsd=False))
+        for number in range(count)
+    ]
+    texts += [
+        (str(path), path.name.removesuffix(".").removesuffix(".tst"), path.read_text()) for path in public
+    ]
     for where, zone, text in texts:
         expected = compiled(text, zone)
         _one(where, "zonefile", text, zone, expected, tally)
@@ -551,7 +710,9 @@ def run_route53(count: int, tally: Tally) -> None:
 
 def run_gdnsd(count: int, tally: Tally) -> None:
     """Files beside a gdnsd that has a zone of each."""
-    texts = {f"z{number}.test": gdnsd_file(random.Random(number), f"z{number}.test") for number in range(count)}
+    texts = {
+        f"z{number}.test": gdnsd_file(random.Random(number), f"z{number}.test") for number in range(count)
+    }
     with tempfile.TemporaryDirectory() as folder:
         server = Gdnsd(Path(folder), texts)
         try:

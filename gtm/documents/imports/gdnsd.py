@@ -39,6 +39,8 @@ _OCTET = re.compile(r"\\(?:[0-9]{3}|.)|.", re.DOTALL)
 _DIRECTIVES = ("$TTL", "$ORIGIN")
 _MAX_SET = 1000
 """Records of one name and type."""
+_MAX_STRING = 255
+"""Octets of one of a TXT record's strings (RFC 1035 §3.3.14)."""
 _MAX_NESTED = 10
 """Plugins inside of plugins."""
 _STEERING = {
@@ -237,20 +239,18 @@ def _word(found: re.Match[str], zone: str) -> str:
     text = _expanded(word, zone) if word is not None else found["text"]
     if len(text) <= 63:  # octets may be four for each character
         return text if word is not None else found[0]
-    units = _OCTET.findall(text)
-    pieces: list[list[str]] = [[]]
-    size = 0
-    for unit in units:
-        octets = (
-            1 if unit[0] == "\\" and unit.isascii() else len(unit.lstrip("\\").encode("utf-8", "replace"))
-        )
-        if size + octets > 255:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(unit)
-        size += octets
+    units = [unit for found in _OCTET.findall(text) for unit in _octets(found)]
     quote = "" if word is not None else '"'
-    return " ".join(f"{quote}{''.join(piece)}{quote}" for piece in pieces)
+    return " ".join(
+        f"{quote}{''.join(units[start : start + _MAX_STRING])}{quote}" for start in range(0, len(units), _MAX_STRING)
+    )
+
+
+def _octets(unit: str) -> list[str]:
+    """A character or escape as one text for each octet, in decimal where it is none of ASCII's."""
+    if unit.isascii():
+        return [unit]
+    return [f"\\{octet:03d}" for octet in unit.removeprefix("\\").encode("utf-8", "replace")]
 
 
 def _stand_in(found: re.Match[str], notes: Notes) -> str:
@@ -301,6 +301,10 @@ def _parse(text: str, apex: dns.name.Name, notes: Notes) -> tuple[dns.zone.Zone,
             raise ImportProblem(
                 f"line {line}: `{name}` has a second {_type(found.rdtype)} record; the first is on line {known}"
             )
+        if found.rdtype == dns.rdatatype.SOA:
+            # BIND takes the MINIMUM of an SOA without a TTL for a default, and else the last TTL (RFC 1035 §5.1).
+            reader.rfc2308_ttl = reader.last_ttl_known
+        reader.last_ttl = ttl  # of the set, as BIND counts what was stated last
         if int(found.ttl) != ttl:
             notes.line = line
             what = f"{name} {_type(found.rdtype)} (TTL of {int(found.ttl)} s)"
@@ -310,7 +314,7 @@ def _parse(text: str, apex: dns.name.Name, notes: Notes) -> tuple[dns.zone.Zone,
     try:
         with parsed.writer(True) as transaction:
             transaction.check_put_rdataset(check)
-            reader = dns.zonefile.Reader(tokens, dns.rdataclass.IN, transaction, allow_include=False)
+            reader = dns.zonefile.Reader(tokens, dns.rdataclass.IN, transaction)
             reader.zone_origin = dns.name.root  # what is not below it, a reader passes over in silence
             reader.read()
     except (dns.exception.DNSException, ValueError, KeyError) as error:

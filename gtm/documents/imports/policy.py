@@ -84,6 +84,7 @@ def draft(zone: str, source: Source) -> Draft:
         else:
             notes.lost(f"{zone} SOA {key} `{value}`", "not taken over: no host name")
     _name_servers(zone, document, records, notes)
+    records = _above_cuts(zone, records, notes)
     _check_soa(zone, source.soa, document, notes)
     document["records"] = [record for record in records if record["data"]]
     return Draft(document, tuple(regions.items()), tuple(services), tuple(notes))
@@ -191,6 +192,28 @@ def _one_canonical(rdtype: str, text: str) -> str:
     if rdata.rdcomment is not None:
         raise RecordError(f"`{text[:200]}` would end at the semicolon, where comments begin")
     return rdata.to_text()
+
+
+def _above_cuts(zone: str, records: list[dict[str, Any]], notes: Notes) -> list[dict[str, Any]]:
+    """The records without those that other zones hide, which are delegated: only addresses of their servers stand below (RFC 1034 §4.2.1)."""
+    cuts: dict[str, set[str]] = {}
+    for record in records:
+        if record["type"] == "NS" and not record["name"].startswith("*"):
+            cuts.setdefault(record["name"], set()).update(text.lower() for text in record["data"])
+    kept = []
+    for record in records:
+        name = record["name"]
+        labels = name.split(".")
+        cut = next(
+            (above for start in range(len(labels)) if (above := ".".join(labels[start:])) in cuts), None
+        )
+        glue = cut is not None and record["type"] in ("A", "AAAA") and f"{name}.{zone}." in cuts[cut]
+        if cut is None or glue or (name == cut and record["type"] in ("NS", "DS")):
+            kept.append(record)
+        else:
+            why = "not taken over: the name is delegated by NS records, and other servers answer for it"
+            notes.lost(f"{name}.{zone} {record['type']}", why)
+    return kept
 
 
 def _name_servers(zone: str, document: dict[str, Any], records: list[dict[str, Any]], notes: Notes) -> None:

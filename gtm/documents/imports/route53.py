@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import dns.exception
+import dns.name
+
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
     ImportProblem,
@@ -136,19 +139,20 @@ def _lines(text: str) -> Iterator[int]:
 
 def _decimal(text: str) -> str:
     r"""Octets in decimal, as zone files have them (RFC 1035 §5.1), which Route 53 writes in octal (`\052` is `*`)."""
-    return re.sub(r"\\(?:([0-3][0-7]{2})|.)", _octet, text, flags=re.DOTALL)
-
-
-def _octet(found: re.Match[str]) -> str:
-    if found[1] is None:
-        return found[0]
-    char = chr(int(found[1], 8))
-    return char if char.isascii() and (char.isalnum() or char in "*-_") else f"\\{ord(char):03d}"
+    return re.sub(
+        r"\\(?:([0-3][0-7]{2})|.)",
+        lambda found: found[0] if found[1] is None else f"\\{int(found[1], 8):03d}",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def _name(text: str) -> str:
     plain = _decimal(text)
-    return plain if plain.endswith(".") else f"{plain}."
+    try:
+        return dns.name.from_text(plain).to_text()
+    except (dns.exception.DNSException, UnicodeError):  # what is told of it, who takes it into a policy
+        return plain
 
 
 def _sort(
