@@ -221,7 +221,7 @@ def test_pools_of_octodns() -> None:
     assert (regions["us"].ipv4, regions["us"].ipv6) == (("192.0.2.1", "192.0.2.11"), ("2001:db8::1",))
     assert regions["us"].probe == {"type": "https", "port": 443, "path": "/up", "host": "www.example.com"}
     said = "\n".join(map(str, made.notes))
-    for what in ("ALIAS", "`spare`", "weights in pool `us`", "192.0.2.9", "TTL of 0 s"):
+    for what in ("ALIAS", "`spare`", "`us`: the weights in the pool", "192.0.2.9", "TTL of 0 s"):
         assert what in said
 
 
@@ -236,7 +236,7 @@ def test_sets_of_route53() -> None:
     }
     said = "\n".join(map(str, made.notes))
     for what in (
-        "example.com. A: not taken over: an alias",
+        "example.com. A (for lb.amazonaws.com.): not taken over: an alias",
         "health check",
         "residency_rules",
         "cdn.example.com.",

@@ -69,7 +69,7 @@ def import_(
         made = draft(name, _source(source, file, name, config))
     except ImportProblem as error:
         raise CommandError(f"cannot import `{file}`: {error}; nothing was written") from error
-    if not (made.zone["records"] or made.services):
+    if not (made.zone["records"] or made.services or "name_servers" in made.zone):
         hint = f"is it of zone `{name}`, and {source.value}'s?"
         raise CommandError(
             f"nothing in `{file}` can be taken over: {hint} Nothing was written",

@@ -43,6 +43,8 @@ _MAX_STRING = 255
 """Octets of one of a TXT record's strings (RFC 1035 §3.3.14)."""
 _MAX_NESTED = 10
 """Plugins inside of plugins."""
+_MAX_ANSWERS = 10_000
+"""Of a name, those of plugins inside of plugins: each may refer to others many times."""
 _STEERING = {
     "geoip": "geo",
     "metafo": "failover",
@@ -65,6 +67,7 @@ class _Plugins:
     def __init__(self, plugins: Any, notes: Notes) -> None:
         self.plugins: Mapping[str, Any] = plugins if isinstance(plugins, dict) else {}
         self.notes = notes
+        self.left = _MAX_ANSWERS
 
     def resource(self, plugin: str, name: str) -> Any:
         """A resource's configuration; None: there is none."""
@@ -242,7 +245,8 @@ def _word(found: re.Match[str], zone: str) -> str:
     units = [unit for found in _OCTET.findall(text) for unit in _octets(found)]
     quote = "" if word is not None else '"'
     return " ".join(
-        f"{quote}{''.join(units[start : start + _MAX_STRING])}{quote}" for start in range(0, len(units), _MAX_STRING)
+        f"{quote}{''.join(units[start : start + _MAX_STRING])}{quote}"
+        for start in range(0, len(units), _MAX_STRING)
     )
 
 
@@ -276,7 +280,7 @@ class _Anywhere(dns.zone.Zone):
         self._apex = apex
 
     def origin_information(self) -> tuple[dns.name.Name | None, bool, dns.name.Name | None]:
-        """Where its SOA stands."""
+        """The zone whose SOA is looked for, as dnspython asks for it."""
         return self._apex, False, self._apex
 
 
@@ -331,6 +335,7 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
     if plugins is None:
         notes.lost(where, "not taken over: give gdnsd's configuration with --config")
         return
+    plugins.left = _MAX_ANSWERS
     resource, _, forced = resource.partition("/")
     if forced:
         notes.lost(where, "not taken over: a forced datacenter")
@@ -368,8 +373,7 @@ def _datacenters(where: str, plugin: str, resource: Any, plugins: _Plugins) -> I
     order = chosen.get("datacenters", resource.get("datacenters"))
     coordinates = chosen.get("auto_dc_coords")
     coordinates = coordinates if isinstance(coordinates, dict) else {}
-    answers = resource.get("dcmap")
-    answers = answers if isinstance(answers, dict) else {}
+    answers = _by_datacenter(resource)
     notes.unknown(where, resource, ("map", "dcmap", "datacenters", *_SETTINGS))
     notes.unknown(f"{where}, its map", chosen, _MAP)
     if "map" in chosen or "nets" in chosen:
@@ -389,11 +393,16 @@ def _datacenters(where: str, plugin: str, resource: Any, plugins: _Plugins) -> I
             notes.lost(f"{where}, `{label}`", "not taken over: it is none of the map's datacenters")
             continue
         lat, lon = _place(coordinates.get(label))
-        answer = answers[label]
-        if isinstance(answer, dict) and "plugin" in resource:
-            answer = {"plugin": resource["plugin"], **answer}
-        addresses = list(_answers(f"{where}, `{label}`", answer, plugins))
+        addresses = list(_answers(f"{where}, `{label}`", answers[label], plugins))
         yield _pool(label, addresses, lat=lat, lon=lon, hints=(f"gdnsd's datacenter {label}",))
+
+
+def _by_datacenter(resource: Any) -> dict[str, Any]:
+    """A resource's `dcmap`, whose plugins inside are the resource's where they name none."""
+    found = resource.get("dcmap") if isinstance(resource, dict) else None
+    own = {key: resource[key] for key in ("plugin",) if isinstance(resource, dict) and key in resource}
+    answers = found.items() if isinstance(found, dict) else ()
+    return {key: {**own, **answer} if isinstance(answer, dict) else answer for key, answer in answers}
 
 
 def _place(value: Any) -> tuple[float, float] | tuple[None, None]:
@@ -462,8 +471,17 @@ def _weighed(at: str, value: Any, notes: Notes) -> list[tuple[Any, float]]:
 
 
 def _answers(at: str, value: Any, plugins: _Plugins, depth: int = 0) -> Iterator[str]:
-    """The addresses and names of an answer, which may be another plugin's; how that chooses among them is lost, and said."""
+    """The addresses and names of an answer, which may be another plugin's; how that chooses among them is lost, and said.
+
+    Raises:
+        ImportProblem: there are more than can be.
+    """
     notes = plugins.notes
+    plugins.left -= 1
+    if plugins.left < 0:
+        raise ImportProblem(
+            f"{at}: more than {_MAX_ANSWERS} answers of one name, by plugins inside of plugins"
+        )
     if depth > _MAX_NESTED:
         notes.lost(at, f"not taken over: more than {_MAX_NESTED} plugins inside of each other")
     elif isinstance(value, list):
@@ -500,14 +518,11 @@ def _nested(at: str, plugin: str, found: Any, plugins: _Plugins, depth: int) -> 
     plugins.say_checks(at, found)
     if plugin in _CHOOSES:
         plugins.notes.lost(at, _CHOOSES[plugin])
-    if plugin in ("geoip", "metafo"):
-        groups = [found.get("dcmap") if isinstance(found, dict) else None]
-    else:
-        groups = _groups(found)
+    groups = [_by_datacenter(found)] if plugin in ("geoip", "metafo") else _groups(found)
     for group in groups:
         if group is not found:
             plugins.say_checks(at, group)
-        for _, value in _items(group, at) if group is not None else ():
+        for _, value in _items(group, at):
             if plugin == "weighted":
                 for one, _ in _weighed(at, value, plugins.notes):
                     yield from _answers(at, one, plugins, depth + 1)

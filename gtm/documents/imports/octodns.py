@@ -118,16 +118,20 @@ def _entries(loader: Any, node: yaml.Node) -> list[tuple[str, Any, int]] | None:
     document = loader.construct_document(node)
     if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
         return None
-    nodes = {loader.construct_object(key, deep=True): (key, value) for key, value in node.value}
+    if len(document) != len(node.value):
+        raise yaml.constructor.ConstructorError(
+            None,
+            None,
+            "two names are one to YAML 1.1 (`yes` and `on`, `10` and `1_0`): put them in quotes",
+            node.start_mark,
+        )
     found = []
-    for key, value in document.items():
-        at, below = nodes[key]
+    for (key, value), (at, below) in zip(document.items(), node.value, strict=True):
         # octoDNS makes text of any key: `null` is the name none, `yes` is true, and only '' is the apex.
         name = str(key).lower() or "@"
         if isinstance(value, list) and isinstance(below, yaml.SequenceNode):
-            found += [
-                (name, one, part.start_mark.line + 1) for one, part in zip(value, below.value, strict=True)
-            ]
+            lines = [part.start_mark.line + 1 for part in below.value]
+            found += [(name, one, line) for one, line in zip(value, lines, strict=True)]
         else:
             found.append((name, value, at.start_mark.line + 1))
     return found

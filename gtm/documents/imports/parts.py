@@ -35,7 +35,7 @@ class Note:
 
     @property
     def place(self) -> str:
-        """Where it is, and what."""
+        """The line and the record, as a report names them."""
         return f"line {self.line}: {self.what}" if self.line else self.what
 
     def __str__(self) -> str:

@@ -63,7 +63,7 @@ def read(text: str) -> Source:
         document = loads(bounded(text))
     except (NestingError, TwiceError) as error:
         raise ImportProblem(str(error)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ImportProblem(f"not JSON: {error}") from error
     sets = document.get("ResourceRecordSets") if isinstance(document, dict) else None
     if not isinstance(sets, list):
