@@ -380,6 +380,6 @@ def test_addresses_of_name_servers_have_the_zones_ttl_and_say_so() -> None:
 def test_a_hundred_of_a_kind_are_one_line() -> None:
     """With how many there are and the first places, so that the one of another kind is seen."""
     notes = [Note(number, f"a{number} A", "it has no `ttl`", lost=False) for number in range(1, 101)]
-    first, second = report([*notes, Note(7, "b A", "gone", lost=True)])
-    assert first == "100 times: it has no `ttl` (line 1: a1 A; line 2: a2 A; line 3: a3 A; and 97 more)"
-    assert second == "line 7: b A: gone"
+    first, second = report([*notes, Note(7, "b A", "gone", lost=True)], "zone")
+    assert first == "100 times: it has no `ttl` (zone:1: a1 A; zone:2: a2 A; zone:3: a3 A; and 97 more)"
+    assert second == "zone:7: b A: gone"

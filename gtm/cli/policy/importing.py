@@ -73,7 +73,7 @@ def import_(
         hint = f"is it of zone `{name}`, and {source.value}'s?"
         raise CommandError(
             f"nothing in `{file}` can be taken over: {hint} Nothing was written",
-            problems=report(made.notes),
+            problems=report(made.notes, file.name),
         )
     folder = out or Path(name)
     written = _write(folder, files(made, f"{source.value}, {file.name}"))
@@ -81,7 +81,7 @@ def import_(
     reworded = [note for note in made.notes if not note.lost]
     if as_json:
         kinds = {"not_taken_over": lost, "in_other_words": reworded}
-        said = {kind: [f"{file.name}: {note}" for note in notes] for kind, notes in kinds.items()}
+        said = {kind: [note.said(file.name) for note in notes] for kind, notes in kinds.items()}
         output.print_json({"files": [str(path) for path in written], **said})
     else:
         sets = len(made.zone["records"])
@@ -89,14 +89,14 @@ def import_(
         sizes = ", ".join(f"{count} {_many(what, count)}" for what, count in counts.items())
         output.say(f"{sizes} written to {folder}: {', '.join(path.name for path in written)}")
         for title, notes in (
-            (f"not taken over, of {file.name}:", lost),
+            ("not taken over:", lost),
             ("taken over in other words:", reworded),
         ):
             if notes:
-                output.say("\n  - ".join((title, *report(notes))))
+                output.say("\n  - ".join((title, *report(notes, file.name))))
         if lost:
             output.say(
-                f"nothing else of {file.name} is missing; --json lists each by itself, --accept-losses makes it exit code 0"
+                f"nothing else of {file.name} is missing; --json lists each, --accept-losses makes it exit code 0"
             )
         output.say(f"next: fill in what the comments ask for, until `gtm check {folder}` is content")
     if lost and not accept_losses:

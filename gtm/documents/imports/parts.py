@@ -33,13 +33,13 @@ class Note:
     why: str
     lost: bool
 
-    @property
-    def place(self) -> str:
-        """The line and the record, as a report names them."""
-        return f"line {self.line}: {self.what}" if self.line else self.what
+    def place(self, file: str) -> str:
+        """The file with its line, and the record, as a report names them."""
+        return f"{file}:{self.line}: {self.what}" if self.line else f"{file}: {self.what}"
 
-    def __str__(self) -> str:
-        return f"{self.place}: {self.why}"
+    def said(self, file: str) -> str:
+        """All of it in one line, of a file with this name."""
+        return f"{self.place(file)}: {self.why}"
 
 
 class Notes(list[Note]):
@@ -65,14 +65,12 @@ class Notes(list[Note]):
 _FIRST = 3
 
 
-def report(notes: Iterable[Note]) -> tuple[str, ...]:
-    """Notes for people: one line a kind, with how many there are and the first places."""
-    kinds: dict[str, list[str]] = {}
+def report(notes: Iterable[Note], file: str) -> tuple[str, ...]:
+    """Notes on a file for people: one line a kind, with how many there are and the first places."""
+    kinds: dict[str, dict[str, None]] = {}
     for note in notes:
-        places = kinds.setdefault(note.why, [])
-        if note.place not in places[-1:]:
-            places.append(note.place)
-    return tuple(_reported(why, places) for why, places in kinds.items())
+        kinds.setdefault(note.why, {})[note.place(file)] = None
+    return tuple(_reported(why, list(places)) for why, places in kinds.items())
 
 
 def _reported(why: str, places: list[str]) -> str:

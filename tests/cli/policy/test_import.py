@@ -31,7 +31,7 @@ def test_a_folder_is_written_and_the_rest_is_said(bare: Gtm, tmp_path: Path) -> 
         told = bare.ok("import", *arguments, "--accept-losses").json
         assert len(told["files"]) == 3
         for note in told["not_taken_over"] + told["in_other_words"]:
-            assert note.startswith("zone: ")
+            assert note.startswith("zone:")
             assert note.rpartition(": ")[2] in done.out
 
 
@@ -45,7 +45,7 @@ def test_a_file_that_is_in_the_policy_as_a_whole_ends_with_0(bare: Gtm, tmp_path
     (tmp_path / "zone").write_text(f"{text}www.example.org. A 192.0.2.1\n")
     done = bare("import", "zonefile", tmp_path / "zone", "--zone", "example.com", "--out", tmp_path / "b")
     assert (done.code, (tmp_path / "b" / "zones.yaml").exists()) == (1, True)
-    assert "line 4: www.example.org. A: not taken over" in done.out
+    assert "zone:4: www.example.org. A: not taken over" in done.out
 
 
 def test_another_zones_file_writes_nothing(bare: Gtm, tmp_path: Path) -> None:
