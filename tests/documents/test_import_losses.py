@@ -125,6 +125,36 @@ def test_yaml_is_read_as_octodns_reads_it() -> None:
         octodns.read("a: {type: A, ttl: " + ":".join(["1"] * 20_000) + ", value: 192.0.2.1}")
 
 
+def test_texts_of_gdnsd_go_over_lines() -> None:
+    """As in gdnsd's own tests; what comes after keeps its line, and a quote that is missing is looked for in so many lines alone."""
+    made = _made(gdnsd.read(f'{SOA}a TXT "x""y\n" ; "\nexample.org. A 192.0.2.1\n', ZONE))
+    assert _records(made)["a", "TXT"][1] == [r'"x" "y\010"']
+    assert [line for line, _ in _lost(made)] == [5]
+    for number, refused in ((63, False), (64, True)):
+        text = f'{SOA}a TXT "{chr(10) * number}"\n'
+        if refused:
+            with pytest.raises(ImportProblem, match=r"line 66: .* a quote missing"):
+                gdnsd.read(text, ZONE)
+        else:
+            assert ("a", "TXT") in _records(_made(gdnsd.read(text, ZONE)))
+
+
+def test_fields_of_octodns_have_their_older_names_and_defaults() -> None:
+    """As octoDNS 1.22.0 reads them: a DS record's `algorithm` is another field where there is `flags`."""
+    text = (
+        "a: {type: DS, value: {flags: 5, protocol: 13, algorithm: 2, public_key: "
+        + "AB" * 32
+        + "}}\nb: {type: TLSA, value: {certificate_association_data: ab}}\n"
+        "c: {type: SVCB, value: {svcpriority: 1, targetname: ., svcparams: {no-default-alpn: null, alpn: [h2, h3]}}}\n"
+        "d: {type: LOC, value: {lat_degrees: 1}}\n"
+    )
+    made = _made(octodns.read(text))
+    assert _records(made)["a", "DS"][1] == [f"5 13 2 {'ab' * 32}"]
+    assert _records(made)["b", "TLSA"][1] == ["0 0 0 ab"]
+    assert _records(made)["c", "SVCB"][1] == ['1 . alpn="h2,h3" no-default-alpn']
+    assert _lost(made) == [(4, "d LOC: not taken over: `lat_minutes` is missing")]
+
+
 def test_long_texts_of_gdnsd_are_split() -> None:
     """At 255 octets, also inside of a character; other texts, and what looks like `@Z` in them, stay as they are."""
     text = f'{SOA}a TXT "{"é" * 200}"\nb TXT "at @Z ; {"x" * 70}"\nc.@Z CNAME @Z\nd TXT {"y" * 300}\n'
@@ -288,6 +318,20 @@ LOST = {
             _route53(_set("a.", "A", "192.0.2.1", SetIdentifier="x", MultiValueAnswer=True))
         ),
         (3, "several values"),
+    ),
+    "gdnsd, checks of all of a plugin": (
+        lambda: gdnsd.read(
+            f"{SOA}a DYNA static!t\n",
+            ZONE,
+            "plugins => { static => { service_types => web, t => 192.0.2.1 } }",
+        ),
+        (3, "service_types web"),
+    ),
+    "gdnsd, a setting of all of a plugin": (
+        lambda: gdnsd.read(
+            f"{SOA}a DYNA geoip!r\n", ZONE, "plugins => { geoip => { mine => 1, resources => { r => {} } } }"
+        ),
+        (3, "`mine`"),
     ),
     "gdnsd, limits of addresses": (
         lambda: gdnsd.read(f"{SOA}$ADDR_LIMIT_V4 3\n", ZONE),

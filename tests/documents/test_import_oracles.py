@@ -11,7 +11,7 @@ from tests.drills.imports import Tally, run_gdnsd, run_octodns, run_zone_files
 RUNS: dict[str, Callable[[Tally], None]] = {
     "named-compilezone": lambda tally: run_zone_files(20, tally, []),
     "octoDNS": lambda tally: run_octodns(20, tally, []),
-    "gdnsd": lambda tally: run_gdnsd(15, tally),
+    "gdnsd": lambda tally: run_gdnsd(15, tally, []),
 }
 
 

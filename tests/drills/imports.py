@@ -2,9 +2,9 @@
 
     python -m tests.drills.imports [FILES [FOLDER]]
 
-FILES of each kind are made (default 40); FOLDER may hold public ones: `octodns/*.yaml`, `zonefile/*` and `gdnsd/*/` with `config` and
-`zones/NAME`, all named as their zones. Oracles: octoDNS's own provider, a running gdnsd, named-compilezone, and for Route 53 a model
-written from its developer guide.
+FILES of each kind are made (default 40); FOLDER may hold public ones, named as their zones: `octodns/ZONE.yaml`, `zonefile/ZONE`,
+and `gdnsd/*/ZONE`, zone files without plugins. Oracles: octoDNS's own provider, a running gdnsd, named-compilezone, and for Route 53
+a model written from its developer guide.
 """
 
 from __future__ import annotations
@@ -709,33 +709,37 @@ def run_route53(count: int, tally: Tally) -> None:
             compare_weights(f"Route 53 {number}", made, weights, tally)
 
 
-def run_gdnsd(count: int, tally: Tally) -> None:
-    """Files beside a gdnsd that has a zone of each."""
+def run_gdnsd(count: int, tally: Tally, public: list[Path]) -> None:
+    """Files beside a gdnsd that has a zone of each; public ones, each beside one of its own."""
     texts = {
         f"z{number}.test": gdnsd_file(random.Random(number), f"z{number}.test") for number in range(count)
     }
-    with tempfile.TemporaryDirectory() as folder:
-        server = Gdnsd(Path(folder), texts)
-        try:
-            for zone, text in texts.items():
-                tally.counts["files"] += 1
-                made = read_all("gdnsd", text, zone, server.config)
-                compare_with_gdnsd(f"gdnsd {zone}", made, names_in(made), server, tally)
-        finally:
-            server.close()
+    for several in (texts, *({path.name: path.read_text()} for path in public)):
+        with tempfile.TemporaryDirectory() as folder:
+            server = Gdnsd(Path(folder), several)
+            try:
+                for zone, text in several.items():
+                    tally.counts["files"] += 1
+                    made = read_all("gdnsd", text, zone, server.config)
+                    compare_with_gdnsd(f"gdnsd {zone}", made, names_in(made), server, tally)
+            finally:
+                server.close()
 
 
 def main(arguments: list[str]) -> int:
     """Print what was compared by kind."""
     count = int(arguments[0]) if arguments else 40
     folder = Path(arguments[1]) if len(arguments) > 1 else None
-    public = {kind: sorted(folder.glob(f"{kind}/*")) if folder else [] for kind in ("octodns", "zonefile")}
+    public = {
+        kind: sorted(folder.glob(f"{kind}/*")) if folder else []
+        for kind in ("octodns", "zonefile", "gdnsd/*")
+    }
     silent = 0
     for kind, run in {
         "zone files": lambda tally: run_zone_files(count, tally, public["zonefile"]),
         "octoDNS": lambda tally: run_octodns(count, tally, public["octodns"]),
         "Route 53": lambda tally: run_route53(count, tally),
-        "gdnsd": lambda tally: run_gdnsd(count, tally),
+        "gdnsd": lambda tally: run_gdnsd(count, tally, public["gdnsd/*"]),
     }.items():
         tally = Tally()
         run(tally)

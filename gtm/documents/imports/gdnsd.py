@@ -41,6 +41,8 @@ _MAX_SET = 1000
 """Records of one name and type."""
 _MAX_STRING = 255
 """Octets of one of a TXT record's strings (RFC 1035 §3.3.14)."""
+_MAX_OPEN = 64
+"""Lines of a text in quotes."""
 _MAX_NESTED = 10
 """Plugins inside of plugins."""
 _MAX_ANSWERS = 10_000
@@ -72,9 +74,23 @@ class _Plugins:
     def resource(self, plugin: str, name: str) -> Any:
         """A resource's configuration; None: there is none."""
         settings = self.plugins.get(plugin)
+        found = (
+            settings.get("resources")
+            if isinstance(settings, dict) and plugin in ("geoip", "metafo")
+            else settings
+        )
+        return found.get(name) if isinstance(found, dict) and name not in _SETTINGS else None
+
+    def say_settings(self, where: str, plugin: str, found: Any) -> None:
+        """Say of what a plugin's settings say for all of its resources, and of a resource's own, that it is lost."""
+        settings = self.plugins[plugin]
         if isinstance(settings, dict) and plugin in ("geoip", "metafo"):
-            settings = settings.get("resources")
-        return settings.get(name) if isinstance(settings, dict) else None
+            self.notes.unknown(
+                f"{where}, its plugin", settings, ("maps", "resources", "undefined_datacenters_ok", *_CHECKS)
+            )
+        own = found if isinstance(found, dict) else {}
+        common = settings if isinstance(settings, dict) else {}
+        self.say_checks(where, {key: value for key, value in common.items() if key in _CHECKS} | own)
 
     def say_checks(self, where: str, found: Any) -> None:
         """Say of a resource's settings that they are lost."""
@@ -199,9 +215,21 @@ def _prepared(text: str, zone: str, notes: Notes, default_ttl: int | None) -> st
         raise ImportProblem("`$GENERATE` is not followed: write the records themselves")
     origin = f"{zone}."
     lines = [f"$ORIGIN {origin}", f"$TTL {default_ttl}" if of_gdnsd else ""]
+    open_lines: list[str] = []
     for number, given in enumerate(text.split("\n"), 1):
         notes.line = number
         line = given.rstrip("\r")
+        if of_gdnsd:  # whose strings go on over the end of a line
+            open_lines.append(line)
+            line = "\\010".join(open_lines)
+            if '"' in _WORD.sub("", line):
+                if len(open_lines) >= _MAX_OPEN:
+                    raise ImportProblem(
+                        f"line {number}: a text goes over more than {_MAX_OPEN} lines: is a quote missing?"
+                    )
+                lines.append("")
+                continue
+            open_lines = []
         words = line.split(maxsplit=2)
         word = words[0].upper() if words and not line[0].isspace() else ""
         if of_gdnsd and word.startswith("$ADDR_LIMIT"):
@@ -224,7 +252,7 @@ def _prepared(text: str, zone: str, notes: Notes, default_ttl: int | None) -> st
             dynamic = _LINE.match(line)
             line = line if dynamic is None else _stand_in(dynamic, notes)
         lines.append(line)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *open_lines]) + "\n"
 
 
 def _expanded(word: str, zone: str) -> str:
@@ -359,7 +387,7 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
         )
     else:
         pools = tuple(_flat(where, plugin, found, plugins))
-    plugins.say_checks(where, found)
+    plugins.say_settings(where, plugin, found)
     source.steered.append(Steered(name, ttl, _STEERING[plugin], pools, (f"gdnsd: {what}",), notes.line))
 
 

@@ -36,7 +36,7 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("matching_type",),
         ("certificate_association_data",),
     ),
-    "DS": (("key_tag",), ("algorithm", "flags"), ("digest_type", "protocol"), ("digest", "public_key")),
+    "DS": (("key_tag",), ("algorithm",), ("digest_type",), ("digest",)),
     "URI": (("priority",), ("weight",), ("target",)),
     "LOC": (
         *(("lat_degrees",), ("lat_minutes",), ("lat_seconds",), ("lat_direction",)),
@@ -50,12 +50,11 @@ _QUOTED = frozenset(
     {("CAA", "value"), ("NAPTR", "flags"), ("NAPTR", "service"), ("NAPTR", "regexp"), ("URI", "target")}
 )
 _METRES = frozenset({"altitude", "size", "precision_horz", "precision_vert"})
+_OF_OLD = {"flags": "key_tag", "protocol": "algorithm", "algorithm": "digest_type", "public_key": "digest"}
+"""A DS record's fields as octoDNS called them, with what they mean; it knows them by `flags` or `public_key`."""
 _DEFAULTS: Mapping[tuple[str, str], Any] = {
     ("CAA", "flags"): 0,
-    ("LOC", "altitude"): 0,
-    ("LOC", "size"): 1,
-    ("LOC", "precision_horz"): 10_000,
-    ("LOC", "precision_vert"): 10,
+    **{("TLSA", field): 0 for field in ("certificate_usage", "selector", "matching_type")},
     **{(kind, "svcparams"): {} for kind in ("SVCB", "HTTPS")},
 }
 _TEXTS = frozenset({"TXT", "SPF"})
@@ -176,7 +175,9 @@ def _record(name: str, record: Any, source: Source, steered: dict[str, dict[str,
         try:
             data.append(_data(rdtype, value))
             if isinstance(value, dict) and rdtype in _FIELDS:
-                known = {name for names in _FIELDS[rdtype] for name in names}
+                known = {name for names in _FIELDS[rdtype] for name in names} | (
+                    _OF_OLD.keys() if rdtype == "DS" else set()
+                )
                 notes.unknown(where, {str(key): one for key, one in value.items()}, known)
         except RecordError as error:
             notes.lost(where, f"not taken over: {error}")
@@ -240,6 +241,8 @@ def _data(rdtype: str, value: Any) -> str:
         # octoDNS takes strings in quotes for one text, and escapes semicolons in its files.
         text = text[1:-1] if text.startswith('"') else text
         return quoted(text.replace('" "', "").replace("\\;", ";"))
+    if rdtype == "DS" and isinstance(value, dict) and not {"flags", "public_key"}.isdisjoint(value):
+        value = {_OF_OLD.get(key, key): one for key, one in value.items()}
     if not isinstance(value, dict):
         raise RecordError(f"a mapping with {', '.join(names[0] for names in fields)} is expected")
     parts = []
