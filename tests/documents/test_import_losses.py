@@ -80,6 +80,18 @@ def test_defaults_of_ttls_are_those_of_who_serves_the_file() -> None:
     assert any("default_ttl" in note.why and not note.lost for note in made.notes)
 
 
+def test_ttls_are_those_that_are_answered() -> None:
+    """Of gdnsd, its bounds on TTLs and negative answers; of a set with two TTLs the first, which for BIND was then stated last."""
+    text = "@ 86400 SOA ns1 h ( 1 2 3 4 86400 )\na 1 A 192.0.2.1\n"
+    made = _made(gdnsd.read(text, ZONE))
+    assert (made.zone["minimum"], _records(made)["a", "A"][0]) == (10_800, 5)
+    made = _made(gdnsd.read(text, ZONE, "options => { min_ttl => 9, max_ttl => 99, max_ncache_ttl => 60 }"))
+    assert (made.zone["minimum"], _records(made)["a", "A"][0]) == (60, 9)
+    assert {note.what for note in made.notes} >= {"a.example.com. A (TTL of 1 s)", "SOA (TTL of 86400 s)"}
+    made = _made(gdnsd.read_plain(f"{SOA}a 60 A 192.0.2.1\na 300 A 192.0.2.2\nb A 192.0.2.3\n", ZONE))
+    assert [_records(made)[name, "A"][0] for name in "ab"] == [60, 60]
+
+
 def test_names_outside_of_the_zone_are_told() -> None:
     """They are passed over by dnspython without a word, and were by gtm.
 

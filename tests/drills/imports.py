@@ -31,6 +31,7 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 import dns.zone
+import yaml
 
 from gtm.documents.folders import load_folder
 from gtm.documents.imports import gdnsd, octodns, route53
@@ -208,7 +209,7 @@ def zone_file(rng: random.Random, *, of_gdnsd: bool) -> str:
             "AAAA": "2001:db8::1",
             "TXT": " ".join(_strings(rng) for _ in range(rng.randrange(1, 3))),
             "MX": f"10 {rng.choice(['mail', 'mail.example.net.'])}",
-            "CNAME": rng.choice(["h0", "@", "h0.example.net."]),
+            "CNAME": rng.choice(["ns1", "@", "h0.example.net."]),
             "SRV": "1 2 53 h0",
             "CAA": '0 issue "a; b=c"',
             "NAPTR": '1 2 "S" "x" "!^.*$!sip:a!" .',
@@ -307,9 +308,10 @@ def octodns_file(rng: random.Random) -> str:
     names: set[str] = set()
     for number in range(rng.randrange(2, 20)):
         name = rng.choice([*_KEYS, *(f"h{number}" for _ in range(10)), f"'*.w{number}'", f"H{number}.Sub"])
-        if name.lower() in names:
+        known = str(yaml.safe_load(name)).lower()
+        if known in names:
             continue
-        names.add(name.lower())
+        names.add(known)
         kind = rng.choice(
             [
                 "A",
