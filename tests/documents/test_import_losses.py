@@ -215,6 +215,23 @@ def test_plugins_inside_of_plugins_give_their_answers() -> None:
         assert what in said
 
 
+def test_datacenters_that_are_forced_or_go_by_no_place() -> None:
+    """One that is forced is answered alone; where a map knows no places, the first is answered, and not the nearest."""
+    config = "plugins => { geoip => { maps => { m => { datacenters => [ b, a ] } } resources => { r => { map => m, dcmap => { a => 192.0.2.1, b => 192.0.2.2 } } } } }"
+    made = _made(gdnsd.read(f"{SOA}x DYNA geoip!r\ny DYNA geoip!r/a\n", ZONE, config))
+    assert [
+        (service["steering"], [one["region"] for one in service["members"]]) for service, _ in made.services
+    ] == [
+        ("failover", ["b", "a"]),
+        ("failover", ["a"]),
+    ]
+    assert _lost(made) == []
+    for config_of_one in (config, "plugins => { static => { r => 192.0.2.1 } }"):
+        plugin = "geoip" if config_of_one is config else "static"
+        made = _made(gdnsd.read(f"{SOA}y DYNA {plugin}!r/c\n", ZONE, config_of_one))
+        assert _lost(made)
+
+
 def test_plugins_that_refer_to_each_other_end() -> None:
     """However many times each does it."""
     many = ", ".join(["%multifo!a"] * 50)

@@ -541,18 +541,27 @@ simplefo => { s => { primary => 192.0.2.31, secondary => 192.0.2.32 } }
 metafo => { resources => { f => { datacenters => [ a, b ], dcmap => { a => 192.0.2.41, b => %weighted!w } } } }
 static => { t => 192.0.2.51 }
 geoip => {
-  maps => { m => { datacenters => [ d1, d2 ], nets => { 198.51.100.0/24 => [ d2, d1 ] } } }
+  maps => { o => { datacenters => [ d2, d1 ] }, m => { datacenters => [ d1, d2 ], nets => { 198.51.100.0/24 => [ d2, d1 ] } } }
   resources => {
     plain => { map => m, dcmap => { d1 => [ 192.0.2.61, 192.0.2.62 ], d2 => 192.0.2.63 } }
     nest => { map => m, plugin => weighted, dcmap => { d1 => { a => [ 192.0.2.64, 50 ], b => [ 192.0.2.65, 50 ] }, d2 => 192.0.2.66 } }
     inner => { map => m, dcmap => { d1 => { plugin => metafo, datacenters => [ x, y ], dcmap => { x => 192.0.2.67, y => 192.0.2.68 } }, d2 => %static!t } }
+    flat => { map => o, dcmap => { d1 => 192.0.2.70, d2 => 192.0.2.71 } }
     refer => { map => m, dcmap => { d1 => %multifo!l, d2 => 192.0.2.69 } }
   }
 }
 """
 _RESOURCES = (
     *("weighted!w", "weighted!g", "multifo!m", "multifo!l", "simplefo!s", "metafo!f", "static!t"),
-    *("geoip!plain", "geoip!nest", "geoip!inner", "geoip!refer"),
+    *(
+        "geoip!plain",
+        "geoip!nest",
+        "geoip!inner",
+        "geoip!refer",
+        "geoip!plain/d2",
+        "geoip!flat",
+        "metafo!f/a",
+    ),
 )
 _CHOSEN = ("weighted!w", "weighted!g")
 _TIMES = 60

@@ -120,6 +120,9 @@ def read(text: str, zone: str, config: str | None = None) -> Source:
     given = found.get("options")
     options = {key: _option(given, key, default) for key, default in _OPTIONS.items()}
     plugins = _Plugins(found.get("plugins"), source.notes) if config is not None else None
+    if config is None and "$ttl" not in text.lower():
+        why = f"records without a TTL have gdnsd's zones_default_ttl, {options['zones_default_ttl']} s; for BIND's own files say `zonefile`"
+        source.notes.reworded("no configuration and no $TTL", why)
     lines = _prepared(bounded(text), zone, source.notes, options["zones_default_ttl"])
     _take(lines, zone, source, plugins, options)
     return source
@@ -365,9 +368,6 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
         return
     plugins.left = _MAX_ANSWERS
     resource, _, forced = resource.partition("/")
-    if forced:
-        notes.lost(where, "not taken over: a forced datacenter")
-        return
     if plugin not in _STEERING or plugin not in plugins.plugins:
         notes.lost(where, f"not taken over: there is no plugin `{plugin}` that is known here")
         return
@@ -375,8 +375,15 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
     if found is None:
         notes.lost(where, f"not taken over: the configuration has no resource `{resource}`")
         return
+    steering = _STEERING[plugin]
     if plugin in ("geoip", "metafo"):
-        pools = tuple(_datacenters(where, plugin, found, plugins))
+        chosen = _map_of(plugin, found, plugins)
+        if forced or not {"map", "nets", "auto_dc_coords"} & chosen.keys():
+            steering = "failover"  # nothing of it goes by the client's place
+        pools = tuple(_datacenters(where, found, {} if forced else chosen, plugins, forced))
+    elif forced:
+        notes.lost(where, "not taken over: only geoip and metafo have datacenters")
+        return
     elif plugin == "multifo":
         pools = (
             _pool(
@@ -388,16 +395,23 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
     else:
         pools = tuple(_flat(where, plugin, found, plugins))
     plugins.say_settings(where, plugin, found)
-    source.steered.append(Steered(name, ttl, _STEERING[plugin], pools, (f"gdnsd: {what}",), notes.line))
+    source.steered.append(Steered(name, ttl, steering, pools, (f"gdnsd: {what}",), notes.line))
 
 
-def _datacenters(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[Pool]:
-    """A resource of `geoip` or `metafo`: what each datacenter answers, in the order of failover."""
+def _map_of(plugin: str, resource: Any, plugins: _Plugins) -> Mapping[str, Any]:
+    """The map by which a resource of `geoip` chooses; empty where there is none."""
+    maps = plugins.plugins[plugin].get("maps") if plugin == "geoip" else None
+    name = str(resource.get("map")) if isinstance(resource, dict) else ""
+    found = maps.get(name) if isinstance(maps, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _datacenters(
+    where: str, resource: Any, chosen: Mapping[str, Any], plugins: _Plugins, forced: str
+) -> Iterator[Pool]:
+    """A resource of `geoip` or `metafo`: what each datacenter answers, in the order of failover; `forced`: of one alone, if any."""
     notes = plugins.notes
     resource = resource if isinstance(resource, dict) else {}
-    maps = plugins.plugins[plugin].get("maps") if plugin == "geoip" else None
-    chosen = maps.get(str(resource.get("map"))) if isinstance(maps, dict) else None
-    chosen = chosen if isinstance(chosen, dict) else {}
     order = chosen.get("datacenters", resource.get("datacenters"))
     coordinates = chosen.get("auto_dc_coords")
     coordinates = coordinates if isinstance(coordinates, dict) else {}
@@ -413,6 +427,9 @@ def _datacenters(where: str, plugin: str, resource: Any, plugins: _Plugins) -> I
     if "geoip2_db" in chosen or "geoip_db" in chosen:
         notes.reworded(where, "gtm has a database of locations of its own")
     labels = [str(item) for item in (order if isinstance(order, list) else [order] if order else answers)]
+    if forced:
+        labels = [forced]
+        answers = {label: answer for label, answer in answers.items() if label == forced}
     for label in dict.fromkeys((*labels, *answers)):
         if label not in answers:
             notes.lost(f"{where}, `{label}`", "the datacenter is not taken over: `dcmap` says nothing of it")
