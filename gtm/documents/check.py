@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from gtm.core.decision.decide import Decision, routed
 from gtm.core.decision.explain import lines
 from gtm.core.decision.view import View, Window, view_of
+from gtm.core.findings.report import ERRORS
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
@@ -107,7 +108,7 @@ class Result:
 class Report:
     """The check of a folder. With problems, no expectation was tried, and nothing else is known.
 
-    `findings` are what is probably not meant (`gtm.core.findings.report`).
+    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`.
     """
 
     problems: tuple[Problem, ...]
@@ -118,8 +119,14 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, and every expectation holds."""
-        return not self.problems and all(result.passed for result in self.results)
+        """Nothing is wrong, no finding is an error, and every expectation holds."""
+        wrong = self.problems or self.errors
+        return not wrong and all(result.passed for result in self.results)
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The findings that clients would lose a service by."""
+        return tuple(finding for finding in self.findings if finding.code in ERRORS)
 
 
 def check_folder(path: Path, locate: Locate, now: float) -> Report:

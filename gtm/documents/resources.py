@@ -26,6 +26,7 @@ from gtm.core.model.kinds import Resource
 from gtm.core.model.regions import AdminState, ProbeType, Region
 from gtm.core.model.services import (
     Affinity,
+    Families,
     Handoff,
     OnOverload,
     OnUnusable,
@@ -356,6 +357,8 @@ class ServiceDocument(ResourceDocument[Service]):
     """Of DNS answers and lookups, in seconds."""
     min_ttl: f.Ttl = 5
     """The same while the plan moves traffic or a region drains."""
+    families: Families = Families.TOGETHER
+    """Whether A and AAAA are one decision, or each is decided among the regions that have such addresses."""
     max_answers: Annotated[StrictInt, Field(ge=1, le=100)] | None = None
     """Addresses in a DNS answer; absent: all that the region has."""
     https_record: HttpsRecordDocument | None = None

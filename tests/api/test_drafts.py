@@ -418,6 +418,7 @@ def test_another_day_has_answers_too(live: Api) -> None:
     [
         ("model", {"model": "llama", "over": "dns"}, "over DNS nobody can state a model"),
         ("priority", {"priority": "batch", "over": "dns"}, "nobody can state a priority"),
+        ("family", {"family": "ipv6"}, "over HTTP nobody asks for a family"),
         ("tenant", {"tenant": "clinic", "over": "dns"}, "no host name of service `chat` states tenant"),
         ("host", {"host": "chat.demo.tset"}, "did you mean `chat.demo.test`?"),
         ("city", {"city": "Atlantis"}, "the city `Atlantis` is not known here"),

@@ -29,9 +29,9 @@ from gtm.core.model.policy import (
     RuleMode,
     Term,
 )
-from gtm.core.model.regions import AdminState, Region
+from gtm.core.model.regions import AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import OnUnusable, Service
+from gtm.core.model.services import Families, OnUnusable, Service
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
 
@@ -234,22 +234,45 @@ class Reference:
             for at in self.moments()
         )
 
+    def can_answer(self, endpoint: Endpoint, request: Request) -> bool:
+        """Whether an endpoint has what is asked for: an address of the family, where each family has a pool of its own.
+
+        A family that no member has is no pool, and is decided as if nobody asked for it.
+        """
+        if self.service(request).families is Families.TOGETHER or request.family is None:
+            return True
+        field = request.family.value
+        pool = [one for region in self.members(request) for one in region.endpoints if getattr(one, field)]
+        return not pool or bool(getattr(endpoint, field))
+
+    def pooled(self, region: Region, request: Request) -> bool:
+        """Whether some endpoint of a region, up or not, has what is asked for."""
+        return any(self.can_answer(endpoint, request) for endpoint in region.endpoints)
+
     def willing(self, request: Request) -> set[str]:
-        """The members that take new clients and have the models asked for, healthy or not."""
+        """The members that take new clients, have the models and the family asked for, healthy or not."""
         wanted = {self.service(request).model, request.model} - {None}
         return {
             region.name
             for region in self.members(request)
-            if region.admin_state is AdminState.ACTIVE and wanted <= set(region.models)
+            if region.admin_state is AdminState.ACTIVE
+            and wanted <= set(region.models)
+            and self.pooled(region, request)
         }
 
-    def healthy(self, region: str) -> bool:
-        """Whether some endpoint of a region is up."""
-        return any(item.status is HealthStatus.UP for item in self.state.health.get(region, {}).values())
+    def healthy(self, region: str, request: Request) -> bool:
+        """Whether some endpoint of a region is up that has what is asked for."""
+        known = self.state.health.get(region, {})
+        return any(
+            endpoint.url in known
+            and known[endpoint.url].status is HealthStatus.UP
+            and self.can_answer(endpoint, request)
+            for endpoint in self.regions[region].endpoints
+        )
 
     def usable(self, request: Request) -> set[str]:
         """The members that could serve if there were no law."""
-        return {region for region in self.willing(request) if self.healthy(region)}
+        return {region for region in self.willing(request) if self.healthy(region, request)}
 
     def eligible(self, request: Request) -> set[str]:
         """The regions that may be named in answer to a request."""

@@ -24,9 +24,9 @@ from gtm.core.model.policy import (
     Tenant,
     Term,
 )
-from gtm.core.model.regions import AdminState, Endpoint, Region
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Affinity, Handoff, Member, OnUnusable, Push, Service, Steering
+from gtm.core.model.services import Affinity, Families, Handoff, Member, OnUnusable, Push, Service, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.jurisdictions import countries_at, resolve
@@ -74,6 +74,13 @@ def _subset(values: tuple[str, ...], most: int = 2) -> st.SearchStrategy[tuple[s
     return st.lists(st.sampled_from(values), unique=True, max_size=most).map(tuple)
 
 
+ADDRESSES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("192.0.2.1",), ("2001:db8::1",)),
+    (("192.0.2.1",), ()),
+    ((), ("2001:db8::1",)),
+    ((), ()),
+)
+"""What endpoints have of each family."""
 latitudes = st.integers(-90, 90).map(float)
 longitudes = st.integers(-180, 180).map(float)
 
@@ -88,7 +95,10 @@ def regions(draw: st.DrawFn, name: str) -> Region:
         lon=draw(longitudes),
         country=draw(st.sampled_from(COUNTRIES)),
         operator_country=draw(st.sampled_from([None, "US", "DE", *COUNTRIES])),
-        endpoints=tuple(Endpoint(f"https://{name}-{index}.test") for index in range(endpoints)),
+        endpoints=tuple(
+            Endpoint(f"https://{name}-{index}.test", *draw(st.sampled_from(ADDRESSES)))
+            for index in range(endpoints)
+        ),
         models=draw(_subset(MODELS)),
         admin_state=draw(
             st.sampled_from([AdminState.ACTIVE] * 4 + [AdminState.DRAINING, AdminState.DISABLED])
@@ -113,6 +123,7 @@ def services(draw: st.DrawFn, name: str, known: tuple[Region, ...]) -> Service:
         steering=draw(st.sampled_from(Steering)),
         affinity=draw(st.sampled_from(Affinity)),
         on_unusable=draw(st.sampled_from(OnUnusable)),
+        families=draw(st.sampled_from(Families)),
         model=draw(st.sampled_from([None, None, None, *served])),
         handoff=draw(st.sampled_from(Handoff)),
         push=draw(st.sampled_from(Push)),
@@ -256,6 +267,7 @@ def requests(draw: st.DrawFn, policy: Policy) -> Request:
             )
         ),
         affinity=draw(st.sampled_from([None, "alice", "bob"])),
+        family=draw(st.sampled_from([None, *AddressFamily])),
     )
 
 

@@ -26,6 +26,7 @@ EDITS: tuple[Edit, ...] = (
     (("https_record",), None),
     (("refusal", "ipv4"), ["127.0.1.2"]),
     (("cors",), {"origins": ["*"], "methods": [], "fields": [], "credentials": False}),
+    (("families",), "separate"),
     (("max_answers",), 3),
     (("max_answers",), None),
     (("priority",), "batch"),

@@ -201,7 +201,7 @@ OMISSIONS = """\
 | 7871 §7.2.1 | more specific answers inside less specific ones | The less specific network is split: scopes never overlap, overrides and IPv4-mapped addresses included. |
 | 7871 §7.2.1 | a network too wide for one answer | The answer is lawful for all of it, and its scope is longer than what was asked, so that resolvers keep it for questions of that length alone. |
 | 7871 §7.2.1 | an alias to a name with tailored answers | Followed where the policy has both names: alias and addresses come with the scope of the addresses. The RFC would rather see the alias alone, which costs resolvers a question more. |
-| 7871 §7.4 | negative answers for some networks and positive ones for others | Never by refusal. Where regions differ in address families, clients of regions without one get NODATA; `gtm check` warns of it. |
+| 7871 §7.4 | negative answers for some networks and positive ones for others | Never by refusal. Where regions differ in address families, clients of regions without one get NODATA, for no longer than an address is kept; `gtm check` finds it (`empty_a`, `empty_aaaa`), and `families: separate` mends it. |
 | 7871 §10 | private addresses as clients | Located like others, for operators may say where their own are; else of unknown place. The resolver's address does not stand in for them. |
 | 7873 §5.2 | queries without a cookie, or with a bad one | Answered; a good cookie only lifts limits. |
 | 8482 §4 | ANY | One HINFO record. |

@@ -171,6 +171,7 @@ def _services(
             display_name=lines,
             ttl=st.integers(1, 86400),
             min_ttl=st.integers(1, 86400),
+            families=st.sampled_from(["together", "separate"]),
             max_answers=st.integers(1, 100),
             steering=st.sampled_from(["latency", "geo", "weighted", "failover"]),
             affinity=st.sampled_from(["none", "client_network", "key"]),

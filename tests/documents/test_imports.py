@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gtm.documents import yamls
 from gtm.documents.folders import check_references, load_folder, read_folder
 from gtm.documents.imports import gdnsd, octodns, route53, vscf
-from gtm.documents.imports.parts import ImportProblem, Pool, Source, joined
+from gtm.documents.imports.parts import ImportProblem, Pool, Source, joined, paired
 from gtm.documents.imports.policy import Draft, draft, zone_name
 from gtm.documents.imports.render import files
 from tests.dns.world import answerer, query
@@ -550,12 +550,106 @@ def test_what_is_too_much_is_refused() -> None:
         draft(ZONE, Source(steered=[replace(steered, name=f"n{number}") for number in range(1_001)]))
 
 
-def test_names_that_are_steered_have_no_fixed_addresses() -> None:
-    """Of a name that is steered for one family, addresses of the other are a note: the service answers both."""
-    made = draft(ZONE, gdnsd.read("www DYNA weighted!api\n    AAAA 2001:db8::1\n    TXT x\n", ZONE, CONFIG))
+def test_a_steered_name_keeps_its_other_family() -> None:
+    """Of a name that is steered for one family, addresses of the other are a pool beside: the same for everyone."""
+    made = draft(
+        ZONE, gdnsd.read("www DYNA weighted!api\n    60 AAAA 2001:db8::1\n    TXT x\n", ZONE, CONFIG)
+    )
     assert [(record["name"], record["type"]) for record in made.zone["records"]] == [("www", "TXT")]
-    assert any("AAAA" in note.what and "service" in note.why for note in made.notes)
+    ((service, _),) = made.services
+    assert (service["families"], service["ttl"]) == ("separate", 60)
+    regions = dict(made.regions)
+    assert [regions[item["region"]].ipv6 for item in service["members"]] == [(), (), ("2001:db8::1",)]
+    made = draft(ZONE, gdnsd.read("www DYNA weighted!api\n    TXT x\n", ZONE, CONFIG))
     assert made.services[0][0]["ttl"] == 86_400  # gdnsd's default, where the file says none
+    assert "families" not in made.services[0][0]
+
+
+def _pools(four: str, six: str) -> list[Pool]:
+    """Pools of both types, `label:weight` each."""
+    return [
+        Pool(label, weight=float(weight or 1), **{family: (address + label,)})  # type: ignore[arg-type]
+        for text, family, address in ((four, "ipv4", "4"), (six, "ipv6", "6"))
+        for label, _, weight in (item.partition(":") for item in text.split())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("four", "six", "ordered", "regions", "separate"),
+    [
+        ("a b", "a b", True, "a:46 b:46", False),
+        ("a b", "b a", False, "a:46 b:46", False),
+        ("a b", "b a", True, "a-ipv4:4 b-ipv4:4 b-ipv6:6 a-ipv6:6", True),
+        ("a b", "", True, "a:4 b:4", False),
+        ("a b", "a", True, "a:46 b:4", True),
+        ("a b c", "x a y c", True, "x:6 a:46 b:4 y:6 c:46", True),
+        ("a:90 b:10", "a:90 b:10", False, "a:46 b:46", False),
+        ("a:90 b:10", "a:10 b:90", False, "a-ipv4:4 b-ipv4:4 a-ipv6:6 b-ipv6:6", True),
+        ("a4 b4", "a6 b6", True, "a4:4 b4:4 a6:6 b6:6", True),
+    ],
+)
+def test_pools_of_two_families(four: str, six: str, ordered: bool, regions: str, separate: bool) -> None:
+    """Where A and AAAA agree they are one region; where they differ each keeps its own pools, weights and order."""
+    made, apart = paired(_pools(four, six), ordered=ordered)
+    told = [f"{pool.label}:{'4' * bool(pool.ipv4)}{'6' * bool(pool.ipv6)}" for pool in made]
+    assert (" ".join(told), apart) == (regions, separate)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([1.0, 2.0])), unique_by=lambda item: item[0]),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([1.0, 2.0])), unique_by=lambda item: item[0]),
+    st.booleans(),
+)
+def test_no_pool_of_a_family_is_lost(
+    four: list[tuple[str, float]], six: list[tuple[str, float]], ordered: bool
+) -> None:
+    """Each family has the addresses that it had, with their weights, and where that decides in their order."""
+    asked = [Pool(label, ipv4=(label,), weight=weight) for label, weight in four]
+    asked += [Pool(label, ipv6=(label,), weight=weight) for label, weight in six]
+    made, separate = paired(asked, ordered=ordered)
+    for family, given_ in (("ipv4", four), ("ipv6", six)):
+        kept = [(getattr(pool, family)[0], pool.weight) for pool in made if getattr(pool, family)]
+        assert kept == given_ if ordered else sorted(kept) == sorted(given_)
+    one_each = all(bool(pool.ipv4) == bool(pool.ipv6) for pool in made)
+    assert separate is (bool(four and six) and not one_each)
+    assert len({pool.label for pool in made}) == len(made)
+
+
+def test_pools_of_two_families_in_every_source() -> None:
+    """Sets of A and AAAA that share a name and differ become a service with two pools, whatever the source."""
+    sets = [
+        {
+            "Name": "w.example.com.",
+            "Type": kind,
+            "SetIdentifier": f"{label}-{kind}",
+            "Weight": weight,
+            "TTL": 60,
+        }
+        | {"ResourceRecords": [{"Value": value}]}
+        for kind, label, weight, value in (
+            ("A", "blue", 90, "192.0.2.1"),
+            ("A", "green", 10, "192.0.2.2"),
+            ("AAAA", "blue", 90, "2001:db8::1"),
+            ("AAAA", "green", 10, "2001:db8::2"),
+        )
+    ]
+    dynamic = "{{type: {kind}, dynamic: {{pools: {{{pool}: {{values: [{{value: '{value}'}}]}}}}, rules: [{{pool: {pool}}}]}}}}"
+    yaml = "w: [{}, {}]".format(
+        dynamic.format(kind="A", pool="four", value="192.0.2.1"),
+        dynamic.format(kind="AAAA", pool="six", value="2001:db8::1"),
+    )
+    config = "plugins => { weighted => { w => { addrs_v4 => { a => [ 192.0.2.1, 9 ] }, addrs_v6 => { b => [ 2001:db8::1, 9 ] } } } }"
+    for source in (
+        route53.read(json.dumps({"ResourceRecordSets": sets})),
+        octodns.read(yaml),
+        gdnsd.read("w DYNA weighted!w\n", ZONE, config),
+    ):
+        made = draft(ZONE, source)
+        ((service, _),) = made.services
+        assert service["families"] == "separate"
+        regions = dict(made.regions)
+        members = [regions[item["region"]] for item in service["members"]]
+        assert all(bool(pool.ipv4) != bool(pool.ipv6) for pool in members)
 
 
 def test_pools_are_one_region_only_if_they_answer_alike() -> None:

@@ -212,7 +212,10 @@ def _report(report: Report) -> None:
     for warning in report.warnings:
         output.say(f"warning: {warning}", "yellow")
     for finding in report.findings:
-        output.say(f"warning: {finding}", "yellow")
+        if finding in report.errors:
+            output.say(f"error: {finding}", "red")
+        else:
+            output.say(f"warning: {finding}", "yellow")
     failed = [result for result in report.results if not result.passed]
     for result in failed:
         output.say(f"FAILED {result.label}", "red")
@@ -228,7 +231,11 @@ def _report(report: Report) -> None:
         policy = report.policy
         counts = {"region": policy.regions, "service": policy.services, "rule": policy.residency_rules}
         sizes = [f"{len(items)} {name}{'' if len(items) == 1 else 's'}" for name, items in counts.items()]
-        output.say(f"the policy is sound: {', '.join(sizes)}")
+        if report.errors:
+            count = len(report.errors)
+            output.say(f"{count} error{'' if count == 1 else 's'} above: {', '.join(sizes)}", "red")
+        else:
+            output.say(f"the policy is sound: {', '.join(sizes)}")
     passed = len(report.results) - len(failed)
     if report.results:
         output.say(f"{passed} of {len(report.results)} expectations hold", "red" if failed else "green")

@@ -21,6 +21,9 @@ class AcceptedView(TypedDict):
 Action: TypeAlias = Literal["created", "updated", "deleted"]
 """What happens to a resource."""
 
+AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
+"""A family of addresses, by the name of its field in an endpoint and in a refusal."""
+
 
 class AdequacySchema(TypedDict):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
@@ -217,6 +220,10 @@ class CellDocument(TypedDict):
     model: NotRequired[str | None]
     priority: NotRequired[Priority | None]
     """Left out: the service's."""
+    family: NotRequired[AddressFamily | None]
+    """Of the addresses that DNS is asked for, at a service whose `families` are separate; left out: none
+    is asked for.
+    """
     count: float
 
 
@@ -780,6 +787,10 @@ class ExplainRequest(TypedDict):
     model: NotRequired[str | None]
     priority: NotRequired[Priority | None]
     """Left out: the service's."""
+    family: NotRequired[AddressFamily | None]
+    """Of the addresses that DNS is asked for, at a service whose `families` are separate; left out: none
+    is asked for.
+    """
     client_ip: NotRequired[str | None]
     """An address, or a subnet as a resolver states it; in place of country and coordinates."""
     city: NotRequired[str | None]
@@ -838,6 +849,10 @@ class ExtendedErrorSchema(TypedDict):
 
     code: int
     text: str
+
+
+Families: TypeAlias = Literal["together", "separate"]
+"""What A and AAAA answers of a service have in common."""
 
 
 class FieldChangeSchema(TypedDict):
@@ -2432,6 +2447,10 @@ class ServiceDocument(TypedDict):
     """Of DNS answers and lookups, in seconds."""
     min_ttl: NotRequired[int]
     """The same while the plan moves traffic or a region drains."""
+    families: NotRequired[Families]
+    """Whether A and AAAA are one decision, or each is decided among the regions that have such
+    addresses.
+    """
     max_answers: NotRequired[int | None]
     """Addresses in a DNS answer; absent: all that the region has."""
     https_record: NotRequired[HttpsRecordDocument | None]
@@ -2482,6 +2501,10 @@ class ServiceDocumentPut(TypedDict):
     """Of DNS answers and lookups, in seconds."""
     min_ttl: NotRequired[int]
     """The same while the plan moves traffic or a region drains."""
+    families: NotRequired[Families]
+    """Whether A and AAAA are one decision, or each is decided among the regions that have such
+    addresses.
+    """
     max_answers: NotRequired[int | None]
     """Addresses in a DNS answer; absent: all that the region has."""
     https_record: NotRequired[HttpsRecordDocument | None]

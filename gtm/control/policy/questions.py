@@ -121,6 +121,10 @@ def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> t
     dns = question.over == "dns"
     if dns:
         _stateless(question)
+    elif question.family is not None:
+        raise _wrong(
+            "family", "not_supported", "over HTTP nobody asks for a family: leave it out, or ask over DNS"
+        )
     compiled = snapshot.services.get(question.service)
     host = None
     if compiled is not None and (dns or question.host is not None):
@@ -133,7 +137,14 @@ def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> t
             raise _wrong("host", "contradiction", str(error)) from error
     priority = None if question.priority is None else no_higher(question.priority, compiled)
     request = Request(
-        question.service, location, tenant, data_class, question.model, question.affinity, priority
+        question.service,
+        location,
+        tenant,
+        data_class,
+        question.model,
+        question.affinity,
+        priority,
+        question.family,
     )
     name = question.host if question.host is not None or host is None else _concrete(host.name)
     return request, Asked(question.over, name, question.client_ip)

@@ -17,6 +17,7 @@ from gtm.control.errors import Invalid, NotFound
 from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.documents import fields as f
@@ -92,6 +93,8 @@ class RequestDocument(PlaceDocument):
     model: f.ModelName | None = None
     priority: Priority | None = None
     """Left out: the service's."""
+    family: AddressFamily | None = None
+    """Of the addresses that DNS is asked for, at a service whose `families` are separate; left out: none is asked for."""
 
 
 class CellDocument(RequestDocument):
@@ -113,7 +116,9 @@ class SampleDocument(Document):
         """The same as a value; `priorities` are those of services, for requests that state none."""
         counts: dict[str, float] = {}
         for item in self.cells:
-            request = Request(item.service, item.location, item.tenant, item.data_class, item.model)
+            request = Request(
+                item.service, item.location, item.tenant, item.data_class, item.model, family=item.family
+            )
             priority = item.priority or priorities.get(item.service, Priority.REAL_TIME)
             cell = cell_of(request, priority)
             counts[cell] = counts.get(cell, 0.0) + item.count
@@ -174,7 +179,10 @@ def _sample_json(sample: Sample) -> dict[str, Any]:
 
 def cell_json(cell: Cell) -> dict[str, Any]:
     """A cell as a `RequestDocument`."""
-    return asdict(cell)
+    found = asdict(cell)
+    if cell.family is None:
+        del found["family"]  # an older control does not know it
+    return found
 
 
 async def recorded(database: Database, since: datetime, until: datetime) -> Traffic:

@@ -184,6 +184,10 @@ def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request
     places = groups(COUNTRIES, [rule.countries for rule in rules])
     tenants = groups(old.tenants & new.tenants, [rule.tenants for rule in rules])
     classes = groups(old.data_classes & new.data_classes, [rule.data_classes for rule in rules])
+    pools = (
+        None,
+        *(family for family in old.services[service].pools if family in new.services[service].pools),
+    )
     serving = [frozenset(region.models) for region in (*old.regions, *new.regions)]
     models = groups(old.models & new.models, serving)
     for country, countries in [(None, ("unknown places",)), *places]:
@@ -191,7 +195,8 @@ def _requests(before: View, after: View, service: str) -> Iterator[tuple[Request
         for tenant, _ in [(None, ()), *tenants]:
             for data_class, _ in [(None, ()), *classes]:
                 for model, _ in [(None, ()), *models]:
-                    yield Request(service, location, tenant, data_class, model), countries
+                    asked = Request(service, location, tenant, data_class, model)
+                    yield from ((asked._replace(family=family), countries) for family in pools)
 
 
 def groups(names: frozenset[str], scopes: Sequence[frozenset[str] | None]) -> list[_Group]:
@@ -218,7 +223,8 @@ def _served(router: Router, request: Request) -> bool:
 def _asking(request: Request) -> str:
     stated = (("tenant", request.tenant), ("data class", request.data_class), ("model", request.model))
     parts = [f"{what} `{name}`" for what, name in stated if name is not None]
-    return f" that state {', '.join(parts)}" if parts else ""
+    family = "" if request.family is None else f" that ask for {request.family.rrtype} records"
+    return family + (f" that state {', '.join(parts)}" if parts else "")
 
 
 def _listed(names: list[str], most: int = 8) -> str:
@@ -255,7 +261,7 @@ def _short_sets(made: Comparison, ranked: Ranked, most: int = 3) -> list[str]:
     missing: dict[int, float] = {}
     for cell, ranking in ranked.rankings.items():
         group = ranking.group
-        within = group.eligible(view.up)
+        within = group.eligible(view.up_for(group.family))
         rate = made.sample.counts[cell] / made.sample.seconds
         demand[within] = demand.get(within, 0.0) + rate
         missing[within] = missing.get(within, 0.0) + rate * (1 - sum(made.after.cells[cell].values()))

@@ -19,6 +19,8 @@ class Exclusion(StrEnum):
     RESIDENCY = "residency"
     DISABLED = "disabled"
     DRAINING = "draining"
+    NO_ADDRESS = "no_address"
+    """It has no address of the family asked for, and the service has a pool for each (`families: separate`)."""
     MODEL_UNAVAILABLE = "model_unavailable"
     HEALTH_UNKNOWN = "health_unknown"
     UNHEALTHY = "unhealthy"
@@ -120,5 +122,6 @@ def _exclusion(view: View, group: RankingClass, number: int) -> Exclusion:
     if not view.snapshot.active & bit:
         return Exclusion(view.snapshot.regions[number].admin_state.value)
     if not group.willing & bit:
-        return Exclusion.MODEL_UNAVAILABLE
+        pooled = group.family is None or group.service.pools[group.family] & bit
+        return Exclusion.MODEL_UNAVAILABLE if pooled else Exclusion.NO_ADDRESS
     return Exclusion.HEALTH_UNKNOWN if view.unknown & bit else Exclusion.UNHEALTHY

@@ -215,13 +215,13 @@ def choice(view: View, group: RankingClass) -> Choice:
     service = group.service.service
     if group.outside:
         return _refused(Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
-    eligible, ignored = group.eligible(view.up), False
+    eligible, ignored = group.eligible(view.up_for(group.family)), False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = group.eligible(ANY_HEALTH), True
     maker = Maker(view, group)
     order = ranked(group.service, group.order, eligible)
     if not order:
-        return _leftovers(maker, usable_anywhere=bool(group.usable(view.up)))
+        return _leftovers(maker, usable_anywhere=bool(group.usable(view.up_for(group.family))))
     shares, plan = shares_of(view, group, order)
     main = Reason.HEALTH_IGNORED if ignored else _reason(group)
     home = order[0]
@@ -335,7 +335,7 @@ def _sticky(
     view, group = maker.view, maker.group
     if group.service.service.affinity is Affinity.NONE:
         return (), ()
-    kept = staying(view, group, group.keeping(view.up), shares)
+    kept = staying(view, group, group.keeping(view.up_for(group.family)), shares)
     if len(kept) == 1 and kept.keys() == shares.keys():
         return (), ()
     options = []

@@ -99,7 +99,7 @@ def explained(view: View, ranking: Ranking, chosen: Choice, option: Option) -> D
     """An option of a kind of request, with everything that led to it."""
     group = ranking.group
     # A refusal because of where the edge stands was made without a look at health: the regions' own state is told.
-    eligible = group.usable(view.up) if group.outside else chosen.eligible
+    eligible = group.usable(view.up_for(group.family)) if group.outside else chosen.eligible
     return Decision(
         service=group.service.service.name,
         outcome=option.outcome,

@@ -12,7 +12,7 @@ from gtm.core.decision.candidates import Candidate, Exclusion
 from gtm.core.decision.decide import Decision, RuleTrace
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
-from gtm.core.model.regions import Endpoint
+from gtm.core.model.regions import AddressFamily, Endpoint
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.edges import NOWHERE, servers_inside
@@ -159,7 +159,8 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     elif candidate.excluded is Exclusion.MODEL_UNAVAILABLE:
         text = f"does not serve the {_missing_models(view, request, candidate)}"
     elif candidate.excluded is not None:
-        text = _STATES[candidate.excluded]
+        pools = view.snapshot.services[request.service].pools
+        text = _state(candidate.excluded, request.family if request.family in pools else None)
     elif candidate.share > 0:
         text = f"usable, takes {candidate.share:.0%} of such clients"
     else:
@@ -167,6 +168,17 @@ def sentence(view: View, request: Request, decision: Decision, candidate: Candid
     if candidate.monitored:
         text += f"; would be excluded by residency {_rules(decision, candidate.monitored)} if enforced"
     return f"{candidate.region}: {text}"
+
+
+def _state(excluded: Exclusion, family: AddressFamily | None) -> str:
+    """What keeps a region from being a candidate, where neither law nor models do."""
+    if family is None:
+        return _STATES[excluded]
+    if excluded is Exclusion.NO_ADDRESS:
+        return f"has no {family.label} address, and the service has a pool for each family"
+    if excluded is Exclusion.UNHEALTHY:
+        return f"no endpoint with an {family.label} address is up"
+    return _STATES[excluded]
 
 
 def _edge(view: View, service: str, decision: Decision) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gtm.core.demand.class_keys import ClassKey
 from gtm.core.latency import NetworkPath
 from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority, Steering
 from gtm.core.policy.snapshot import CompiledService, Snapshot, bits
@@ -37,9 +38,10 @@ class RankingClass:
     """Requests of one service that may go to the same regions and prefer them in the same order.
 
     All of it follows from what tells classes apart (`ClassIdentity`), never from the client that was met first. `key` names the class the
-    same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that of the members with the models asked for,
+    same way everywhere and across revisions. `allowed` is the fence's mask, `capable` that of the members with the models and the family asked for,
     `willing` that of those of them that take new clients. `order` holds all members. `located`: there was something to rank by.
-    `outside`: the edge stands outside of a rule that concerns them and binds edges. `near` has, for a home region and each of its
+    `outside`: the edge stands outside of a rule that concerns them and binds edges. `family` is that of the addresses asked for, where
+    the service has a pool for each (None: all members are its pool): who has none of it is not `capable`. `near` has, for a home region and each of its
     spillover rules that bounds the added latency, the mask of the members which are within that bound.
     """
 
@@ -53,12 +55,13 @@ class RankingClass:
     located: bool
     outside: bool
     near: Mapping[tuple[int, str], int]
+    family: AddressFamily | None = None
 
     def eligible(self, up: int) -> int:
         """Mask of the regions that a new client may be sent to: inside the fence, with the models, taking new clients, and up.
 
         Args:
-            up: mask of the regions that are healthy (`View.up`), or `ANY_HEALTH`.
+            up: mask of the regions that are healthy (`View.up_for` its family), or `ANY_HEALTH`.
         """
         return self.allowed & self.willing & up
 
@@ -96,6 +99,7 @@ class ClassIdentity(NamedTuple):
     located: bool
     outside: bool
     near: tuple[tuple[tuple[int, str], int], ...]
+    family: AddressFamily | None = None
 
 
 Classes = Mapping[ClassIdentity, RankingClass]
@@ -125,6 +129,8 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     if service is None:
         raise UnknownNameError("service", request.service)
     _check_names(snapshot, request)
+    if request.family is not None and request.family not in service.pools:
+        request = request._replace(family=None)  # what is the same for everyone is planned together
     placed = basis.estimator.placed(request.location)
     if placed is not request.location:
         request = request._replace(location=placed)
@@ -133,20 +139,21 @@ def rank(basis: Basis, request: Request, classes: Classes) -> Ranking:
     processing = basis.processing.get(request.service, {})
     latency = {number: path.estimate_ms + processing.get(number, 0.0) for number, path in paths.items()}
     order = _order(service, paths, latency)
-    capable = _with_models(snapshot, service, request)
+    capable = _capable(snapshot, service, request)
     priority = request.priority or service.service.priority
     outside = bool(basis.outside) and any(
         match.compiled.rule.name in basis.outside for match in within.matched
     )
     near = _near(basis, order, latency)
     # As `ClassIdentity(…)`, in half of the time.
-    told = request.service, priority, within.allowed, capable, order, bool(latency), outside, near
+    located, family = bool(latency), request.family
+    told = request.service, priority, within.allowed, capable, order, located, outside, near, family
     group = classes[tuple.__new__(ClassIdentity, told)]
     return Ranking(group, within, paths, request, cell_of(request, priority))
 
 
 def families(basis: Basis) -> dict[str, str]:
-    """Services with the first of their family: those of one have members, weights, steering, models and rules in common.
+    """Services with the first of their family: those of one have members, weights, pools, steering, models and rules in common.
 
     Requests that differ in nothing but such a service are ranked alike.
     """
@@ -158,6 +165,7 @@ def families(basis: Basis) -> dict[str, str]:
             compiled.members,
             tuple(sorted(compiled.weights.items())),
             tuple(sorted(compiled.canaries.items())),
+            tuple(sorted(compiled.pools.items())),
             service.steering,
             service.model,
             service.priority,
@@ -209,7 +217,7 @@ def alike(ranking: Ranking, service: str, classes: Classes) -> Ranking:
     group = ranking.group
     near = tuple(group.near.items())
     told = (service, group.priority, group.allowed, group.capable, group.order, group.located, group.outside)
-    same = classes[ClassIdentity(*told, near)]
+    same = classes[ClassIdentity(*told, near, group.family)]
     cell = with_service(ranking.cell, service)
     request = ranking.request._replace(service=service)
     return Ranking(same, ranking.within, ranking.paths, request, cell)
@@ -248,6 +256,7 @@ def class_of(snapshot: Snapshot, identity: ClassIdentity) -> RankingClass:
         identity.located,
         identity.outside,
         dict(identity.near),
+        identity.family,
     )
 
 
@@ -305,13 +314,14 @@ def _check_names(snapshot: Snapshot, request: Request) -> None:
         raise UnknownNameError("model", request.model)
 
 
-def _with_models(snapshot: Snapshot, service: CompiledService, request: Request) -> int:
-    """The members that serve every model asked for, by the service and by the request."""
+def _capable(snapshot: Snapshot, service: CompiledService, request: Request) -> int:
+    """The members that serve every model asked for, by the service and by the request, and have the family asked for."""
+    pool = service.mask if request.family is None else service.pools[request.family]
     wanted = {name for name in (service.service.model, request.model) if name is not None}
     if not wanted:
-        return service.mask
+        return pool
     regions = snapshot.regions
-    return sum(1 << number for number in bits(service.mask) if wanted.issubset(regions[number].models))
+    return sum(1 << number for number in bits(pool) if wanted.issubset(regions[number].models))
 
 
 def _order(

@@ -15,6 +15,7 @@ from gtm.core.decision.ranking import Ranking, alike, classes_of, families, rank
 from gtm.core.decision.view import Basis, View
 from gtm.core.latency.estimator import Seen, location_of
 from gtm.core.memory import Memory
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 
@@ -22,8 +23,8 @@ CANDIDATES = 1_000_000
 """How many ways from clients to regions, and rules that match, one memory of rankings or decisions holds: some 150 MB."""
 
 
-Kind = tuple[str, Seen, str | None, str | None, str | None, Priority | None]
-"""All of a request that a ranking is made from: service, what is seen of the location, tenant, data class, model, priority."""
+Kind = tuple[str, Seen, str | None, str | None, str | None, Priority | None, AddressFamily | None]
+"""All of a request that a ranking is made from: service, what is seen of the location, tenant, data class, model, priority, family."""
 
 
 class Ranker:
@@ -62,9 +63,9 @@ class Ranker:
         Raises:
             UnknownNameError: the service, tenant, data class or model is not in the policy.
         """
-        service, location, tenant, data_class, model, _, priority = request
+        service, location, tenant, data_class, model, _, priority, family = request
         seen = self.basis.estimator.seen(location)
-        return self._served[service, seen, tenant, data_class, model, priority]
+        return self._served[service, seen, tenant, data_class, model, priority, family]
 
     def fresh(self, request: Request) -> Ranking:
         """As `ranking`, remembered for one service of each family only: for callers that remember by themselves.
@@ -72,21 +73,21 @@ class Ranker:
         Raises:
             UnknownNameError: as there.
         """
-        service, location, tenant, data_class, model, _, priority = request
+        service, location, tenant, data_class, model, _, priority, family = request
         seen = self.basis.estimator.seen(location)
-        return self._of_family((service, seen, tenant, data_class, model, priority))
+        return self._of_family((service, seen, tenant, data_class, model, priority, family))
 
     def _of_family(self, kind: Kind) -> Ranking:
-        service, seen, tenant, data_class, model, priority = kind
+        service, seen, tenant, data_class, model, priority, family = kind
         first = self._families.get(service, service)
         if first == service:
             return self._rankings[kind]
-        known = self._rankings[first, seen, tenant, data_class, model, priority]
+        known = self._rankings[first, seen, tenant, data_class, model, priority, family]
         return alike(known, service, self._classes)
 
     def _rank(self, kind: Kind) -> Ranking:
-        service, seen, tenant, data_class, model, priority = kind
-        request = Request(service, location_of(seen), tenant, data_class, model, priority=priority)
+        service, seen, tenant, data_class, model, priority, family = kind
+        request = Request(service, location_of(seen), tenant, data_class, model, None, priority, family)
         return rank(self.basis, request, self._classes)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
-from gtm.core.model.regions import AdminState, Endpoint
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
@@ -121,8 +121,8 @@ class Basis:
 class View:
     """What an edge answers from. Masks are of `snapshot.regions`.
 
-    `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one,
-    `unknown` those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
+    `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one, `families` those
+    of them with an address of each family on one; `unknown` those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
     requests that they may take, `drains` the draining ones with the share of clients with affinity that still stay.
     `bounds` holds the services near a boundary with the longest time that answers about them may be kept, in seconds.
     """
@@ -133,6 +133,7 @@ class View:
     era: Era
     endpoints: tuple[tuple[Endpoint, ...], ...]
     up: int
+    families: Mapping[AddressFamily, int]
     unknown: int
     ramps: Mapping[int, float]
     drains: Mapping[int, float]
@@ -140,6 +141,10 @@ class View:
     until: Window
     """The window at which a rule, a bound or a ramp changes: the View is over once any side of it is reached; of `age`
     nothing is said. Infinite where nothing will change."""
+
+    def up_for(self, family: AddressFamily | None) -> int:
+        """Mask of the regions that can serve those who ask for addresses of a family; None: who ask for none."""
+        return self.up if family is None else self.families[family]
 
     @property
     def changes_at(self) -> float:
@@ -261,6 +266,7 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     snapshot = basis.snapshot
     up = unknown = 0
     endpoints: list[tuple[Endpoint, ...]] = []
+    families = dict.fromkeys(AddressFamily, 0)
     ramps: dict[int, float] = {}
     drains: dict[int, float] = {}
     for number, region in enumerate(snapshot.regions):
@@ -276,6 +282,8 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
         )
         endpoints.append(healthy)
         up |= bool(healthy) << number
+        for family in AddressFamily:
+            families[family] |= any(endpoint.addresses(family) for endpoint in healthy) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
         ramp = slow_start_factor(region, known, window.clock)
         if ramp < 1:
@@ -287,7 +295,9 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     bounds, until = _bounds(snapshot, window)
     until = replace(until, reading=next_change(snapshot.regions, state.health, window.clock))
     era = Era.of(snapshot, window)
-    return View(basis, state, window, era, tuple(endpoints), up, unknown, ramps, drains, bounds, until)
+    return View(
+        basis, state, window, era, tuple(endpoints), up, families, unknown, ramps, drains, bounds, until
+    )
 
 
 def view_of(

@@ -45,7 +45,7 @@ def shares_of(view: View, group: RankingClass, order: Sequence[int]) -> tuple[Sh
 
 def canaries_of(view: View, group: RankingClass) -> Shares:
     """The shares of a class's canaries that take clients now, those in slow start by as much as they have ramped up."""
-    within = group.eligible(view.up)
+    within = group.eligible(view.up_for(group.family))
     return {
         number: share * view.ramps.get(number, 1.0)
         for number, share in group.service.canaries.items()

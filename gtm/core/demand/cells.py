@@ -11,6 +11,7 @@ from math import floor, inf
 
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.joined import cut, escaped, join
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import ANYWHERE, UNLOCATED, Location, Request, location_facts
 from gtm.core.model.services import Priority
 
@@ -39,7 +40,8 @@ class Cell:
     """A demand cell. `lat` and `lon` are of its centre, None where the location was unknown.
 
     `accuracy_km` bounds the accuracy radius of its clients' locations, where the database has one. `doubtful`: measurements contradict them. `spans` are the
-    countries of client subnets that are in several (as `Location.spans`), which have no `country`.
+    countries of client subnets that are in several (as `Location.spans`), which have no `country`. `family` is that of the request
+    (`Request.family`), the last part of a cell's text, which is left out where there is none.
     """
 
     service: str
@@ -54,6 +56,7 @@ class Cell:
     accuracy_km: float | None = None
     spans: tuple[str, ...] = ()
     doubtful: bool = False
+    family: AddressFamily | None = None
 
     @classmethod
     def parse(cls, text: str) -> Cell:
@@ -63,9 +66,11 @@ class Cell:
             ValueError: it is none.
         """
         parts = cut(SEPARATOR, text)
-        if len(parts) != 10:
-            raise ValueError(f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10")
-        service, country, lat, lon, tenant, data_class, model, priority, flags, accuracy = parts
+        if len(parts) not in {10, 11}:
+            raise ValueError(
+                f"`{text[:100]}` is not a demand cell: it has {len(parts)} parts instead of 10 or 11"
+            )
+        service, country, lat, lon, tenant, data_class, model, priority, flags, accuracy, *family = parts
         if bool(lat) != bool(lon) or flags not in _FLAGS.values():
             raise ValueError(f"`{text[:100]}` is not a demand cell")
         spans = _spans(country)
@@ -82,6 +87,7 @@ class Cell:
             doubtful="doubtful" in flags,
             accuracy_km=_known_radius(accuracy) if accuracy else None,
             spans=spans,
+            family=AddressFamily(family[0]) if family else None,
         )
 
     @property
@@ -109,6 +115,7 @@ class Cell:
             self.data_class,
             self.model,
             priority=self.priority,
+            family=self.family,
         )
 
 
@@ -129,6 +136,7 @@ def cell_of(request: Request, priority: Priority) -> str:
             priority.value,
             _FLAGS[facts.anonymous, facts.doubtful],
             _radius(facts.accuracy_km),
+            *(() if request.family is None else (request.family.value,)),
         ),
     )
 

@@ -14,7 +14,7 @@ from gtm.core.model.policy import OnUnknownLocation
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.requests import Location, location_facts
-from gtm.core.model.services import HostName
+from gtm.core.model.services import HostName, Service
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
 
 UNKNOWN = ""
@@ -54,7 +54,7 @@ def coverage(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     by_rules: dict[tuple[int, ...], _Barred] = {}
     alone: dict[int, dict[str, list[str]]] = {}
     for name, service, host in _asked(snapshot):
-        binding = _binding(service, host, now)
+        binding = rules_binding(service, host, now)
         by = f" (asked by `{host.name}`)" if host is not None and host != HostName(host.name) else ""
         key = tuple(map(id, binding))
         barred = by_rules.get(key)
@@ -85,12 +85,18 @@ def _asked(snapshot: Snapshot) -> Iterator[tuple[str, CompiledService, HostName 
     for name, service in snapshot.services.items():
         if not service.service.hostnames:
             yield name, service, None
-        alike = {(host.tenant, host.data_class): host for host in reversed(service.service.names)}
-        for host in reversed(alike.values()):
+        for host in statements(service.service):
             yield name, service, host
 
 
-def _binding(service: CompiledService, host: HostName | None, now: float) -> list[CompiledRule]:
+def statements(service: Service) -> Iterator[HostName]:
+    """The first of a service's host names for everything that these state."""
+    alike = {(host.tenant, host.data_class): host for host in reversed(service.names)}
+    yield from reversed(alike.values())
+
+
+def rules_binding(service: CompiledService, host: HostName | None, now: float) -> list[CompiledRule]:
+    """The enforced rules that may bind those who ask by a host name; None: by none, and state nothing."""
     return [
         rule
         for rule in service.rules

@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.regions import Capacity, Probe, ProbeType, Region, SpillIn
-from gtm.core.model.services import PLANNED, Affinity, Member, OnOverload, RefusalAddress, Service, Steering
+from gtm.core.model.services import (
+    PLANNED,
+    Affinity,
+    Families,
+    Member,
+    OnOverload,
+    RefusalAddress,
+    Service,
+    Steering,
+)
 
 _PROBE = Probe()
 _HTTP_ONLY = ("path", "host", "expected_status", "body_regex", "json_field", "json_value")
@@ -58,6 +67,7 @@ def _of_service(service: Service) -> Iterator[tuple[str, str]]:
     given = {
         "zone": service.zone is not None,
         "refusal": service.refusal != RefusalAddress(),
+        "families": service.families is not Families.TOGETHER,
         "max_answers": service.max_answers is not None,
     }
     if not service.hostnames:

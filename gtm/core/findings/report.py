@@ -12,6 +12,7 @@ from gtm.core.findings.capacity import capacity_findings
 from gtm.core.findings.coverage import coverage
 from gtm.core.findings.edges import edge_findings
 from gtm.core.findings.effects import effect_findings
+from gtm.core.findings.families import family_findings
 from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.pinned import pinned
 from gtm.core.findings.redirected import redirect_findings
@@ -23,6 +24,8 @@ from gtm.core.model.references import some, utc
 from gtm.core.policy.jurisdictions import Membership, countries_at
 from gtm.core.policy.snapshot import Snapshot
 
+ERRORS = frozenset({"empty_a"})
+"""Findings that `gtm check` fails for: clients would lose a service by them. What is in force stays in force."""
 SOON = 180 * 86_400.0
 """Seconds before the end of a membership from which on it is mentioned."""
 SHORT_AGE = 10.0
@@ -39,7 +42,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
         `membership_ends`, `no_rule`, and those of `gtm.core.findings.coverage`, `gtm.core.findings.pinned`, `gtm.core.findings.edges`,
-        `gtm.core.findings.capacity`, `gtm.core.findings.redirected` and `gtm.core.findings.zones`.
+        `gtm.core.findings.capacity`, `gtm.core.findings.redirected`, `gtm.core.findings.families` and `gtm.core.findings.zones`.
     """
     return (
         *_of_rules(snapshot, now),
@@ -52,6 +55,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *capacity_findings(snapshot.policy),
         *effect_findings(snapshot.policy),
         *redirect_findings(snapshot.policy),
+        *family_findings(snapshot, now),
         *zone_findings(snapshot),
     )
 

@@ -26,6 +26,25 @@ class ProbeType(StrEnum):
     TCP = "tcp"
 
 
+class AddressFamily(StrEnum):
+    """A family of addresses, by the name of its field in an endpoint and in a refusal."""
+
+    IPV4 = "ipv4"
+    """What A records hold (RFC 1035 §3.4.1)."""
+    IPV6 = "ipv6"
+    """What AAAA records hold (RFC 3596 §2.2)."""
+
+    @property
+    def label(self) -> str:
+        """The name that people know it by."""
+        return "IPv4" if self is AddressFamily.IPV4 else "IPv6"
+
+    @property
+    def rrtype(self) -> str:
+        """The type of record that holds its addresses."""
+        return "A" if self is AddressFamily.IPV4 else "AAAA"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One ingress of a region.
@@ -38,6 +57,10 @@ class Endpoint:
     ipv4: tuple[str, ...] = ()
     ipv6: tuple[str, ...] = ()
     cname: str | None = None
+
+    def addresses(self, family: AddressFamily) -> tuple[str, ...]:
+        """Those of a family."""
+        return self.ipv4 if family is AddressFamily.IPV4 else self.ipv6
 
 
 def https_port(endpoint: Endpoint) -> int:

@@ -11,6 +11,7 @@ from math import inf
 from typing import NamedTuple
 
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.services import HostName, Priority
 
 
@@ -57,7 +58,11 @@ ANYWHERE = ("*",)
 
 
 class Request(NamedTuple):  # made for each question
-    """One question: which region should serve this? None: the request does not say."""
+    """One question: which region should serve this? None: the request does not say.
+
+    `family` is that of the addresses asked for: of A and AAAA at services whose families are separate
+    (`CompiledService.pools`), None of all else.
+    """
 
     service: str
     location: Location = UNKNOWN_LOCATION
@@ -66,6 +71,7 @@ class Request(NamedTuple):  # made for each question
     model: str | None = None
     affinity: str | None = None
     priority: Priority | None = None
+    family: AddressFamily | None = None
 
 
 class LocationFacts(NamedTuple):

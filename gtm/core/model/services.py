@@ -35,6 +35,15 @@ class Affinity(StrEnum):
     """The request's affinity key; the client network where none is given."""
 
 
+class Families(StrEnum):
+    """What A and AAAA answers of a service have in common."""
+
+    TOGETHER = "together"
+    """One decision, whatever the type asked for: both families are those of the region chosen."""
+    SEPARATE = "separate"
+    """A pool for each: A is decided among members that have IPv4 addresses, AAAA among those that have IPv6 ones."""
+
+
 class OnUnusable(StrEnum):
     """What to do when the fence holds regions, but none that is usable."""
 
@@ -135,6 +144,7 @@ class Service:
     A host name that states nothing is written as a string.
 
     `ttl` is how long answers may be kept, `min_ttl` the same while traffic is being moved (seconds, both).
+    `families` says whether A and AAAA have one pool or two.
     `max_answers` is how many addresses an answer has at most, None: all. `https_record`: None for none.
 
     `service_time_ms` is how long a request occupies its place in a region, as far as no load report says it.
@@ -149,6 +159,7 @@ class Service:
     zone: str | None = None
     ttl: int = 30
     min_ttl: int = 5
+    families: Families = Families.TOGETHER
     max_answers: int | None = None
     https_record: HttpsRecord | None = None
     steering: Steering = Steering.LATENCY

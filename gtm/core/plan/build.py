@@ -84,7 +84,7 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
     group = ranking.group
     service = group.service
     regions = view.snapshot.regions
-    numbers = ranked(service, group.order, group.eligible(view.up))
+    numbers = ranked(service, group.order, group.eligible(view.up_for(group.family)))
     if not numbers:
         return None
     named = {name: place for place, name in enumerate(_preferred(key))}

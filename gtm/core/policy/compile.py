@@ -16,8 +16,8 @@ from gtm.core.model.names import WILDCARD, existing_names
 from gtm.core.model.policy import Jurisdiction, Policy, SpilloverRule
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.references import Checks
-from gtm.core.model.regions import AdminState, Endpoint, Region, https_port
-from gtm.core.model.services import HostName, Service
+from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region, https_port
+from gtm.core.model.services import Families, HostName, Service
 from gtm.core.policy.jurisdictions import resolve
 from gtm.core.policy.rules import RuleCompiler, RulePeriods
 from gtm.core.policy.snapshot import CompiledService, Snapshot, Timed
@@ -200,6 +200,13 @@ class _Compiler:
         apex = any(host.name == service.zone for host in service.names)
         for index, region in enumerate(regions):
             path = f"services.{service.name}.members[{index}].region"
+            aliases = [endpoint.cname for endpoint in region.endpoints if endpoint.cname is not None]
+            if service.families is Families.SEPARATE and aliases:
+                message = (
+                    f"`{region.name}` may answer with an alias (`{aliases[0]}`), which answers A and AAAA alike: with "
+                    "`families: separate` its endpoints have addresses only; leave out their `cname`, or `families`"
+                )
+                self.checks.problem(path, "overlap", message)
             if any(endpoint.ipv4 or endpoint.ipv6 for endpoint in region.endpoints):
                 self._check_count(service, region, path)
                 continue
@@ -263,11 +270,6 @@ class _Compiler:
                     "clients why (DNS never refuses by NXDOMAIN or an empty answer)"
                 )
                 self.checks.problem(f"{path}.refusal.{family}", "missing", message)
-            if any(answered) and not all(answered):
-                self.checks.warnings.append(
-                    f"{path}: only some member regions have {family} addresses; resolvers may cache the others' "
-                    "empty answers for everyone behind them (RFC 7871 §7.4)"
-                )
 
     def _rules_by_service(self, rules: Iterable[RulePeriods]) -> dict[str, list[RulePeriods]]:
         """Service → the rules that may concern it, in the order written."""
@@ -293,7 +295,22 @@ class _Compiler:
             mask,
             tuple(period for periods in rules for period in periods),
             MappingProxyType(canaries),
+            MappingProxyType(self._pools(service, weights)),
         )
+
+    def _pools(self, service: Service, members: Iterable[int]) -> dict[AddressFamily, int]:
+        """The members with addresses of each family that some have, where the service has a pool for each."""
+        if service.families is Families.TOGETHER:
+            return {}
+        pools = {
+            family: sum(
+                1 << number
+                for number in members
+                if any(item.addresses(family) for item in self.policy.regions[number].endpoints)
+            )
+            for family in AddressFamily
+        }
+        return {family: mask for family, mask in pools.items() if mask}
 
     def _check_spillover(self, rule: SpilloverRule) -> None:
         path = f"spillover_rules.{rule.name}"

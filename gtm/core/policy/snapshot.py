@@ -12,7 +12,7 @@ from math import inf
 
 from gtm.core.model.names import WILDCARD, closest
 from gtm.core.model.policy import Policy, ResidencyRule
-from gtm.core.model.regions import Region
+from gtm.core.model.regions import AddressFamily, Region
 from gtm.core.model.services import HostName, Service, Zone
 from gtm.core.policy.jurisdictions import Membership
 
@@ -64,6 +64,8 @@ class CompiledService:
     """A service with its members as region numbers, in the order written, and the rules that may concern it.
 
     `weights` are 0 for canaries, which stand in as other members of weight 0 do; `canaries` are their shares.
+    `pools`, where its families are separate, has the mask of the members with addresses of each family; a family of
+    which no member has any is not in it, nobody can be sent anywhere by it.
     """
 
     service: Service
@@ -72,6 +74,7 @@ class CompiledService:
     mask: int
     rules: tuple[CompiledRule, ...]
     canaries: Mapping[int, float] = field(default_factory=dict)
+    pools: Mapping[AddressFamily, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

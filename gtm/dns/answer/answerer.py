@@ -156,7 +156,7 @@ class Answerer:
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
         router = self.router
-        routing = router.routing(host.request(location))
+        routing = router.routing(host.request(location, question.rdtype))
         option = routing.pick(draw, sheds=False)
         key = decision_key(routing.ranking.group, routing.ranking.cell, option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.

@@ -258,7 +258,9 @@ class FastWay:
 
     def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
         """The answer made ready that a draw picks."""
-        option = way.only or pick(way.choice, question.host.request(client.location), draw, sheds=False)
+        option = way.only or pick(
+            way.choice, question.host.request(client.location, question.rdtype), draw, sheds=False
+        )
         ready = way.ready.get(id(option))
         if ready is None:
             several = turns(self._router.view, question.host, question.rdtype, option)

@@ -196,7 +196,7 @@ class Questions:
         if question.wildcard is not None:
             known = question.wildcard.audiences.get(number) or self.learn(question.wildcard, client, number)
             return self._audience(question, number, known.asked.group, known.cell)
-        ranking = self.ranker.fresh(question.host.request(client.location))
+        ranking = self.ranker.fresh(question.host.request(client.location, question.rdtype))
         return self._audience(question, number, ranking.group, ranking.cell)
 
     def _audience(self, question: Question, number: int, group: RankingClass, cell: str) -> Audience:

@@ -3,7 +3,9 @@
 Laws:
   1. A name that exists is never refused by NXDOMAIN or NODATA: resolvers would keep that for everyone behind them.
      Clients that may not be served get the service's refusal addresses; where there is none to give, SERVFAIL.
-  2. Addresses come from the region of the decision and from nowhere else.
+  2. Addresses come from the region of the decision and from nowhere else: what it has none of is NODATA, whatever others have.
+     Where a family has a pool of its own (`families: separate`), the decision was made among those that have some.
+  3. What is denied of a service's name is kept no longer than what it answers (RFC 2308 §5: the lesser TTL holds).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import Request
-from gtm.core.model.services import Service
+from gtm.core.model.services import Families, Service
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.svcb import BARE, alias_data, https_data
 from gtm.dns.zone.zones import Cut, Host, ZoneData, wire_name
@@ -125,7 +127,7 @@ def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
     any other; where there are many and all are given, only 8 of them do.
     """
     service = view.snapshot.services[host.service].service
-    hints = rdtype == wire.HTTPS and service.https_record is not None and option.outcome is Outcome.SERVED
+    hints = rdtype == wire.HTTPS and _hints(service) and option.outcome is Outcome.SERVED
     if rdtype not in (wire.A, wire.AAAA) and not hints:
         return 1
     if option.outcome is Outcome.REFUSED_EDGE:
@@ -133,6 +135,14 @@ def turns(view: View, host: Host, rdtype: int, option: Option) -> int:
     offered = _offered(view, service, option)
     families = {wire.A: (offered.ipv4,), wire.AAAA: (offered.ipv6,)}.get(rdtype, (offered.ipv4, offered.ipv6))
     return max(_turns(len(addresses), service.max_answers) for addresses in families)
+
+
+def _hints(service: Service) -> bool:
+    """Whether HTTPS records name addresses: A and AAAA must be answered with the same (RFC 9460 §7.3).
+
+    Pools of a family each are decided by themselves: of those an HTTPS record, which has both families, could not say so.
+    """
+    return service.https_record is not None and service.families is Families.TOGETHER
 
 
 def _turns(count: int, most: int | None) -> int:
@@ -210,7 +220,7 @@ def host_content(
         text = b"".join(_character_string(part) for part in explanation)
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
     # That a type is not there depends on the region too: it is kept no longer than an address would be.
-    return denial(host.zone, most=view.bounds.get(host.service))
+    return denial(host.zone, most=ttl)
 
 
 def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: int) -> Content | None:
@@ -221,7 +231,8 @@ def _served(offered: _Offered, service: Service, host: Host, rdtype: int, ttl: i
     """
     if offered.ipv4 or offered.ipv6:
         if rdtype == wire.HTTPS and service.https_record is not None:
-            data = https_data(service.https_record, offered.endpoints, offered.ipv4, offered.ipv6)
+            hints = (offered.ipv4, offered.ipv6) if _hints(service) else ((), ())
+            data = https_data(service.https_record, offered.endpoints, *hints)
             return Content(records=(Record(rdtype, ttl, data),), tailored=True)
         return _addresses(rdtype, offered, ttl)
     alias = next((endpoint.cname for endpoint in offered.endpoints if endpoint.cname is not None), None)

@@ -6,7 +6,7 @@ A name belongs to the closest zone above it, whatever other zones are configured
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from socket import AF_INET, AF_INET6, inet_pton
 
@@ -17,6 +17,7 @@ import dns.rdataclass
 import dns.rdatatype
 
 from gtm.core.model.names import absolute, closest
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import RecordSet, Zone
 from gtm.core.policy.snapshot import Snapshot
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _ROOT = b"\0"
 _STAR = b"\x01*"
+_FAMILIES = {wire.A: AddressFamily.IPV4, wire.AAAA: AddressFamily.IPV6}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +46,8 @@ class ZoneData:
 class Host:
     """A host name of a service. `apex`: the name is its zone's own, where no CNAME can stand (RFC 1034 §3.6.2).
 
-    `tenant` and `data_class` are what it states of who asks; None: nothing.
+    `tenant` and `data_class` are what it states of who asks; None: nothing. `pools` has the types whose answers are decided
+    among the members with such addresses (`families: separate`), with their family.
     """
 
     service: str
@@ -52,10 +55,12 @@ class Host:
     apex: bool
     tenant: str | None = None
     data_class: str | None = None
+    pools: Mapping[int, AddressFamily] = field(default_factory=dict)
 
-    def request(self, location: Location) -> Request:
-        """The request of a client that asks for its address."""
-        return Request(self.service, location, self.tenant, self.data_class)
+    def request(self, location: Location, rdtype: int) -> Request:
+        """The request of a client that asks for records of a type."""
+        family = self.pools.get(rdtype)
+        return Request(self.service, location, self.tenant, self.data_class, family=family)
 
 
 class Rdatas:
@@ -192,7 +197,9 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
         if zone is not None:
             said = snapshot.stated.get(hostname)
             tenant, data_class = (None, None) if said is None else (said.tenant, said.data_class)
-            names.hosts[name] = Host(service, zone, name == zone.name, tenant, data_class)
+            families = snapshot.services[service].pools
+            pools = {rdtype: family for rdtype, family in _FAMILIES.items() if family in families}
+            names.hosts[name] = Host(service, zone, name == zone.name, tenant, data_class, pools)
     for written in snapshot.policy.zones:
         if written.name in elsewhere:
             _refer(names, written)

@@ -27,6 +27,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
+    paired,
 )
 
 _DYNAMIC = 65_280  # of private use (RFC 6895 §3.1): a stand-in, so that one parser reads the whole file
@@ -375,7 +376,7 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
     if found is None:
         notes.lost(where, f"not taken over: the configuration has no resource `{resource}`")
         return
-    steering = _STEERING[plugin]
+    steering, separate = _STEERING[plugin], False
     if plugin in ("geoip", "metafo"):
         chosen = _map_of(plugin, found, plugins)
         if forced or not {"map", "nets", "auto_dc_coords"} & chosen.keys():
@@ -393,9 +394,9 @@ def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: S
             ),
         )
     else:
-        pools = tuple(_flat(where, plugin, found, plugins))
+        pools, separate = paired(list(_flat(where, plugin, found, plugins)), ordered=steering == "failover")
     plugins.say_settings(where, plugin, found)
-    source.steered.append(Steered(name, ttl, steering, pools, (f"gdnsd: {what}",), notes.line))
+    source.steered.append(Steered(name, ttl, steering, pools, (f"gdnsd: {what}",), notes.line, separate))
 
 
 def _map_of(plugin: str, resource: Any, plugins: _Plugins) -> Mapping[str, Any]:
@@ -478,10 +479,13 @@ def _items(found: Any, name: str) -> list[tuple[str, Any]]:
 def _flat(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[Pool]:
     """A resource of the plugins that answer one of several: each by itself, so that each can be steered."""
     what = where.rpartition("!")[2]
-    for group in _groups(resource):
+    groups = _groups(resource)
+    kinds = [key for key in _GROUPS if isinstance(resource, dict) and key in resource] or [""]
+    for kind, group in zip(kinds, groups, strict=True):
         if group is not resource:
             plugins.say_checks(where, group)
-        for label, value in _items(group, what):
+        # Without names, the first of one family is not the first of the other.
+        for label, value in _items(group, f"{what}-{kind}" if len(groups) > 1 else what):
             at = f"{where}, `{label}`"
             weight, answer = 1.0, value
             if plugin == "weighted":

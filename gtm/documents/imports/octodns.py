@@ -17,7 +17,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
-    joined,
+    paired,
     quoted,
 )
 from gtm.documents.records import RecordError
@@ -298,7 +298,7 @@ def _parameters(found: Any) -> list[str]:
 
 
 def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, line: int) -> Steered:
-    """One service of a name's steered types: pools of one name are one region with addresses of both families."""
+    """One service of a name's steered types."""
     pools: list[Pool] = []
     hints: dict[str, None] = {}
     for rdtype, record in kinds.items():
@@ -324,7 +324,8 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, li
             f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
             "its types have several TTLs: the shortest holds for all",
         )
-    return Steered(name, min(ttls), steering, joined(pools), tuple(hints), line)
+    joint, separate = paired(pools, ordered=steering == "failover")
+    return Steered(name, min(ttls), steering, joint, tuple(hints), line, separate)
 
 
 def _answers(rdtype: str, texts: Sequence[str]) -> dict[str, Any]:

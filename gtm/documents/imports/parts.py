@@ -129,11 +129,53 @@ def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     )
 
 
+def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], bool]:
+    """The pools of a name's A and AAAA records, each by itself in the source, as regions; and whether the two differ.
+
+    A label that both types know, with one weight (and where order decides, in one order), is one region with addresses of both
+    families; else each type keeps regions of its own. What answers with a name answers both types alike: it is joined by label.
+
+    Args:
+        pools: of both types, in the order of failover.
+        ordered: their order decides (failover).
+    """
+    four = joined(pool for pool in pools if pool.ipv4)
+    six = joined(pool for pool in pools if pool.ipv6)
+    if not four or not six or any(pool.cnames for pool in pools):
+        return joined(pools), False
+    by_label = {pool.label: pool for pool in six}
+    known = {pool.label: pool.weight for pool in six}
+    shared = [pool.label for pool in four if known.get(pool.label) == pool.weight]
+    if ordered and shared != [pool.label for pool in six if pool.label in shared]:
+        shared = []
+    if len(shared) == len(four) == len(six):
+        return joined(pools), False
+    labels = {pool.label for pool in four} & known.keys()
+    both: list[Pool] = []
+    rest = iter(six)
+    for pool in four:
+        if pool.label not in shared:
+            both.append(_named(pool, "ipv4", labels))
+            continue
+        for other in rest:  # those of the other type that come before it
+            if other.label == pool.label:
+                break
+            both.append(_named(other, "ipv6", labels))
+        both += joined((pool, by_label[pool.label]))
+    both += [_named(other, "ipv6", labels) for other in rest]
+    return tuple(both), True
+
+
+def _named(pool: Pool, family: str, taken: Container[str]) -> Pool:
+    """A pool of one family by a label of its own."""
+    return replace(pool, label=f"{pool.label}-{family}") if pool.label in taken else pool
+
+
 @dataclass(frozen=True, slots=True)
 class Steered:
     """A name whose answer depends on the client, on health, or on chance: it becomes a service.
 
-    `pools` in the order of failover. `steering` as in the policy.
+    `pools` in the order of failover. `steering` as in the policy; `separate`: A and AAAA have pools of their own.
     """
 
     name: str
@@ -142,6 +184,7 @@ class Steered:
     pools: tuple[Pool, ...]
     hints: tuple[str, ...] = ()
     line: int = 0
+    separate: bool = False
 
 
 @dataclass(slots=True)

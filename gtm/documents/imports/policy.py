@@ -35,6 +35,7 @@ MAX_DATA = 100
 """Records of an entry in a policy, and pools of a name that is steered."""
 MAX_STEERED = 1_000
 MAX_ADDRESSES = 32
+_FAMILIES = {"A": "ipv4", "AAAA": "ipv6"}
 _IDNA_DIFFERS = frozenset("\u00df\u1e9e\u03c2\u200c\u200d")
 """Characters that make another name by IDNA 2003, as dnspython has it, than by 2008 (RFC 5894 §7.2)."""
 _OTHER_NAME = "is another name by IDNA 2003 than by 2008: write it as xn--"
@@ -66,16 +67,17 @@ def draft(zone: str, source: Source) -> Draft:
         raise ImportProblem(f"more than {MAX_RECORDS} sets of records")
     if len(source.steered) > MAX_STEERED:
         raise ImportProblem(f"more than {MAX_STEERED} names that are steered")
+    steered, plains = _both_families(zone, source)
     notes = Notes(source.notes)
     regions: dict[str, Pool] = {}
     services: list[tuple[dict[str, Any], Steered]] = []
-    for item in source.steered:
+    for item in steered:
         notes.line = item.line
         made = _service(zone, item, regions, {service["name"] for service, _ in services}, notes)
         if made is not None:
             services.append((made, item))
     hosts = {name for service, _ in services for name in service["hostnames"]}
-    records = _records(zone, source.plains, hosts, notes)
+    records = _records(zone, plains, hosts, notes)
     notes.line = 0
     document: dict[str, Any] = {"name": zone}
     for key, value in source.soa.items():
@@ -88,6 +90,44 @@ def draft(zone: str, source: Source) -> Draft:
     _check_soa(zone, source.soa, document, notes)
     document["records"] = [record for record in records if record["data"]]
     return Draft(document, tuple(regions.items()), tuple(services), tuple(notes))
+
+
+def _both_families(zone: str, source: Source) -> tuple[list[Steered], list[Plain]]:
+    """The steered names, with addresses of the other family that a name has beside: one pool, the same for everyone.
+
+    A service answers A and AAAA of its name, so that such records can stand nowhere else.
+    """
+    joint = dict(enumerate(source.steered))
+    places = {_at(zone, item.name): number for number, item in reversed(joint.items())}
+    plains: list[Plain] = []
+    for plain in source.plains:
+        family = _FAMILIES.get(plain.rdtype)
+        number = places.get(_at(zone, plain.name)) if family is not None else None
+        if family is None or number is None:
+            plains.append(plain)
+            continue
+        item = joint[number]
+        if not item.pools or any(pool.cnames or getattr(pool, family) for pool in item.pools):
+            plains.append(plain)
+            continue
+        answers: dict[str, Any] = {family: plain.data}
+        label = f"{item.pools[0].label}-{plain.rdtype}"
+        pool = Pool(label, hints=(f"{plain.rdtype} for everyone",), **answers)
+        if item.ttl is not None and plain.ttl is not None and item.ttl != plain.ttl:
+            source.notes.line = plain.line
+            what = f"{plain.name} {plain.rdtype} (TTL of {plain.ttl} s)"
+            source.notes.reworded(what, "the name is steered with another TTL: the shortest holds for all")
+        ttls = [ttl for ttl in (item.ttl, plain.ttl) if ttl is not None]
+        joint[number] = replace(item, ttl=min(ttls, default=None), pools=(*item.pools, pool), separate=True)
+    return list(joint.values()), plains
+
+
+def _at(zone: str, name: str) -> str:
+    """A name relative to the zone; as it stands where it is none of it."""
+    try:
+        return _relative(zone, name)
+    except ValueError:
+        return name
 
 
 def zone_name(text: str) -> str:
@@ -285,6 +325,8 @@ def _service(
     for pool in item.pools[MAX_DATA:]:
         notes.lost(f"{host}, `{pool.label}`", f"not taken over: a name has {MAX_DATA} pools at most")
     service: dict[str, Any] = {"name": name, "hostnames": [host], "zone": zone, "steering": item.steering}
+    if item.separate:
+        service["families"] = "separate"
     ttl = _ttl(host, item.ttl, notes)
     if ttl is not None:
         service["ttl"] = ttl

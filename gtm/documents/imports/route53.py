@@ -19,7 +19,7 @@ from gtm.documents.imports.parts import (
     Source,
     Steered,
     bounded,
-    joined,
+    paired,
 )
 from gtm.nesting import NestingError, TwiceError, loads
 
@@ -259,7 +259,9 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
     if steering == "failover":
         sets = sorted(sets, key=lambda one: one.item.get("Failover") != "PRIMARY")
     weights = _weights(name, items, notes) if "Weight" in kinds else {}
-    pools = joined([_pool(name, one, weights, notes) for one in sets])
+    pools, separate = paired(
+        [_pool(name, one, weights, notes) for one in sets], ordered=steering == "failover"
+    )
     notes.line = line
     if steering == "geo":
         why = (
@@ -273,12 +275,16 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
             f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
             "its sets have several TTLs: the shortest holds for all",
         )
-    return Steered(name, min(ttls, default=None), steering, pools, line=line)
+    return Steered(name, min(ttls, default=None), steering, pools, line=line, separate=separate)
 
 
-def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> dict[str, float]:
-    """The weight of each set by its identifier. All 0 is all alike (developer guide, weighted routing)."""
-    found: dict[str, float] = {}
+_Weights = dict[tuple[str, str], float]
+"""Type and identifier of a set → its weight."""
+
+
+def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> _Weights:
+    """The weight of each set. If all of a type have 0, they are all alike (developer guide, weighted routing)."""
+    found: _Weights = {}
     for item in items:
         label, weight = str(item["SetIdentifier"]), item.get("Weight")
         known = isinstance(weight, int) and not isinstance(weight, bool) and 0 <= weight <= _MAX_WEIGHT
@@ -287,19 +293,18 @@ def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> dic
                 f"{name} `{label}` ({str(weight)[:50]})",
                 "its weight is not taken over: it is no number from 0 on",
             )
-        value = float(weight) if known and weight is not None else 1.0
-        if found.setdefault(label, value) != value:
-            notes.lost(
-                f"{name} `{label}` ({value:g})",
-                "its weight is not taken over: a type before has another weight",
+        found[item["Type"], label] = float(weight) if known and weight is not None else 1.0
+    for rdtype in dict.fromkeys(kind for kind, _ in found):
+        if not any(value for (kind, _), value in found.items() if kind == rdtype):
+            notes.reworded(
+                f"{name} {rdtype}",
+                "all its weights are 0, which Route 53 takes for equal ones: they became 1",
             )
-    if any(found.values()):
-        return found
-    notes.reworded(name, "all its weights are 0, which Route 53 takes for equal ones: they became 1")
-    return dict.fromkeys(found, 1.0)
+            found |= {key: 1.0 for key in found if key[0] == rdtype}
+    return found
 
 
-def _pool(name: str, found: _Set, weights: Mapping[str, float], notes: Notes) -> Pool:
+def _pool(name: str, found: _Set, weights: _Weights, notes: Notes) -> Pool:
     item, notes.line = found.item, found.line
     rdtype, label = item["Type"], str(item["SetIdentifier"])
     where = f"{name} {rdtype} `{label}`"
@@ -328,4 +333,4 @@ def _pool(name: str, found: _Set, weights: Mapping[str, float], notes: Notes) ->
         notes.reworded(where, "an alias became a CNAME, for every type")
     answers = {"A": "ipv4", "AAAA": "ipv6"}.get(rdtype, "cnames")
     answered = {"cnames": (target,)} if target is not None else {answers: values}
-    return Pool(label, weight=weights.get(label, 1.0), hints=tuple(hints), **answered)
+    return Pool(label, weight=weights.get((rdtype, label), 1.0), hints=tuple(hints), **answered)

@@ -199,7 +199,7 @@ class Routes:
         priority = lookup.priority
         if priority is not None:
             priority = no_higher(priority, router.view.snapshot.services.get(service))
-        said = lookup.model, lookup.affinity, priority
+        said = lookup.model, lookup.affinity, priority, None  # nobody asks for a family over HTTP
         # As `Request(…)` and `ResolvedRequest(…)`, in half of the time.
         request: Request = tuple.__new__(Request, (service, location, tenant, data_class, *said))
         try:

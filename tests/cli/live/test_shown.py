@@ -82,6 +82,7 @@ NOT_LISTED_OF_SERVICES = {
     "cors",
     "display_name",
     "exploration",
+    "families",
     "handoff",
     "push",
     "https_record",

@@ -52,6 +52,27 @@ def test_failed_expectation(bare: Gtm, folder: Path) -> None:
     assert (told.json["ok"], result["passed"], result["label"]) == (False, False, "wrong on purpose")
 
 
+def test_an_answer_without_addresses_is_an_error(bare: Gtm, tmp_path: Path) -> None:
+    """Where A can be empty though another region could answer it, the exit code is 1; with a pool for each family it is 0."""
+    text = """
+    regions:
+    - {name: a, lat: 1, lon: 2, country: DE, endpoints: [{url: 'http://a.test', ipv4: [192.0.2.1]}]}
+    - {name: b, lat: 1, lon: 2, country: DE, endpoints: [{url: 'http://b.test', ipv6: ['2001:db8::1']}]}
+    zones: [{name: x.test, primary_ns: ns.y.test, hostmaster: h.y.test}]
+    services:
+    - {name: s, hostnames: [s.x.test], zone: x.test, members: [{region: a}, {region: b}], FAMILIES
+       refusal: {ipv4: [192.0.2.9], ipv6: ['2001:db8::9']}}
+    """
+    (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", ""))
+    done = bare("check", tmp_path)
+    assert done.code == 1
+    assert "error: services.s.members: A is empty where the region chosen is b" in done.out
+    assert "1 error above" in done.out
+    assert bare("check", tmp_path, "--json").json["ok"] is False
+    (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", "families: separate,"))
+    assert "the policy is sound" in bare.ok("check", tmp_path).out
+
+
 def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
     """Problems of several files are told together, each with its file and path."""
     (folder / "a.yaml").write_text(

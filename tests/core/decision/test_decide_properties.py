@@ -86,9 +86,10 @@ def test_only_healthy_active_regions_serve(question: tuple[World, list[Request]]
             continue
         assert world.policy.regions[decision.number].admin_state is AdminState.ACTIVE
         ignored = decision.reason is Reason.HEALTH_IGNORED
-        assert reference.healthy(decision.region) is not ignored
+        assert reference.healthy(decision.region, request) is not ignored
         assert ignored is not bool(reference.fence(request) & reference.usable(request))
-        assert bool(world.view.endpoints[decision.number]) is not ignored
+        up = world.view.endpoints[decision.number]
+        assert any(reference.can_answer(endpoint, request) for endpoint in up) is not ignored
 
 
 @quick(100)
@@ -235,6 +236,7 @@ def _excluded(world: World, request: Request, region: str) -> Exclusion | None:
         (region not in reference.fence(request), Exclusion.RESIDENCY),
         (admin is AdminState.DISABLED, Exclusion.DISABLED),
         (admin is AdminState.DRAINING, Exclusion.DRAINING),
+        (not reference.pooled(reference.regions[region], request), Exclusion.NO_ADDRESS),
         (region not in reference.willing(request), Exclusion.MODEL_UNAVAILABLE),
         (region in reference.eligible(request), None),
         (statuses <= {"unknown"}, Exclusion.HEALTH_UNKNOWN),

@@ -11,7 +11,7 @@ import pytest
 from gtm.core.findings.effects import effect_findings
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity, Probe, ProbeType, Region, SpillIn
-from gtm.core.model.services import Affinity, Member, OnOverload, RefusalAddress, Service, Steering
+from gtm.core.model.services import Affinity, Families, Member, OnOverload, RefusalAddress, Service, Steering
 from tests import worlds
 
 REGION = worlds.region("de")
@@ -50,6 +50,7 @@ WEIGHTS = (Member("de", 2.0), Member("ie", 0.0))
         (_chat(zone="x.test"), "zone", {"hostnames": ("a.x.test",)}),
         (_chat(refusal=RefusalAddress(("192.0.2.1",))), "refusal", {"hostnames": ("a.x.test",)}),
         (_chat(max_answers=2), "max_answers", {"hostnames": ("a.x.test",)}),
+        (_chat(families=Families.SEPARATE), "families", {"hostnames": ("a.x.test",)}),
         (_chat(min_ttl=40), "min_ttl", {"ttl": 60}),
         (_chat(members=(Member("de"),), affinity=Affinity.KEY), "affinity", {"members": CHAT.members}),
         (_chat(members=(Member("de"),), exploration=0.1), "exploration", {"members": CHAT.members}),

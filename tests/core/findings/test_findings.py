@@ -15,6 +15,7 @@ from gtm.core.decision.fence import fence
 from gtm.core.decision.view import Window, view_of
 from gtm.core.findings import shadows
 from gtm.core.findings.coverage import coverage
+from gtm.core.findings.families import can_be_empty
 from gtm.core.findings.report import findings
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.countries import COUNTRIES
@@ -31,9 +32,9 @@ from gtm.core.model.policy import (
     Term,
 )
 from gtm.core.model.problems import Problem
-from gtm.core.model.regions import AdminState, Capacity
+from gtm.core.model.regions import AddressFamily, AdminState, Capacity, Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location, Request
-from gtm.core.model.services import Member, RecordSet, Service, Steering, Zone
+from gtm.core.model.services import Families, Member, RecordSet, RefusalAddress, Service, Steering, Zone
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
@@ -454,3 +455,56 @@ def test_capacity_that_bounds_nothing() -> None:
         ("services.chat.members[0].capacity", "bounds_nothing"),
         ("services.chat.members[1].capacity", "bounds_nothing"),
     ]
+
+
+V4, V6, DUAL = (("192.0.2.1",), ()), ((), ("2001:db8::1",)), (("192.0.2.2",), ("2001:db8::2",))
+
+
+def _empty(*members: tuple[Any, ...], rules: tuple[ResidencyRule, ...] = (), **changes: Any) -> list[str]:
+    """The codes found of a service in DNS whose members have these addresses: one in Germany, one in the US."""
+    regions = [
+        worlds.region(name, Endpoint(f"https://{name}.test", *addresses))
+        for name, addresses in zip(("de", "us"), members, strict=True)
+    ]
+    regions[0] = replace(regions[0], models=("big",))
+    usual = {"hostnames": ("chat.x.test",), "refusal": RefusalAddress(("192.0.2.9",), ("2001:db8::9",))}
+    service = worlds.service("chat", "de us", **{**usual, **changes})
+    zone = Zone("x.test", "ns.example.net", "h.example.net")
+    snapshot = compile_policy(worlds.policy(*regions, service, zone, *rules), SHIPPED)
+    return [item.code for item in findings(snapshot, NOW.timestamp()) if item.code.startswith("empty_")]
+
+
+@pytest.mark.parametrize(
+    ("members", "changes", "codes"),
+    [
+        ((V4, V4), {}, []),
+        ((DUAL, DUAL), {}, []),
+        ((V6, V6), {}, []),
+        ((V4, DUAL), {}, ["empty_aaaa"]),
+        ((V6, DUAL), {}, ["empty_a"]),
+        ((V4, V6), {}, ["empty_a", "empty_aaaa"]),
+        ((V4, V6), {"families": Families.SEPARATE}, []),
+        ((V4, V6), {"hostnames": (), "zone": None, "refusal": RefusalAddress()}, []),
+    ],
+)
+def test_families_that_another_region_would_have(
+    members: tuple[Any, ...], changes: dict[str, Any], codes: list[str]
+) -> None:
+    """A region chosen that has no address of a family is found where another could have answered."""
+    assert _empty(*members, **changes) == codes
+
+
+def test_only_what_could_stand_in_counts() -> None:
+    """A region outside the fence, or without the model, cannot answer in the place of another."""
+    assert _empty(V6, V4) == ["empty_a", "empty_aaaa"]
+    assert _empty(V6, V4, rules=(worlds.rule("r", "EU"),)) == []
+    assert _empty(V6, V4, rules=(worlds.rule("r", "EU", client_countries="DE"),)) == ["empty_a", "empty_aaaa"]
+    assert _empty(V6, V4, model="big") == []
+
+
+def test_the_last_endpoint_up_counts() -> None:
+    """A region whose endpoints have a family each can lose one of them."""
+    region = worlds.region("de", Endpoint("https://a.test", *V4), Endpoint("https://b.test", *V6))
+    assert can_be_empty(region, AddressFamily.IPV4)
+    assert can_be_empty(region, AddressFamily.IPV6)
+    assert not can_be_empty(worlds.region("de", Endpoint("https://a.test", *DUAL)), AddressFamily.IPV6)

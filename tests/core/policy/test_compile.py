@@ -490,14 +490,6 @@ def test_an_empty_fence_may_be_meant() -> None:
     assert not compile_policy(replace(GOOD, services=(CHAT, web)), SHIPPED).warnings
 
 
-def test_a_family_that_some_members_lack_is_warned_of() -> None:
-    """Resolvers would cache the empty answers of members without an address in a family that others have."""
-    policy = _endpoints(replace(DE.endpoints[0], ipv6=("2001:db8::1",)))
-    service = replace(CHAT, refusal=RefusalAddress(("192.0.2.9",), ("2001:db8::9",)))
-    (warning,) = compile_policy(replace(policy, services=(service,)), SHIPPED).warnings
-    assert "ipv6" in warning
-
-
 def test_more_addresses_than_resolvers_keep_are_warned_of() -> None:
     """Some resolvers answer SERVFAIL instead of a set of more than 100 records; `max_answers` keeps below that."""
     policy = _endpoints(replace(DE.endpoints[0], ipv4=tuple(f"198.51.100.{host}" for host in range(101))))

@@ -265,6 +265,10 @@ def test_questions_for_proofs() -> None:
 def test_proofs_live_as_long_as_negative_answers() -> None:
     """A proof's TTL is that of the SOA beside it, for a record set's proof is no longer true than its absence."""
     message = ask(signing(), "chat.demo.test", "MX")
+    assert {rrset.ttl for rrset in message.authority} == {30}, (
+        "a service's name denies no longer than it answers"
+    )
+    message = ask(signing(), "ns1.demo.test", "MX")
     assert {rrset.ttl for rrset in message.authority} == {60}
 
 

@@ -30,7 +30,7 @@ def ways(view: View, group: RankingClass, sender: str) -> tuple[Way, ...]:
     service = group.service.service
     if group.outside or service.steering not in PLANNED or service.affinity is not Affinity.NONE:
         return ()
-    order = ranked(group.service, group.order, group.eligible(view.up))
+    order = ranked(group.service, group.order, group.eligible(view.up_for(group.family)))
     added = added_ms(view.basis, group, order)
     found = []
     for number in order:
@@ -55,7 +55,7 @@ def counted_at(
         every: its ways.
         here: the number of the region that they are in; None: the policy does not have it.
     """
-    home = next(iter(ranked(group.service, group.order, group.eligible(view.up))), None)
+    home = next(iter(ranked(group.service, group.order, group.eligible(view.up_for(group.family)))), None)
     if not every or home is None or here is None or here == home:
         return frozenset()
     return frozenset(quotas_by_plan(view, group, home, here))

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gtm.core.model.policy import RuleMode
-from gtm.core.model.services import OnOverload, OnUnusable, Priority, Steering
+from gtm.core.model.services import Families, OnOverload, OnUnusable, Priority, Steering
 from gtm.dashboard.inside import Inside
 from gtm.dashboard.pages.policy.words import as_yaml
 from gtm.documents import yamls
@@ -106,6 +106,7 @@ FORMS: Mapping[str, tuple[Field, ...]] = {
         Field("priority", "Priority", "choice", options=tuple(Priority)),
         Field("on_unusable", "If no region of the fence is usable", "choice", options=tuple(OnUnusable)),
         Field("on_overload", "What does not fit", "choice", options=tuple(OnOverload)),
+        Field("families", "A and AAAA are decided", "choice", options=tuple(Families)),
         Field("ttl", "Answers may be kept, in seconds", "number"),
         Field("min_ttl", "The same while traffic moves", "number"),
     ),
@@ -133,6 +134,7 @@ DEFAULTS: Mapping[str, Any] = {
     "priority": "real_time",
     "on_unusable": "refuse",
     "on_overload": "shed",
+    "families": "together",
 }
 """What a choice is where a document does not say it."""
 
