@@ -33,6 +33,8 @@ PACKAGES = {
     "node": "nodejs",
     "npm": "npm",
     "systemd-analyze": "systemd",
+    "named-compilezone": "bind9-utils",
+    "gdnsd": "gdnsd",
 }
 """Program → its Debian package."""
 

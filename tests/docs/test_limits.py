@@ -234,6 +234,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "documents.imports.parts.MAX_BYTES",
             "documents.imports.parts.MAX_RECORDS",
             "documents.imports.gdnsd._MAX_SET",
+            "documents.imports.gdnsd._MAX_ANSWERS",
         ),
         "lines of an access log, for `--check-paths`": ("cli.servers.carried._LONGEST",),
     },
@@ -249,6 +250,7 @@ ROOMS = (
 )
 """Where bytes from outside are read."""
 APART: Mapping[str, str] = {
+    "documents.imports.parts.MAX_TTL": "seconds, as policies have them",
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.config.MAX_HOST": "of the operator's file",
     "balancer.health.asking.MAX_KEY": "of the operator's file",

@@ -220,8 +220,8 @@ def test_pools_of_octodns() -> None:
     regions = dict(made.regions)
     assert (regions["us"].ipv4, regions["us"].ipv6) == (("192.0.2.1", "192.0.2.11"), ("2001:db8::1",))
     assert regions["us"].probe == {"type": "https", "port": 443, "path": "/up", "host": "www.example.com"}
-    said = "\n".join(made.notes)
-    for what in ("ALIAS", "`spare`", "weights in pool `us`", "192.0.2.9", "TTL of 0 s"):
+    said = "\n".join(note.said("zone") for note in made.notes)
+    for what in ("ALIAS", "`spare`", "`us`: the weights in the pool", "192.0.2.9", "TTL of 0 s"):
         assert what in said
 
 
@@ -234,9 +234,9 @@ def test_sets_of_route53() -> None:
         "failover": ("failover", [{"region": "first"}, {"region": "second"}]),
         "geo": ("geo", [{"region": "germany"}, {"region": "rest"}]),
     }
-    said = "\n".join(made.notes)
+    said = "\n".join(note.said("zone") for note in made.notes)
     for what in (
-        "example.com. A: not taken over: an alias",
+        "example.com. A (for lb.amazonaws.com.): not taken over: an alias",
         "health check",
         "residency_rules",
         "cdn.example.com.",
@@ -257,10 +257,10 @@ def test_resources_of_gdnsd() -> None:
     assert (regions["eu"].ipv4, regions["eu"].ipv6) == (("192.0.2.2",), ("2001:db8::2",))
     assert regions["primary"].cnames == ("a.example.net",)
     assert made.services[0][0]["ttl"] == 300
-    said = "\n".join(made.notes)
+    said = "\n".join(note.said("zone") for note in made.notes)
     for what in ("$ADDR_LIMIT_V4", "countries and networks", "service_types web", "other!thing"):
         assert what in said
-    assert any("--config" in note for note in gdnsd.read(GDNSD, ZONE).notes)
+    assert any("--config" in note.why for note in gdnsd.read(GDNSD, ZONE).notes)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -638,13 +638,11 @@ def test_pools_of_two_families_in_every_source() -> None:
         dynamic.format(kind="A", pool="four", value="192.0.2.1"),
         dynamic.format(kind="AAAA", pool="six", value="2001:db8::1"),
     )
-    config = (
-        "plugins => { multifo => { w => { addrs_v4 => [192.0.2.1, 192.0.2.2], addrs_v6 => [2001:db8::1] } } }"
-    )
+    config = "plugins => { weighted => { w => { addrs_v4 => { a => [ 192.0.2.1, 9 ] }, addrs_v6 => { b => [ 2001:db8::1, 9 ] } } } }"
     for source in (
         route53.read(json.dumps({"ResourceRecordSets": sets})),
         octodns.read(yaml),
-        gdnsd.read("w DYNA multifo!w\n", ZONE, config),
+        gdnsd.read("w DYNA weighted!w\n", ZONE, config),
     ):
         made = draft(ZONE, source)
         ((service, _),) = made.services

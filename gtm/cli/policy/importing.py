@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gtm.cli.common import options
-from gtm.cli.common.exits import CommandError
+from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from gtm.documents.imports.parts import Source
@@ -21,6 +21,7 @@ class SourceFormat(StrEnum):
     OCTODNS = "octodns"
     ROUTE53 = "route53"
     GDNSD = "gdnsd"
+    ZONEFILE = "zonefile"
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +34,8 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            help="octoDNS's YAML of the zone; what `aws route53 list-resource-record-sets` prints; gdnsd's zone file."
+            help="octoDNS's YAML of the zone; what `aws route53 list-resource-record-sets` prints; gdnsd's zone file; "
+            "BIND's zone file."
         ),
     ],
     *,
@@ -45,14 +47,18 @@ def import_(
         Path | None,
         typer.Option("--out", help="The folder to write; a new or empty one. [default: the zone's name]"),
     ] = None,
+    accept_losses: Annotated[
+        bool, typer.Option("--accept-losses", help="Exit with 0 though something is not taken over.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a policy folder from another system's zone, and say what is not taken over.
 
-    What the file does not say, such as where a region stands, is asked for in comments, and by `gtm check`.
+    Exit code 1: the folder is written, and something of the file is not in it (0 with --accept-losses). What the file does
+    not say, such as where a region stands, is asked for in comments, and by `gtm check`.
     """
     from gtm.cli.common import output
-    from gtm.documents.imports.parts import ImportProblem
+    from gtm.documents.imports.parts import ImportProblem, report
     from gtm.documents.imports.policy import draft, zone_name
     from gtm.documents.imports.render import files
 
@@ -63,26 +69,38 @@ def import_(
         made = draft(name, _source(source, file, name, config))
     except ImportProblem as error:
         raise CommandError(f"cannot import `{file}`: {error}; nothing was written") from error
-    if not (made.zone["records"] or made.services):
+    if not (made.zone["records"] or made.services or "name_servers" in made.zone):
         hint = f"is it of zone `{name}`, and {source.value}'s?"
         raise CommandError(
             f"nothing in `{file}` can be taken over: {hint} Nothing was written",
-            problems=tuple(dict.fromkeys(made.notes)),
+            problems=report(made.notes, file.name),
         )
     folder = out or Path(name)
     written = _write(folder, files(made, f"{source.value}, {file.name}"))
+    lost = [note for note in made.notes if note.lost]
+    reworded = [note for note in made.notes if not note.lost]
     if as_json:
-        output.print_json({"files": [str(path) for path in written], "not_taken_over": list(made.notes)})
-        return
-    sets = len(made.zone["records"])
-    counts = {"set of records": sets, "service": len(made.services), "region": len(made.regions)}
-    sizes = ", ".join(f"{count} {_many(what, count)}" for what, count in counts.items())
-    output.say(f"{sizes} written to {folder}: {', '.join(path.name for path in written)}")
-    if made.notes:
-        output.say("not taken over as it was:")
-    for note in made.notes:
-        output.say(f"  - {note}")
-    output.say(f"next: fill in what the comments ask for, until `gtm check {folder}` is content")
+        kinds = {"not_taken_over": lost, "in_other_words": reworded}
+        said = {kind: [note.said(file.name) for note in notes] for kind, notes in kinds.items()}
+        output.print_json({"files": [str(path) for path in written], **said})
+    else:
+        sets = len(made.zone["records"])
+        counts = {"set of records": sets, "service": len(made.services), "region": len(made.regions)}
+        sizes = ", ".join(f"{count} {_many(what, count)}" for what, count in counts.items())
+        output.say(f"{sizes} written to {folder}: {', '.join(path.name for path in written)}")
+        for title, notes in (
+            ("not taken over:", lost),
+            ("taken over in other words:", reworded),
+        ):
+            if notes:
+                output.say("\n  - ".join((title, *report(notes, file.name))))
+        if lost:
+            output.say(
+                f"nothing else of {file.name} is missing; --json lists each, --accept-losses makes it exit code 0"
+            )
+        output.say(f"next: fill in what the comments ask for, until `gtm check {folder}` is content")
+    if lost and not accept_losses:
+        raise typer.Exit(Exit.NO)
 
 
 def _many(what: str, count: int) -> str:
@@ -95,6 +113,8 @@ def _source(source: SourceFormat, file: Path, zone: str, config: Path | None) ->
 
     if source is SourceFormat.GDNSD:
         return gdnsd.read(_read(file), zone, None if config is None else _read(config))
+    if source is SourceFormat.ZONEFILE:
+        return gdnsd.read_plain(_read(file), zone)
     return {SourceFormat.OCTODNS: octodns.read, SourceFormat.ROUTE53: route53.read}[source](_read(file))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
-from gtm.documents import yamls
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
     ImportProblem,
+    Notes,
     Plain,
     Pool,
     Source,
@@ -21,6 +22,7 @@ from gtm.documents.imports.parts import (
 )
 from gtm.documents.records import RecordError
 from gtm.documents.resources import ProbeDocument
+from gtm.yaml_nodes import BaseLoader, YamlError, read_nodes
 
 _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "MX": (("preference", "priority"), ("exchange", "value")),
@@ -35,15 +37,49 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("certificate_association_data",),
     ),
     "DS": (("key_tag",), ("algorithm",), ("digest_type",), ("digest",)),
+    "URI": (("priority",), ("weight",), ("target",)),
+    "LOC": (
+        *(("lat_degrees",), ("lat_minutes",), ("lat_seconds",), ("lat_direction",)),
+        *(("long_degrees",), ("long_minutes",), ("long_seconds",), ("long_direction",)),
+        *(("altitude",), ("size",), ("precision_horz",), ("precision_vert",)),
+    ),
+    **dict.fromkeys(("SVCB", "HTTPS"), (("svcpriority",), ("targetname",), ("svcparams",))),
 }
 """Fields of a value in the order of the record's data, each with its older name."""
-_QUOTED = frozenset({("CAA", "value"), ("NAPTR", "flags"), ("NAPTR", "service"), ("NAPTR", "regexp")})
+_QUOTED = frozenset(
+    {("CAA", "value"), ("NAPTR", "flags"), ("NAPTR", "service"), ("NAPTR", "regexp"), ("URI", "target")}
+)
+_METRES = frozenset({"altitude", "size", "precision_horz", "precision_vert"})
+_OF_OLD = {"flags": "key_tag", "protocol": "algorithm", "algorithm": "digest_type", "public_key": "digest"}
+"""A DS record's fields as octoDNS called them, with what they mean; it knows them by `flags` or `public_key`."""
+_DEFAULTS: Mapping[tuple[str, str], Any] = {
+    ("CAA", "flags"): 0,
+    **{("TLSA", field): 0 for field in ("certificate_usage", "selector", "matching_type")},
+    **{(kind, "svcparams"): {} for kind in ("SVCB", "HTTPS")},
+}
 _TEXTS = frozenset({"TXT", "SPF"})
-_NAMES = frozenset({"CNAME", "DNAME", "NS", "PTR"})
 _ADDRESSES = ("A", "AAAA")
 _STEERABLE = ("A", "AAAA", "CNAME")
+_RECORD = frozenset({"type", "ttl", "value", "values", "dynamic", "geo", "octodns"})
 _DEFAULT_TTL = 3600
 _MAX_CHAIN = 100
+_MAX_NUMBER = 30
+"""Characters of a number: reading one takes the square of its length."""
+
+
+class _Loader(BaseLoader):  # type: ignore[misc]  # which of two it is, PyYAML says
+    """YAML 1.1, by which octoDNS reads: `1e3` is text, `010` is 8, `yes` is true."""
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> Any:
+    if len(node.value) > _MAX_NUMBER:
+        raise yaml.constructor.ConstructorError(None, None, "number too long", node.start_mark)
+    kind = "float" if node.tag.endswith("float") else "int"
+    return getattr(loader, f"construct_yaml_{kind}")(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
 
 
 def read(text: str) -> Source:
@@ -53,60 +89,137 @@ def read(text: str) -> Source:
         ImportProblem: it is no YAML, or no mapping of names to records.
     """
     try:
-        documents = yamls.load(bounded(text))
-    except yamls.YamlError as error:
+        documents = read_nodes(bounded(text), _entries, _Loader)
+    except YamlError as error:
         raise ImportProblem(f"not YAML as octoDNS has it: {error}") from error
     source = Source()
     steered: dict[str, dict[str, Mapping[str, Any]]] = {}
+    lines: dict[str, int] = {}
     count = 0
-    for document in documents:
-        if not isinstance(document, dict):
+    for entries in documents:
+        if entries is None:
             raise ImportProblem("an octoDNS zone is a mapping of names to records")
-        for key, value in document.items():
-            for record in value if isinstance(value, list) else [value]:
-                count += 1
-                if count > MAX_RECORDS:
-                    raise ImportProblem(f"more than {MAX_RECORDS} sets of records")
-                _record(str(key) if key not in (None, "") else "@", record, source, steered)
+        for name, record, line in entries:
+            count += 1
+            if count > MAX_RECORDS:
+                raise ImportProblem(f"more than {MAX_RECORDS} sets of records")
+            source.notes.line = line
+            lines.setdefault(name, line)
+            _record(name, record, source, steered)
     for name, kinds in steered.items():
-        source.steered.append(_steered(name, kinds, source.notes))
+        source.notes.line = lines[name]
+        source.steered.append(_steered(name, kinds, source.notes, lines[name]))
     return source
+
+
+def _entries(loader: Any, node: yaml.Node) -> list[tuple[str, Any, int]] | None:
+    """Records with their names and lines; None: no mapping of names."""
+    document = loader.construct_document(node)
+    if not isinstance(document, dict) or not isinstance(node, yaml.MappingNode):
+        return None
+    if len(document) != len(node.value):
+        raise yaml.constructor.ConstructorError(
+            None,
+            None,
+            "two names are one to YAML 1.1 (`yes` and `on`, `10` and `1_0`): put them in quotes",
+            node.start_mark,
+        )
+    found = []
+    for (key, value), (at, below) in zip(document.items(), node.value, strict=True):
+        # octoDNS makes text of any key: `null` is the name none, `yes` is true, and only '' is the apex.
+        name = str(key).lower() or "@"
+        if isinstance(value, list) and isinstance(below, yaml.SequenceNode):
+            lines = [part.start_mark.line + 1 for part in below.value]
+            found += [(name, one, line) for one, line in zip(value, lines, strict=True)]
+        else:
+            found.append((name, value, at.start_mark.line + 1))
+    return found
 
 
 def _record(name: str, record: Any, source: Source, steered: dict[str, dict[str, Mapping[str, Any]]]) -> None:
     rdtype = str(record.get("type", "")).upper() if isinstance(record, dict) else ""
-    where = f"{name} {rdtype}".strip()
+    where, notes = f"{name} {rdtype}".strip(), source.notes
     if not rdtype:
-        source.notes.append(f"{where}: not taken over: it is no record with a `type`")
+        notes.lost(where, "not taken over: it is no record with a `type`")
         return
-    settings = record.get("octodns")
-    if isinstance(settings, dict):
-        said = sorted(str(key) for key in settings if key != "healthcheck")
-        source.notes += [f"{where}: octoDNS's own setting `{key}` means nothing here" for key in said]
-    if record.get("dynamic") or record.get("geo"):
-        if rdtype in _STEERABLE:
-            steered.setdefault(name, {})[rdtype] = record
-            return
-        source.notes.append(
-            f"{where}: its steering is not taken over: only addresses and aliases are steered"
-        )
-    if rdtype == "ALIAS":
-        source.notes.append(
-            f"{where}: not taken over: there is no ALIAS. Make the name a service's, whose regions have addresses"
-        )
-        return
-    values = _values(record)
+    notes.unknown(where, {str(key): value for key, value in record.items()}, _RECORD)
+    is_steered = bool(record.get("dynamic") or record.get("geo")) and rdtype in _STEERABLE
+    _settings(where, record.get("octodns"), notes, is_steered=is_steered)
+    if record.get("values") is not None and record.get("value") is not None:
+        notes.lost(where, "its `value` is not taken over: octoDNS reads `values` where both are there")
     try:
-        data = tuple(_data(rdtype, value) for value in values)
+        ttl = _ttl(record)
     except RecordError as error:
-        source.notes.append(f"{where}: not taken over: {error}")
+        notes.lost(where, f"not taken over: {error}")
         return
-    source.plains.append(Plain(name, rdtype, _ttl(record), data))
+    if "ttl" not in record:
+        notes.reworded(
+            where,
+            f"it has no `ttl`: {_DEFAULT_TTL} s was taken, octoDNS's default_ttl unless its configuration has another",
+        )
+    if is_steered:
+        if rdtype in steered.setdefault(name, {}):
+            notes.lost(where, "not taken over: the name has this type before")
+        steered[name].setdefault(rdtype, record)
+        return
+    if record.get("dynamic") or record.get("geo"):
+        notes.lost(where, "its steering is not taken over: only addresses and aliases are steered")
+    if rdtype == "ALIAS":
+        notes.lost(
+            where,
+            "not taken over: there is no ALIAS. Make the name a service's, whose regions have addresses",
+        )
+        return
+    data = []
+    for value in _values(record):
+        try:
+            data.append(_data(rdtype, value))
+            if isinstance(value, dict) and rdtype in _FIELDS:
+                known = {name for names in _FIELDS[rdtype] for name in names} | (
+                    _OF_OLD.keys() if rdtype == "DS" else set()
+                )
+                notes.unknown(where, {str(key): one for key, one in value.items()}, known)
+        except RecordError as error:
+            notes.lost(where, f"not taken over: {error}")
+    if data or not _values(record):
+        source.plains.append(Plain(name, rdtype, ttl, tuple(data), notes.line))
+
+
+_SETTINGS = {
+    "lenient": "octoDNS checked it less strictly: so does nothing here",
+    "ignored": "octoDNS left it to the provider, whose record may be another: it is taken over as the file has it",
+    "included": "octoDNS gave it to some providers alone",
+    "excluded": "octoDNS kept it from some providers",
+}
+
+
+def _settings(where: str, settings: Any, notes: Notes, *, is_steered: bool) -> None:
+    if settings is not None and not isinstance(settings, dict):
+        notes.lost(where, "its `octodns` is not taken over: it is no mapping")
+    for key in settings if isinstance(settings, dict) else ():
+        if key == "lenient":
+            notes.reworded(where, _SETTINGS["lenient"])
+        elif key != "healthcheck":
+            notes.lost(
+                f"{where} `{key}`", _SETTINGS.get(str(key), "octoDNS's own setting means nothing here")
+            )
+        elif not is_steered:
+            notes.lost(where, "its healthcheck is not taken over: the name is not steered")
 
 
 def _ttl(record: Mapping[str, Any]) -> int:
+    """The TTL in seconds, as octoDNS makes a number of it.
+
+    Raises:
+        RecordError: it is none.
+    """
     ttl = record.get("ttl", _DEFAULT_TTL)
-    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) else _DEFAULT_TTL
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, str)) or len(str(ttl)) > _MAX_NUMBER:
+        raise RecordError("its `ttl` is no whole number")
+    try:
+        return int(ttl)
+    except ValueError as error:
+        raise RecordError("its `ttl` is no whole number") from error
 
 
 def _values(record: Mapping[str, Any]) -> list[Any]:
@@ -115,32 +228,76 @@ def _values(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _data(rdtype: str, value: Any) -> str:
-    """A value in presentation form.
+    """A value in presentation form, as octoDNS's `to_rdata_text` has it.
 
     Raises:
         RecordError: it is not one of its type.
     """
-    if rdtype in _TEXTS:
-        if isinstance(value, (dict, list)):
-            raise RecordError("a text is expected")
-        return quoted(str(value).replace("\\;", ";"))  # octoDNS escapes semicolons in its files
     fields = _FIELDS.get(rdtype)
     if fields is None:
-        if isinstance(value, (dict, list)):
-            raise RecordError(f"its values have fields, which are not known for {rdtype}")
-        return str(value)
+        text = _plain(value)
+        if rdtype not in _TEXTS:
+            return text
+        # octoDNS takes strings in quotes for one text, and escapes semicolons in its files.
+        text = text[1:-1] if text.startswith('"') else text
+        return quoted(text.replace('" "', "").replace("\\;", ";"))
+    if rdtype == "DS" and isinstance(value, dict) and not {"flags", "public_key"}.isdisjoint(value):
+        value = {_OF_OLD.get(key, key): one for key, one in value.items()}
     if not isinstance(value, dict):
         raise RecordError(f"a mapping with {', '.join(names[0] for names in fields)} is expected")
     parts = []
     for names in fields:
-        found = next((value[name] for name in names if name in value), None)
-        if found is None or isinstance(found, (dict, list)):
+        found = next((value[name] for name in names if name in value), _DEFAULTS.get((rdtype, names[0])))
+        if names[0] == "svcparams":
+            parts += _parameters(found)
+            continue
+        if found is None or isinstance(found, (dict, list, bool)):
             raise RecordError(f"`{names[0]}` is missing")
-        parts.append(quoted(str(found)) if (rdtype, names[0]) in _QUOTED else str(found) or ".")
+        text = str(found) or "."
+        if (rdtype, names[0]) in _QUOTED:
+            text = f'"{found}"'
+        elif any(char.isspace() for char in text):
+            raise RecordError(f"`{names[0]}` has a space")
+        parts.append(f"{text}m" if rdtype == "LOC" and names[0] in _METRES else text)
     return " ".join(parts)
 
 
-def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]) -> Steered:
+def _plain(value: Any) -> str:
+    """A value that is one text.
+
+    Raises:
+        RecordError: it is none.
+    """
+    if isinstance(value, (dict, list)):
+        raise RecordError("a text is expected, and its value has fields")
+    if not isinstance(value, str):
+        raise RecordError(
+            f"octoDNS reads its value as `{str(value)[:100]}`, which is no text: put it in quotes"
+        )
+    return value
+
+
+def _parameters(found: Any) -> list[str]:
+    """Parameters of an SVCB or HTTPS record in presentation form (RFC 9460 §2.1).
+
+    Raises:
+        RecordError: they are none.
+    """
+    if not isinstance(found, dict):
+        raise RecordError("`svcparams` is no mapping")
+    parts = []
+    for key, value in found.items():
+        several = value if isinstance(value, list) else [value]
+        if value is None or (key == "no-default-alpn" and value in (True, "")):
+            parts.append(str(key))
+        elif any(isinstance(one, (dict, list, bool)) or one is None for one in several):
+            raise RecordError(f"`svcparams` `{key}` is no text")
+        else:
+            parts.append(f'{key}="{",".join(map(str, several))}"')
+    return parts
+
+
+def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, line: int) -> Steered:
     """One service of a name's steered types."""
     pools: list[Pool] = []
     hints: dict[str, None] = {}
@@ -156,26 +313,32 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: list[str]
         "geo" if any("geo" in str(record.get("dynamic", "geo")) for record in kinds.values()) else "failover"
     )
     if steering == "geo":
-        notes.append(
-            f"{name}: which clients get which pool became `steering: geo`: the nearest region. Where law or contract "
-            "says it, write residency_rules"
+        notes.lost(
+            name,
+            "which clients get which pool is not taken over: it became `steering: geo`, the nearest region. Where law or "
+            "contract says it, write residency_rules",
         )
-    ttl = min(_ttl(record) for record in kinds.values())
+    ttls = {_ttl(record) for record in kinds.values()}
+    if len(ttls) > 1:
+        notes.reworded(
+            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
+            "its types have several TTLs: the shortest holds for all",
+        )
     joint, separate = paired(pools, ordered=steering == "failover")
-    return Steered(name, ttl, steering, joint, tuple(hints), separate)
+    return Steered(name, min(ttls), steering, joint, tuple(hints), line, separate)
 
 
 def _answers(rdtype: str, texts: Sequence[str]) -> dict[str, Any]:
     return {{"A": "ipv4", "AAAA": "ipv6"}.get(rdtype, "cnames"): tuple(texts)}
 
 
-def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str]) -> Iterator[Pool]:
+def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[Pool]:
     """`geo`: a list of values by continent, country and province (`NA-US-CA`), and the default in `values`."""
     probe = _probe(where, record, notes)
     geo = record.get("geo")
     items = geo.items() if isinstance(geo, dict) else ()
     if not isinstance(geo, dict):
-        notes.append(f"{where}: its steering is not taken over: `geo` and `dynamic` are mappings")
+        notes.lost(where, "its steering is not taken over: `geo` and `dynamic` are mappings")
     for code, values in items:
         texts = [str(value) for value in (values if isinstance(values, list) else [values])]
         yield Pool(
@@ -189,7 +352,7 @@ def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str]) -
     yield Pool("default", **_answers(rdtype, texts), hints=(hint,), probe=probe)
 
 
-def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str]) -> Iterator[Pool]:
+def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[Pool]:
     """`dynamic`: pools in the order in which rules and fallbacks name them, the last resort at the end."""
     dynamic = record["dynamic"]
     pools = dynamic.get("pools")
@@ -204,27 +367,44 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str
             order[label] = None
             fallback = pools[label].get("fallback") if isinstance(pools[label], dict) else None
             label = str(fallback)
-    notes += [
-        f"{where}: pool `{label}` is not taken over: no rule leads to it"
-        for label in pools
-        if label not in order
-    ]
+    notes.unknown(f"{where} `dynamic`", dynamic, ("pools", "rules"))
+    for label in pools:
+        if label not in order:
+            notes.lost(f"{where}, `{label}`", "the pool is not taken over: no rule leads to it")
+    for rule in rules:
+        notes.unknown(f"{where}, a rule", rule, ("pool", "geos", "subnets"))
+        if str(rule.get("pool")) not in pools:
+            notes.lost(f"{where}, `{rule.get('pool')}`", "a rule is not taken over: there is no such pool")
+    if len(rules) > 1 and any(isinstance(pool, dict) and pool.get("fallback") for pool in pools.values()):
+        notes.lost(
+            where,
+            "which pool follows which is not taken over for each rule: there is one order for all clients",
+        )
     for label in order:
         texts, weights = [], set()
-        for value in _list(pools[label].get("values")) if isinstance(pools[label], dict) else []:
-            if not isinstance(value, dict) or isinstance(value.get("value"), (dict, list, type(None))):
-                notes.append(f"{where}: a value of pool `{label}` is not taken over: it has no `value`")
+        pool = pools[label] if isinstance(pools[label], dict) else {}
+        at = f"{where}, `{label}`"
+        notes.unknown(at, pool, ("fallback", "values"))
+        for value in _list(pool.get("values")):
+            if not isinstance(value, dict) or not isinstance(value.get("value"), str):
+                notes.lost(at, "a value of the pool is not taken over: it has no `value` that is text")
                 continue
-            texts.append(str(value["value"]))
-            weights.add(str(value.get("weight", 1)))
-            if value.get("status", "obey") != "obey":
-                notes.append(
-                    f"{where}: `status: {value['status']}` of {texts[-1]} is not taken over: probes decide"
+            notes.unknown(at, value, ("value", "weight", "status"))
+            status = value.get("status", "obey")
+            if status == "down":
+                notes.lost(
+                    f"{at}: {value['value']}", "not taken over: `status: down`, and octoDNS never answers it"
                 )
+                continue
+            if status != "obey":
+                notes.lost(
+                    f"{at}: {value['value']} (status {status})",
+                    "its `status` is not taken over: probes decide",
+                )
+            texts.append(value["value"])
+            weights.add(str(value.get("weight", 1)))
         if len(weights) > 1:
-            notes.append(
-                f"{where}: the weights in pool `{label}` are not taken over: a region's addresses count alike"
-            )
+            notes.lost(at, "the weights in the pool are not taken over: a region's addresses count alike")
         yield Pool(
             label,
             **_answers(rdtype, texts),
@@ -233,7 +413,7 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: list[str
         )
     values = [str(value) for value in _values(record)]
     if values:
-        notes.append(f"{where}: the default ({', '.join(values[:4])}) is not taken over: the pools answer")
+        notes.lost(f"{where} ({', '.join(values[:4])})", "the default is not taken over: the pools answer")
 
 
 def _places(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -242,14 +422,14 @@ def _places(rules: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"octoDNS answered {f'clients of {codes}' if codes else 'all other clients'} so"
 
 
-def _rules(where: str, dynamic: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+def _rules(where: str, dynamic: Mapping[str, Any], notes: Notes) -> Iterator[str]:
     for rule in _list(dynamic.get("rules")):
         if not isinstance(rule, dict):
             continue
         subnets = ", ".join(str(item) for item in _list(rule.get("subnets"))[:8])
         if subnets:
-            notes.append(
-                f"{where}: its rule for subnets ({subnets}) is not taken over: see docs/geoip.md, overrides"
+            notes.lost(
+                f"{where} ({subnets})", "its rule for subnets is not taken over: see docs/geoip.md, overrides"
             )
         codes = ", ".join(str(code) for code in _list(rule.get("geos")))
         yield f"octoDNS: {codes or 'everyone else'} to {rule.get('pool')}"
@@ -259,12 +439,13 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _probe(where: str, record: Mapping[str, Any], notes: list[str]) -> dict[str, Any] | None:
+def _probe(where: str, record: Mapping[str, Any], notes: Notes) -> dict[str, Any] | None:
     """`octodns.healthcheck`, whose defaults are HTTPS, port 443 and `/_dns`."""
     settings = record.get("octodns")
     check = settings.get("healthcheck") if isinstance(settings, dict) else None
     if not isinstance(check, dict):
         return None
+    notes.unknown(f"{where} healthcheck", check, ("protocol", "port", "path", "host"))
     kind = str(check.get("protocol", "HTTPS")).lower()
     probe: dict[str, Any] = {"type": kind, "port": check.get("port", 443)}
     if kind != "tcp":
@@ -274,6 +455,6 @@ def _probe(where: str, record: Mapping[str, Any], notes: list[str]) -> dict[str,
     try:
         ProbeDocument.model_validate(probe)
     except ValidationError as error:
-        notes.append(f"{where}: its healthcheck is not taken over: {error.errors()[0]['msg']}")
+        notes.lost(where, f"its healthcheck is not taken over: {error.errors()[0]['msg']}")
         return None
     return probe

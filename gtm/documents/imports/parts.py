@@ -9,12 +9,75 @@ from typing import Any
 
 MAX_BYTES = 10 * 1024 * 1024
 """Of a file to import."""
+MAX_TTL = 86_400
+"""Seconds, as policies have it."""
 MAX_RECORDS = 10_000
 """Sets of records in a file, as many as a zone of a policy holds."""
 
 
 class ImportProblem(Exception):  # noqa: N818 - `ImportError` is Python's
     """A file that is not what it is said to be; the message says where, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A value of the source that is not in the policy as it was.
+
+    `line` from 1, 0: of the file as a whole. `what`: the record, set or pool, with what is its own. `why` is the same for all
+    of a kind, so that a hundred of them are one line of a report. `lost`: the policy has nothing of it; else it says it in
+    other words.
+    """
+
+    line: int
+    what: str
+    why: str
+    lost: bool
+
+    def place(self, file: str) -> str:
+        """The file with its line, and the record, as a report names them."""
+        return f"{file}:{self.line}: {self.what}" if self.line else f"{file}: {self.what}"
+
+    def said(self, file: str) -> str:
+        """All of it in one line, of a file with this name."""
+        return f"{self.place(file)}: {self.why}"
+
+
+class Notes(list[Note]):
+    """What a reader has to say, in its order. `line` is that of the value which is being read."""
+
+    line = 0
+
+    def lost(self, what: str, why: str) -> None:
+        """Say that the policy has nothing of a value."""
+        self.append(Note(self.line, what, why, lost=True))
+
+    def reworded(self, what: str, why: str) -> None:
+        """Say that the policy has a value in other words, or near to it."""
+        self.append(Note(self.line, what, why, lost=False))
+
+    def unknown(self, what: str, value: Mapping[str, Any], known: Container[str]) -> None:
+        """Say of each member of a mapping that is none of those which are read, that it is lost."""
+        for key in value:
+            if key not in known:
+                self.lost(f"{what} `{key}`", "not taken over: nothing here has this setting")
+
+
+_FIRST = 3
+
+
+def report(notes: Iterable[Note], file: str) -> tuple[str, ...]:
+    """Notes on a file for people: one line a kind, with how many there are and the first places."""
+    kinds: dict[str, dict[str, None]] = {}
+    for note in notes:
+        kinds.setdefault(note.why, {})[note.place(file)] = None
+    return tuple(_reported(why, list(places)) for why, places in kinds.items())
+
+
+def _reported(why: str, places: list[str]) -> str:
+    if len(places) == 1:
+        return f"{places[0]}: {why}"
+    rest = f"; and {len(places) - _FIRST} more" if len(places) > _FIRST else ""
+    return f"{len(places)} times: {why} ({'; '.join(places[:_FIRST])}{rest})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +88,7 @@ class Plain:
     rdtype: str
     ttl: int | None
     data: tuple[str, ...]
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +183,52 @@ class Steered:
     steering: str
     pools: tuple[Pool, ...]
     hints: tuple[str, ...] = ()
+    line: int = 0
     separate: bool = False
 
 
 @dataclass(slots=True)
 class Source:
-    """What a file holds. `soa`: fields of the zone that its SOA says; `notes`: what is not taken over, and why."""
+    """What a file holds. `soa`: fields of the zone that its SOA says, with its own TTL as `ttl`; `notes`: what is not as it was."""
 
     plains: list[Plain] = field(default_factory=list)
     steered: list[Steered] = field(default_factory=list)
     soa: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
+
+    def take_soa(self, ttl: int | None, primary: str, mailbox: str, numbers: Sequence[int]) -> None:
+        """Take over an SOA, within what a policy allows.
+
+        Args:
+            ttl: its own, in seconds; None: unknown.
+            primary: its MNAME.
+            mailbox: its RNAME.
+            numbers: SERIAL, REFRESH, RETRY, EXPIRE and MINIMUM, in seconds but for the first.
+        """
+        serial, *times, minimum = numbers
+        kept = minimum if ttl is None else min(ttl, minimum)
+        if kept != minimum:
+            why = "resolvers keep negative answers for the lesser of its TTL and its MINIMUM (RFC 2308 §5), which became `minimum`"
+            self.notes.reworded(f"SOA (TTL {ttl} s, MINIMUM {minimum} s)", why)
+        self.notes.reworded(f"SOA (serial {serial})", "gtm counts serials itself")
+        self.soa = {
+            "primary_ns": primary.removesuffix(".").lower(),
+            "hostmaster": mailbox.removesuffix(".").lower(),
+        }
+        bounds = {
+            "refresh": 2**31 - 1,
+            "retry": 2**31 - 1,
+            "expire": 2**31 - 1,
+            "minimum": MAX_TTL,
+            "ttl": MAX_TTL,
+        }
+        values = zip(bounds, (*times, kept, *([] if ttl is None else [ttl])), strict=False)
+        for key, value in values:
+            self.soa[key] = min(max(value, 1), bounds[key])
+            if self.soa[key] != value:
+                self.notes.reworded(
+                    f"SOA ({key} {value} s)", f"its {key} is 1 to {bounds[key]} s in a policy"
+                )
 
 
 def bounded(text: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+import dns.exception
+import dns.name
 
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
     ImportProblem,
+    Notes,
     Plain,
     Pool,
     Source,
@@ -18,14 +21,36 @@ from gtm.documents.imports.parts import (
     bounded,
     paired,
 )
-from gtm.nesting import NestingError, shallow
+from gtm.nesting import NestingError, TwiceError, loads
 
 _STEERABLE = ("A", "AAAA", "CNAME")
+_STEERING = {
+    "Failover": "failover",
+    "GeoLocation": "geo",
+    "Weight": "weighted",
+    "MultiValueAnswer": "weighted",
+    "Region": "latency",
+    "GeoProximityLocation": "latency",
+    "CidrRoutingConfig": "latency",
+}
+"""Member of a set that says its routing policy → the policy's word. All sets of a name and type have the same (API reference)."""
 _OTHERS = {
-    "GeoProximityLocation": "geoproximity became `steering: latency`",
-    "CidrRoutingConfig": "steering by the client's network is not taken over: see docs/geoip.md, overrides",
+    "GeoProximityLocation": "not taken over: geoproximity and its bias became `steering: latency`",
+    "CidrRoutingConfig": "not taken over: steering by the client's network; see docs/geoip.md, overrides",
+}
+_SET = {"Name", "Type", "TTL", "SetIdentifier", "HealthCheckId", "AliasTarget", "ResourceRecords", *_STEERING}
+_ALIAS = {"HostedZoneId", "DNSName", "EvaluateTargetHealth"}
+_DOCUMENT = {
+    "ResourceRecordSets",
+    "IsTruncated",
+    "MaxItems",
+    "NextToken",
+    "NextRecordName",
+    "NextRecordType",
+    "NextRecordIdentifier",
 }
 _MAX_WEIGHT = 1_000_000
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],]|[^\s"{}\[\],]++')
 
 
 def read(text: str) -> Source:
@@ -35,8 +60,8 @@ def read(text: str) -> Source:
         ImportProblem: it is no JSON with a list `ResourceRecordSets`, or has too many.
     """
     try:
-        document = msgspec.json.decode(shallow(bounded(text).encode("utf-8", "replace")))
-    except NestingError as error:
+        document = loads(bounded(text))
+    except (NestingError, TwiceError) as error:
         raise ImportProblem(str(error)) from error
     except ValueError as error:
         raise ImportProblem(f"not JSON: {error}") from error
@@ -48,95 +73,150 @@ def read(text: str) -> Source:
     if len(sets) > MAX_RECORDS:
         raise ImportProblem(f"more than {MAX_RECORDS} sets of records")
     source = Source()
-    steered: dict[str, list[Mapping[str, Any]]] = {}
-    aliases: dict[str, list[Mapping[str, Any]]] = {}
+    steered: dict[str, list[_Set]] = {}
+    aliases: dict[str, list[_Set]] = {}
     names: dict[str, list[str]] = {}
-    for number, item in enumerate(sets):
+    _whole(document, source.notes)
+    for number, (item, line) in enumerate(zip(sets, _lines(text), strict=False)):
+        source.notes.line = line
         if not isinstance(item, dict) or not all(isinstance(item.get(key), str) for key in ("Name", "Type")):
-            source.notes.append(f"ResourceRecordSets[{number}]: not taken over: it has no Name and Type")
+            source.notes.lost(f"ResourceRecordSets[{number}]", "not taken over: it has no Name and Type")
             continue
         name = _name(item["Name"])
         names.setdefault(name, []).append(item["Type"])
-        _sort(name, item, source, steered, aliases)
+        _sort(name, _Set(line, item), source, steered, aliases)
     for name, items in aliases.items():
+        source.notes.line = items[0].line
         _alias(name, items, source, alone=len(names[name]) == len(items))
     source.steered += [_steered(name, items, source.notes) for name, items in steered.items()]
     return source
 
 
+class _Set(NamedTuple):
+    line: int
+    item: Mapping[str, Any]
+
+
+def _whole(document: Mapping[str, Any], notes: Notes) -> None:
+    """Say so where a file is one page of several (API reference, ListResourceRecordSets; AWS CLI, `--max-items`)."""
+    if document.get("IsTruncated") not in (None, False) or any(
+        document.get(key) is not None for key in _DOCUMENT if "Next" in key
+    ):
+        after = " ".join(
+            str(document[key])
+            for key in ("NextRecordName", "NextRecordType", "NextRecordIdentifier")
+            if document.get(key)
+        )
+        notes.lost(
+            f"the zone goes on at {after}" if after else "the zone goes on",
+            "the file is truncated: more records of the zone are missing. Export all pages: without --no-paginate and --max-items",
+        )
+    notes.unknown("the file", document, _DOCUMENT)
+
+
+def _lines(text: str) -> Iterator[int]:
+    """The line on which each set begins, of a text that is JSON: the members of the list at the top."""
+    depth, line, at, fresh, key = 0, 1, 0, False, ""
+    inside = False
+    for found in _TOKEN.finditer(text):
+        part = found[0]
+        line, at = line + text.count("\n", at, found.start()), found.start()
+        if inside and depth == 2 and fresh and part not in "],":
+            yield line
+            fresh = False
+        if part in ("{", "["):
+            depth += 1
+            if depth == 2 and part == "[" and key == '"ResourceRecordSets"':
+                inside = fresh = True
+        elif part in ("}", "]"):
+            depth -= 1
+            inside = inside and depth >= 2
+        elif part == ",":
+            fresh = depth == 2
+        elif depth == 1 and part.startswith('"'):
+            key = part
+
+
+def _decimal(text: str) -> str:
+    r"""Octets in decimal, as zone files have them (RFC 1035 §5.1), which Route 53 writes in octal (`\052` is `*`)."""
+    return re.sub(
+        r"\\(?:([0-3][0-7]{2})|.)",
+        lambda found: found[0] if found[1] is None else f"\\{int(found[1], 8):03d}",
+        text,
+        flags=re.DOTALL,
+    )
+
+
 def _name(text: str) -> str:
-    r"""A name without Route 53's octal escapes (`\052` is `*`)."""
-    plain = re.sub(r"\\([0-3][0-7]{2})", lambda found: chr(int(found[1], 8)), text)
-    return plain if plain.endswith(".") else f"{plain}."
+    plain = _decimal(text)
+    try:
+        return dns.name.from_text(plain).to_text()
+    except (dns.exception.DNSException, UnicodeError):  # what is told of it, who takes it into a policy
+        return plain
 
 
 def _sort(
-    name: str,
-    item: Mapping[str, Any],
-    source: Source,
-    steered: dict[str, list[Mapping[str, Any]]],
-    aliases: dict[str, list[Mapping[str, Any]]],
+    name: str, found: _Set, source: Source, steered: dict[str, list[_Set]], aliases: dict[str, list[_Set]]
 ) -> None:
+    item, notes = found.item, source.notes
     rdtype = item["Type"]
     where = f"{name} {rdtype}"
     if item.get("SetIdentifier") is not None:
+        where = f"{where} `{item['SetIdentifier']}`"
+    notes.unknown(where, item, _SET)
+    alias = item.get("AliasTarget")
+    if isinstance(alias, dict):
+        notes.unknown(where, alias, _ALIAS)
+        if alias.get("EvaluateTargetHealth"):
+            notes.lost(where, "EvaluateTargetHealth is not taken over: whether its target works is not asked")
+    if item.get("SetIdentifier") is not None:
         if rdtype in _STEERABLE:
-            steered.setdefault(name, []).append(item)
+            steered.setdefault(name, []).append(found)
         else:
-            source.notes.append(
-                f"{where} `{item['SetIdentifier']}`: not taken over: only addresses and aliases are steered"
+            notes.lost(where, "not taken over: only addresses and aliases are steered")
+        return
+    for key in _STEERING:
+        if item.get(key) is not None:
+            notes.lost(
+                f"{where} `{key}`", "not taken over: a set without SetIdentifier is answered to everyone"
             )
-        return
-    if item.get("AliasTarget") is not None:
-        aliases.setdefault(name, []).append(item)
-        return
-    if rdtype == "SOA":
-        _soa(item, source)
-        return
     if item.get("HealthCheckId"):
-        source.notes.append(f"{where}: its health check is not taken over: it is not in the file")
-    source.plains.append(Plain(name, rdtype, _ttl(item), tuple(_values(item))))
-
-
-def _soa(item: Mapping[str, Any], source: Source) -> None:
-    parts = next(iter(_values(item)), "").split()
-    if len(parts) != 7 or not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts[2:]):
-        source.notes.append("SOA: not taken over: it cannot be read")
+        notes.lost(where, "its health check is not taken over: it is not in the file")
+    if alias is not None:
+        aliases.setdefault(name, []).append(found)
         return
-    source.soa = soa(parts[0], parts[1], [int(part) for part in parts[3:]])
+    values = tuple(_values(where, item, notes))
+    if rdtype == "SOA":
+        _soa(values, item, source)
+        return
+    source.plains.append(Plain(name, rdtype, _ttl(where, item, notes), values, found.line))
 
 
-def soa(primary: str, mailbox: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """The fields of a zone that an SOA says, within what a policy allows.
-
-    Args:
-        primary: its MNAME.
-        mailbox: its RNAME.
-        numbers: REFRESH, RETRY, EXPIRE and MINIMUM, in seconds.
-    """
-    *times, minimum = numbers
-    return {
-        "primary_ns": primary.removesuffix(".").lower(),
-        "hostmaster": mailbox.removesuffix(".").lower(),
-        **{
-            key: min(max(value, 1), 2**31 - 1)
-            for key, value in zip(("refresh", "retry", "expire"), times, strict=True)
-        },
-        "minimum": min(max(minimum, 1), 86_400),
-    }
+def _soa(values: Sequence[str], item: Mapping[str, Any], source: Source) -> None:
+    parts = next(iter(values), "").split()
+    if len(parts) != 7 or not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts[2:]):
+        source.notes.lost("SOA", "not taken over: it cannot be read")
+        return
+    source.take_soa(_ttl("SOA", item, source.notes), parts[0], parts[1], [int(part) for part in parts[2:]])
 
 
-def _ttl(item: Mapping[str, Any]) -> int | None:
+def _ttl(where: str, item: Mapping[str, Any], notes: Notes) -> int | None:
     ttl = item.get("TTL")
-    return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) else None
+    if isinstance(ttl, int) and not isinstance(ttl, bool):
+        return ttl
+    if ttl is not None:
+        notes.lost(f"{where} (TTL {str(ttl)[:50]})", "its TTL is not taken over: it is no whole number")
+    return None
 
 
-def _values(item: Mapping[str, Any]) -> Iterator[str]:
+def _values(where: str, item: Mapping[str, Any], notes: Notes) -> Iterator[str]:
     records = item.get("ResourceRecords")
-    for record in records if isinstance(records, list) else ():
+    for record in records if isinstance(records, list) else () if records is None else (records,):
         if isinstance(record, dict) and isinstance(record.get("Value"), str):
-            # As in names, Route 53 writes octets in octal; zone files have them in decimal (RFC 1035 §5.1).
-            yield re.sub(r"\\([0-3][0-7]{2})", lambda found: f"\\{int(found[1], 8):03d}", record["Value"])
+            notes.unknown(where, record, ("Value",))
+            yield _decimal(record["Value"])
+        else:
+            notes.lost(where, "a record is not taken over: it has no `Value`")
 
 
 def _target(item: Mapping[str, Any]) -> str | None:
@@ -145,52 +225,87 @@ def _target(item: Mapping[str, Any]) -> str | None:
     return target if isinstance(target, str) else None
 
 
-def _alias(name: str, items: list[Mapping[str, Any]], source: Source, *, alone: bool) -> None:
+def _alias(name: str, found: list[_Set], source: Source, *, alone: bool) -> None:
     """An alias of all addresses of a name that has nothing else is a CNAME; no other alias can be told in DNS."""
+    items = [one.item for one in found]
     targets = {(_target(item) or "").lower() for item in items}
     kinds = ", ".join(sorted({str(item["Type"]) for item in items}))
     if len(targets) == 1 and "" not in targets and alone and set(kinds.split(", ")) <= {"A", "AAAA"}:
         (target,) = targets
-        source.plains.append(Plain(name, "CNAME", None, (target if target.endswith(".") else f"{target}.",)))
-        source.notes.append(
-            f"{name} {kinds}: the alias for {target} became a CNAME, for every type; not at a zone's apex"
+        data = (target if target.endswith(".") else f"{target}.",)
+        source.plains.append(Plain(name, "CNAME", None, data, found[0].line))
+        source.notes.reworded(
+            f"{name} {kinds}",
+            "the alias became a CNAME, for every type and with the zone's TTL; not at a zone's apex",
         )
         return
-    source.notes.append(
-        f"{name} {kinds}: not taken over: an alias for {', '.join(sorted(targets)) or 'nothing'} beside other records. "
-        "Make the name a service's, whose regions have addresses"
+    source.notes.lost(
+        f"{name} {kinds} (for {', '.join(sorted(targets)) or 'nothing'})",
+        "not taken over: an alias beside other records. Make the name a service's, whose regions have addresses",
     )
 
 
-def _steered(name: str, items: list[Mapping[str, Any]], notes: list[str]) -> Steered:
-    steering = _steering(items)
-    kinds = sorted({item["Type"] for item in items})
-    if steering == "failover":
-        items = sorted(items, key=lambda item: item.get("Failover") != "PRIMARY")
-    pools, separate = paired([_pool(name, item, notes) for item in items], ordered=steering == "failover")
-    by_type = {kind: _steering([item for item in items if item["Type"] == kind]) for kind in kinds}
-    if len(set(by_type.values())) > 1:
-        said = ", ".join(f"{kind} by {how}" for kind, how in by_type.items())
-        notes.append(f"{name}: its types are steered differently ({said}): all became `steering: {steering}`")
-    if steering == "geo":
-        notes.append(
-            f"{name}: which clients get which set became `steering: geo`: the nearest region. Where law or contract says "
-            "it, write residency_rules"
+def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
+    line = notes.line = sets[0].line
+    items = [one.item for one in sets]
+    kinds = {key for item in items for key in _STEERING if item.get(key) is not None}
+    steering = next((word for key, word in _STEERING.items() if key in kinds), "latency")
+    if len({_STEERING[key] for key in kinds}) > 1 or not kinds:
+        how = ", ".join(sorted(kinds)) or "none"
+        notes.lost(
+            f"{name} ({how})",
+            f"its routing policy is not taken over: one for all its types is needed; it has `{steering}`",
         )
-    ttls = [ttl for ttl in map(_ttl, items) if ttl is not None]
-    return Steered(name, min(ttls, default=None), steering, pools, separate=separate)
+    if steering == "failover":
+        sets = sorted(sets, key=lambda one: one.item.get("Failover") != "PRIMARY")
+    weights = _weights(name, items, notes) if "Weight" in kinds else {}
+    pools, separate = paired(
+        [_pool(name, one, weights, notes) for one in sets], ordered=steering == "failover"
+    )
+    notes.line = line
+    if steering == "geo":
+        why = (
+            "which clients get which set is not taken over: it became `steering: geo`, the nearest region. Where law or contract "
+            "says it, write residency_rules"
+        )
+        notes.lost(name, why)
+    ttls = {ttl for one in sets if (ttl := _ttl(name, one.item, notes)) is not None}
+    if len(ttls) > 1:
+        notes.reworded(
+            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
+            "its sets have several TTLs: the shortest holds for all",
+        )
+    return Steered(name, min(ttls, default=None), steering, pools, line=line, separate=separate)
 
 
-def _steering(items: list[Mapping[str, Any]]) -> str:
-    """The policy's word for a name's routing policy: all of its sets have the same (API reference)."""
-    for key, steering in (("Failover", "failover"), ("GeoLocation", "geo"), ("Weight", "weighted")):
-        if any(item.get(key) is not None for item in items):
-            return steering
-    multi = any(item.get("MultiValueAnswer") for item in items)
-    return "weighted" if multi else "latency"
+_Weights = dict[tuple[str, str], float]
+"""Type and identifier of a set → its weight."""
 
 
-def _pool(name: str, item: Mapping[str, Any], notes: list[str]) -> Pool:
+def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> _Weights:
+    """The weight of each set. If all of a type have 0, they are all alike (developer guide, weighted routing)."""
+    found: _Weights = {}
+    for item in items:
+        label, weight = str(item["SetIdentifier"]), item.get("Weight")
+        known = isinstance(weight, int) and not isinstance(weight, bool) and 0 <= weight <= _MAX_WEIGHT
+        if not known or weight is None:
+            notes.lost(
+                f"{name} `{label}` ({str(weight)[:50]})",
+                "its weight is not taken over: it is no number from 0 on",
+            )
+        found[item["Type"], label] = float(weight) if known and weight is not None else 1.0
+    for rdtype in dict.fromkeys(kind for kind, _ in found):
+        if not any(value for (kind, _), value in found.items() if kind == rdtype):
+            notes.reworded(
+                f"{name} {rdtype}",
+                "all its weights are 0, which Route 53 takes for equal ones: they became 1",
+            )
+            found |= {key: 1.0 for key in found if key[0] == rdtype}
+    return found
+
+
+def _pool(name: str, found: _Set, weights: _Weights, notes: Notes) -> Pool:
+    item, notes.line = found.item, found.line
     rdtype, label = item["Type"], str(item["SetIdentifier"])
     where = f"{name} {rdtype} `{label}`"
     hints = []
@@ -201,20 +316,21 @@ def _pool(name: str, item: Mapping[str, Any], notes: list[str]) -> Pool:
         hints.append(f"Route 53 answered clients of {place} so")
     if item.get("Failover") is not None:
         hints.append(f"Route 53's {item['Failover']}")
-    notes += [f"{where}: {why}" for key, why in _OTHERS.items() if item.get(key) is not None]
+    for key, why in _OTHERS.items():
+        if item.get(key) is not None:
+            notes.lost(f"{where} ({json.dumps(item[key])[:200]})", why)
     if item.get("MultiValueAnswer"):
-        notes.append(
-            f"{where}: of several values each became a region; one answer then has one region's addresses"
+        notes.lost(
+            where,
+            "several values at once are not taken over: each set became a region, and an answer has one region's addresses",
         )
     if item.get("HealthCheckId"):
-        notes.append(
-            f"{where}: its health check is not taken over: it is not in the file. Give the region a `probe`"
+        notes.lost(
+            where, "its health check is not taken over: it is not in the file. Give the region a `probe`"
         )
-    values, target = tuple(_values(item)), _target(item)
-    weight = item.get("Weight")
-    known = isinstance(weight, int) and not isinstance(weight, bool) and 0 <= weight <= _MAX_WEIGHT
+    values, target = tuple(_values(where, item, notes)), _target(item)
+    if target is not None:
+        notes.reworded(where, "an alias became a CNAME, for every type")
     answers = {"A": "ipv4", "AAAA": "ipv6"}.get(rdtype, "cnames")
-    found = {"cnames": (target,)} if target is not None else {answers: values}
-    return Pool(
-        label, weight=float(weight) if known and weight is not None else 1.0, hints=tuple(hints), **found
-    )
+    answered = {"cnames": (target,)} if target is not None else {answers: values}
+    return Pool(label, weight=weights.get((rdtype, label), 1.0), hints=tuple(hints), **answered)

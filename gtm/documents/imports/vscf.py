@@ -18,10 +18,10 @@ _TOKEN = re.compile(
 
 
 def load(text: str) -> dict[str, Any]:
-    """A configuration: texts, lists and mappings. A key given twice keeps its first value.
+    """A configuration: texts, lists and mappings.
 
     Raises:
-        ImportProblem: it cannot be read; the message names the line.
+        ImportProblem: it cannot be read, or has a key twice in one mapping; the message names the line.
     """
     return _Reader(bounded(text)).top()
 
@@ -84,7 +84,9 @@ class _Reader:
             if self._mark() not in ("=>", "="):
                 raise self._problem(f"`=>` is expected after `{key[:50]}`")
             self._next += 1
-            found.setdefault(key, self._value(depth + 1))
+            if key in found:
+                raise self._problem(f"`{key[:50]}` is given twice")
+            found[key] = self._value(depth + 1)
         if end is not None:
             raise self._problem(f"`{end}` is missing at the end")
         return found
