@@ -41,7 +41,15 @@ class Candidate(TypedDict):
     """What the region itself takes."""
     distance_km: float | None
     excluded: (
-        Literal["residency", "disabled", "draining", "model_unavailable", "health_unknown", "unhealthy"]
+        Literal[
+            "residency",
+            "disabled",
+            "draining",
+            "model_unavailable",
+            "health_unknown",
+            "unhealthy",
+            "addresses_down",
+        ]
         | None
     )
     rules: list[str]

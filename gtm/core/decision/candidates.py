@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gtm.core.decision.fence import Fence
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.view import View
+from gtm.core.model.state import HealthStatus
 
 
 class Exclusion(StrEnum):
@@ -22,6 +23,8 @@ class Exclusion(StrEnum):
     MODEL_UNAVAILABLE = "model_unavailable"
     HEALTH_UNKNOWN = "health_unknown"
     UNHEALTHY = "unhealthy"
+    ADDRESSES_DOWN = "addresses_down"
+    """In DNS alone: up by its URL, and all of its addresses of a family are down."""
 
 
 class Candidate(NamedTuple):  # made for each member and place: a frozen dataclass takes four times as long
@@ -121,4 +124,8 @@ def _exclusion(view: View, group: RankingClass, number: int) -> Exclusion:
         return Exclusion(view.snapshot.regions[number].admin_state.value)
     if not group.willing & bit:
         return Exclusion.MODEL_UNAVAILABLE
+    known = view.state.health.get(view.snapshot.regions[number].name, {})
+    by_url = any(one.status is HealthStatus.UP for one in known.values())
+    if by_url and (view.lost["ipv4"] | view.lost["ipv6"]) & bit:
+        return Exclusion.ADDRESSES_DOWN
     return Exclusion.HEALTH_UNKNOWN if view.unknown & bit else Exclusion.UNHEALTHY
