@@ -98,7 +98,9 @@ def main() -> None:
     server = serve(EU, port)
     taken = []
     with tempfile.TemporaryDirectory() as folder, system(Path(folder) / "data") as running:
-        running.api("PUT", "/v1/policy", json=policy(port)).raise_for_status()
+        running.api(
+            "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(port)}
+        ).raise_for_status()
         eventually(lambda: running.addresses("web.example.test") == [EU], "it answers")
         time.sleep(2 * float(str(PROBE["interval"])))
         for _ in range(arguments.trials):

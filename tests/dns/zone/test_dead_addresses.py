@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import dns.message
 import pytest
 
+from gtm.core.decision.explain import answer, lines
 from gtm.core.decision.router import Router
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
@@ -77,7 +78,7 @@ class World:
                 for family in FAMILIES:
                     for text in getattr(one, family):
                         if (one.url, text) in self.known:
-                            verdict = EndpointHealth(self.known[one.url, text])
+                            verdict = EndpointHealth(self.known[one.url, text], detail="connection refused")
                             told[family].setdefault(name, {})[f"{text} {one.url}"] = verdict
         return Router(worlds.view(policy, State(epoch=1, health=health, addresses=told), shipped=()))
 
@@ -164,6 +165,10 @@ def test_explanations_say_that_addresses_are_down() -> None:
     in_dns, in_http = router.in_dns.decide(request, 0.5), router.decide(request, 0.5)
     assert (in_dns.region, in_http.region) == ("us", "eu")
     assert [one.excluded for one in in_dns.candidates if one.region == "eu"] == ["addresses_down"]
+    said = lines(router.in_dns.view, request, in_dns)
+    assert "eu: its addresses of a family that DNS gives out are all down" in said
+    trace = answer(router.in_dns.view, request, in_dns, client=None, endpoint=None, full=True)
+    assert trace["candidates"][0]["why"].endswith("are all down (connection refused)")
 
 
 def test_a_url_that_is_the_services_own_name() -> None:
