@@ -1,6 +1,6 @@
 """How long a dead address stays in the answers: `python tests/bench/address_bench.py [--trials 10]`.
 
-A region of two families behind one name: its IPv4 address dies, its URL goes on answering over IPv6. Measured is, again and again,
+A region of two families behind one name: its IPv4 address dies, its IPv6 address and its URL go on answering. Measured is, again and again,
 until DNS answers A with another region's address. The bound is interval × down threshold + 1 s. The last line is one JSON object
 (seconds).
 """
@@ -25,6 +25,9 @@ from tests.ports import free_port
 from tests.system.harness import System, eventually, system
 
 EU, US = "127.0.2.1", "127.0.2.2"
+WELL = ("127.0.0.1", "::1", US)
+"""What goes on answering: what the URL's host resolves to, the other family, the other region."""
+ALLOW = ("--probe-allow", "127.0.0.0/8,::1/128")
 PROBE = {"path": "/", "interval": 1, "timeout": 1, "up_threshold": 1, "down_threshold": 2}
 
 
@@ -91,13 +94,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10)
     arguments = parser.parse_args()
-    os.environ["GTM_PROBE_ALLOW"] = "127.0.0.0/8,::1/128"
     port = free_port()
-    serve("::1", port)
-    serve(US, port)
+    for address in WELL:
+        serve(address, port)
     server = serve(EU, port)
     taken = []
-    with tempfile.TemporaryDirectory() as folder, system(Path(folder) / "data") as running:
+    with tempfile.TemporaryDirectory() as folder, system(Path(folder) / "data", *ALLOW) as running:
         running.api(
             "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(port)}
         ).raise_for_status()

@@ -70,6 +70,8 @@ async def test_a_dead_address_goes_down_after_its_threshold_and_a_restart_rememb
     async with _probing(region, addresses_up.load(tmp_path)) as prober:
         assert await prober.first_round(30)
         assert _status(prober, url, "127.0.0.1") is DOWN
+    async with _probing(replace(region, endpoints=()), addresses_up.load(tmp_path)) as prober:
+        assert not prober.ever_up  # the policy gave it up
     async with _probing(region) as prober:
         await until(lambda: prober.addresses()["ipv4"]["eu"][f"127.0.0.1 {url}"].detail)
         assert _status(prober, url, "127.0.0.1") is UNKNOWN
