@@ -7,7 +7,8 @@ Laws:
   4. What was not checked for want of room here leaves every verdict as it was.
   5. A clock that is set back or forth delays no check.
   6. Addresses that DNS gives out are checked by the same probe, each by itself (`gtm.core.health.addresses`), and no more of them than
-     `MOST_ADDRESSES`, so that what a policy lists costs no more than that.
+     `MOST_ADDRESSES`, so that what a policy lists costs no more than that. They never keep the check of a URL waiting, and those that
+     were never up, which may be many that cannot be reached from here, are checked more seldom.
 """
 
 from __future__ import annotations
@@ -75,6 +76,10 @@ _CLOCK_EVERY = 1.0
 _CLOCK_STEP = 0.5
 """Seconds by which the system's clock may drift from the monotonic one in a second before it counts as set."""
 
+ADDRESSES_AT_ONCE = 100
+"""Checks of addresses in flight at once, beside those of URLs."""
+UNSEEN = 6
+"""Intervals between two checks of an address that was never up, as long as its URL is what it was."""
 MOST_ADDRESSES = 4_000
 """Addresses that one process checks by themselves, in the policy's order; the others are as their endpoints."""
 
@@ -153,6 +158,7 @@ class Prober:
         self._left_out: dict[str, dict[str, dict[str, EndpointHealth]]] = {}
         self._locks: dict[Destination | None, tuple[asyncio.Lock, int]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._address_slots = asyncio.Semaphore(ADDRESSES_AT_ONCE)
         self._checks: set[asyncio.Task[None]] = set()
         self._runs: set[asyncio.Task[None]] = set()
         self._clock_watch: asyncio.Task[None] | None = None
@@ -372,7 +378,7 @@ class Prober:
         lock, users = self._locks.get(target, (asyncio.Lock(), 0))
         self._locks[target] = (lock, users + 1)
         try:
-            async with lock, self._slots:
+            async with lock, self._address_slots if watch.address else self._slots:
                 if watch.job is None:
                     return
                 started = monotonic()
@@ -431,10 +437,19 @@ class Prober:
             suspect = monotonic() < watch.suspect_until
             pause = _SUSPECT_PAUSE if suspect else pause_of(watch.probe) - 2 * took
             self._reschedule(watch, max(_SOON, min(pause, watch.probe.interval)))
+        elif watch.address and spot not in self.ever_up:
+            self._reschedule(watch, UNSEEN * pause_of(watch.probe))
         elif took >= watch.probe.interval * _SHORTEST:
             self._reschedule(watch, _SOON)
         if changed:
+            self._look_at_addresses(watch)
             self._tell()
+
+    def _look_at_addresses(self, changed: _Watch) -> None:
+        """A URL has another verdict, so its addresses may have too: those that were never up are checked at once."""
+        for watch in self._watches.values() if not changed.address else ():
+            if watch.address and watch.url == changed.url and watch.spot not in self.ever_up:
+                self._reschedule(watch, 0)
 
     def _note(self, region: str, url: str, result: ProbeResult) -> None:
         """What else is told of a check of an endpoint's URL."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,8 +17,8 @@ from gtm.prober import Prober, schedule
 from gtm.prober.checks import Checker
 from gtm.runtime.edge.agent import addresses_up
 from gtm.settings import LOOPBACK
-from tests.prober.servers import http, serve
-from tests.prober.test_schedule import FAST, UP, snapshot, until
+from tests.prober.servers import Server, http, raw_http, serve
+from tests.prober.test_schedule import FAST, UP, snapshot, switch, until
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +32,7 @@ def _region(url: str, *addresses: str, probe: Probe = PROBE, **changes: object) 
 
 @asynccontextmanager
 async def _probing(region: Region, ever_up: frozenset[str] = frozenset()) -> AsyncIterator[Prober]:
-    prober = Prober(lambda: None, lambda: 1.0, allowed=LOOPBACK, ever_up=ever_up)
+    prober = Prober(lambda: None, time.time, allowed=LOOPBACK, ever_up=ever_up)
     prober.start()
     try:
         prober.update(snapshot(region))
@@ -115,3 +117,46 @@ async def test_addresses_go_through_the_one_judge() -> None:
     assert result is not None
     assert not result.ok
     assert "169.254.169.254, a link-local address" in result.detail
+
+
+async def test_addresses_that_cannot_be_reached_keep_no_url_waiting() -> None:
+    """As many as are checked at once hold their slots, and the URL of another region gets its verdict all the same."""
+    arrived: list[bytes] = []
+    gate = asyncio.Event()
+
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        arrived.append(head)
+        await gate.wait()
+        writer.write(raw_http(200))
+
+    many = tuple(f"127.1.{number}.1" for number in range(schedule.CONCURRENCY + 1))
+    async with serve(http()) as well:
+        listener = await asyncio.start_server(Server(hold).connected, "0.0.0.0", 0)
+        port = listener.sockets[0].getsockname()[1]
+        held = _region(f"http://localhost:{port}", *many, probe=replace(PROBE, timeout=60.0))
+        other = Region("other", 50.0, 8.0, "DE", (Endpoint(well.url),), probe=PROBE)
+        prober = Prober(lambda: None, time.time, allowed=LOOPBACK)
+        prober.start()
+        try:
+            prober.update(snapshot(held))
+            await until(lambda: len(arrived) > schedule.ADDRESSES_AT_ONCE)
+            prober.update(snapshot(held, other))
+            await until(lambda: prober.health()["other"][well.url].status is UP)
+            assert len(arrived) == schedule.ADDRESSES_AT_ONCE + 1  # and the URL itself
+        finally:
+            gate.set()
+            await prober.stop()
+            listener.close()
+
+
+async def test_a_url_that_comes_up_has_its_addresses_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were never up are checked seldom, but at once when their URL has another verdict."""
+    monkeypatch.setattr(schedule, "UNSEEN", 1_000_000)
+    plan = [False]
+    async with serve(switch(plan)) as server:
+        url = f"http://localhost:{server.port}"
+        async with _probing(_region(url, "127.0.0.1")) as prober:
+            assert await prober.first_round(30)
+            await until(lambda: prober.addresses()["ipv4"]["eu"][f"127.0.0.1 {url}"].detail)
+            plan[0] = True
+            await until(lambda: _status(prober, url, "127.0.0.1") is UP)
