@@ -83,6 +83,8 @@ UNSEEN = 6
 MOST_ADDRESSES = 4_000
 """Addresses that one process checks by themselves, in the policy's order; the others are as their endpoints."""
 
+_MOST_LEFT_OUT = 20
+"""Addresses beyond these that are told one by one."""
 _TOO_MANY = EndpointHealth(
     detail=f"an edge probes {MOST_ADDRESSES:,} addresses by themselves, and the policy has more"
 )
@@ -224,6 +226,7 @@ class Prober:
         """Want the addresses checked too, those of URLs first come first served."""
         self._families, self._left_out = {}, {}
         checked: set[_Key] = set()
+        left_out = 0
         for region in snapshot.regions:
             if region.admin_state is AdminState.DISABLED:
                 continue
@@ -234,7 +237,11 @@ class Prober:
                 if place in probes:
                     continue
                 if key not in checked and len(checked) >= MOST_ADDRESSES:
-                    self._left_out.setdefault(family, {}).setdefault(region.name, {})[place[1]] = _TOO_MANY
+                    left_out += 1
+                    if left_out <= _MOST_LEFT_OUT:
+                        self._left_out.setdefault(family, {}).setdefault(region.name, {})[place[1]] = (
+                            _TOO_MANY
+                        )
                     continue
                 checked.add(key)
                 wanted.setdefault(key, []).append(region.name)

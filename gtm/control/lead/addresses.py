@@ -79,8 +79,8 @@ def _unprobed(
             missed.append(f"{address} ({_bare(why)})")
     if missed:
         yield (
-            f"region `{region.name}`: no edge has found {some(missed, 'addresses')} up yet, so DNS gives them out by their endpoint's "
-            "url alone; mend the addresses or let edges reach them, or set `probe: {addresses: false}` of the region"
+            f"region `{region.name}`: no edge can tell whether {some(missed, 'addresses')} answers, so DNS gives it out by its endpoint's "
+            "url alone; mend what is wrong or let edges reach it, or set `probe: {addresses: false}` of the region"
         )
 
 

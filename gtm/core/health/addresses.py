@@ -126,11 +126,24 @@ def combine_addresses(
         max_age: seconds after which a report has no vote.
         before: what they said together the last time.
     """
+    doubted = {
+        (region, url)
+        for report in reports
+        for region, endpoints in report.endpoints.health.items()
+        for url, one in endpoints.items()
+        if one.status is not HealthStatus.UP
+    }
     found = {}
     for family in FAMILIES:
         cast = [replace(one.endpoints, health=one.addresses.get(family, {})) for one in reports]
         known = combine(cast, now, max_age, before.get(family, {}))
-        keys = [(region, key) for region, table in known.items() for key in table]
+        # Of an address that is up by those who know it, and whose URL is up for all, everybody says the same.
+        keys = [
+            (region, key)
+            for region, table in known.items()
+            for key, one in table.items()
+            if one.status is not HealthStatus.UP or one.tied or (region, url_of(key)) in doubted
+        ]
         whole = combine([_whole(one, family, keys) for one in reports], now, max_age)
         for region, key in keys:
             agreed = whole.get(region, {}).get(key, UNKNOWN_HEALTH)

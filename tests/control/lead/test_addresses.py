@@ -111,5 +111,5 @@ def test_what_no_edge_reaches_is_said() -> None:
         "ipv6": {"off": {"2001:db8::3 http://off.test": EndpointHealth(detail="never")}},
     }
     [said] = World(one=_report(unknown)).warnings()
-    assert "no edge has found 192.0.2.1 (no answer within 3 s) up yet" in said
+    assert "no edge can tell whether 192.0.2.1 (no answer within 3 s) answers" in said
     assert "`probe: {addresses: false}`" in said
