@@ -214,14 +214,13 @@ def answered(
     )
     for endpoint in region.endpoints:
         up = health.get(endpoint.url, UNKNOWN_HEALTH).status is HealthStatus.UP
-        left = endpoint
-        if ipv4 or ipv6:
-            alive = _alive(endpoint, endpoint.ipv4, ipv4, up=up), _alive(endpoint, endpoint.ipv6, ipv6, up=up)
-            if alive != (endpoint.ipv4, endpoint.ipv6):
-                left = replace(endpoint, ipv4=alive[0], ipv6=alive[1], cname=endpoint.cname if up else None)
-            elif endpoint.ipv4 or endpoint.ipv6:
-                up = True  # by each of its addresses, whatever the URL
-        if (up and left is endpoint) or (left is not endpoint and (left.ipv4 or left.ipv6 or left.cname)):
+        if not (ipv4 or ipv6):
+            found += [endpoint] if up else []
+            continue
+        alive = _alive(endpoint, endpoint.ipv4, ipv4, up=up), _alive(endpoint, endpoint.ipv6, ipv6, up=up)
+        same = alive == (endpoint.ipv4, endpoint.ipv6)
+        left = endpoint if same else replace(endpoint, ipv4=alive[0], ipv6=alive[1])
+        if left.ipv4 or left.ipv6 or (up and (left.cname or same)):
             found.append(left)
     return tuple(found)
 
