@@ -17,6 +17,7 @@ from gtm.prober import Prober, schedule
 from gtm.prober.checks import Checker
 from gtm.runtime.edge.agent import addresses_up
 from gtm.settings import LOOPBACK
+from tests.descriptors import none_left
 from tests.prober.servers import Server, http, raw_http, serve
 from tests.prober.test_schedule import FAST, UP, snapshot, switch, until
 
@@ -160,3 +161,20 @@ async def test_a_url_that_comes_up_has_its_addresses_looked_at(monkeypatch: pyte
             await until(lambda: prober.addresses()["ipv4"]["eu"][f"127.0.0.1 {url}"].detail)
             plan[0] = True
             await until(lambda: _status(prober, url, "127.0.0.1") is UP)
+
+
+async def test_who_checks_an_address_no_more_votes_no_more() -> None:
+    """As for endpoints: after so many checks that could not be made, others are told nothing of it, and this process goes on by what it saw."""
+    async with serve(http()) as server:
+        url = f"http://localhost:{server.port}"
+        async with _probing(_region(url, "127.0.0.1")) as prober:
+            await until(lambda: _status(prober, url, "127.0.0.1") is UP)
+
+            def vote() -> HealthStatus:
+                return prober.address_votes()["ipv4"]["eu"][f"127.0.0.1 {url}"].status
+
+            assert vote() is UP
+            with none_left():
+                await until(lambda: vote() is UNKNOWN)
+                assert _status(prober, url, "127.0.0.1") is UP
+            await until(lambda: vote() is UP)
