@@ -283,6 +283,7 @@ APART: Mapping[str, str] = {
     "prober.certificates.MAX_NAMES": "of what it tells",
     "prober.certificates.MAX_TEXT": "of what it tells",
     "prober.schedule.MOST_MISSED": "of its own rounds",
+    "prober.schedule._MOST_LEFT_OUT": "of what it tells",
     "prober.schedule.MOST_OUTCOMES": "of what it tells",
 }
 """Constants there that refuse nothing of what comes, and what they are."""
