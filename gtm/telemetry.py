@@ -78,6 +78,10 @@ EDGE_GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "1 for what the edge's own probes say of an endpoint (up, down, unknown), 0 for the others.",
         ("region", "endpoint", "status"),
     ),
+    "gtm_edge_address_health": (
+        "1 for what the edge's own probes say of an address that DNS gives out (up, down, unknown), 0 for the others.",
+        ("region", "endpoint", "address", "status"),
+    ),
     "gtm_edge_probe_timestamp_seconds": ("When an endpoint was last probed.", ("region", "endpoint")),
     "gtm_edge_probe_seconds": ("What the last probe of an endpoint took.", ("region", "endpoint")),
     "gtm_edge_certificate_expiry_timestamp_seconds": (

@@ -17,6 +17,7 @@ from gtm.control.lead.election import Standing
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, moment_of, top_document
 from gtm.control.replica import Replica
+from gtm.core.health.addresses import families_of
 from gtm.core.health.alarm import Alarm
 from gtm.core.model.state import HealthStatus
 from gtm.core.signing.keys import expiry
@@ -56,6 +57,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_region_health": (
         "1 for the status that the vantages agree on (up, down, unknown), 0 for the others.",
         ("region", "status"),
+    ),
+    "gtm_region_family_health": (
+        "1 for a region's status in a family (ipv4, ipv6), by the addresses that DNS gives out (up, down, unknown), 0 for the others.",
+        ("region", "family", "status"),
     ),
     "gtm_region_admin_state": (
         "1 for what the operator wants of a region (active, draining, disabled).",
@@ -164,7 +169,18 @@ class ReportsDropped(Collector):
 
 _Value = tuple[str, tuple[str, ...], float | None]
 _ROOM_PARTS = ("room_reports", "room_parts")
-_PARTS = ("health", "demand", "corrections", "leases", "plan", "dns", "probes", "certificates", "history")
+_PARTS = (
+    "health",
+    "demand",
+    "corrections",
+    "leases",
+    "plan",
+    "addresses",
+    "dns",
+    "probes",
+    "certificates",
+    "history",
+)
 
 
 def _of_world(moment: Moment, edges: Sequence[LiveEdge]) -> tuple[list[_Value], float]:
@@ -216,6 +232,13 @@ def _of_control(replica: Replica, moment: Moment, edges: Sequence[LiveEdge]) -> 
         ("gtm_plan_failed", bool(planned.error)),
     ):
         yield name, (), value
+    if active is not None:
+        judged = active.reports.vantages.judgement
+        for region in present.policy.regions:
+            known = families_of(region, judged.votes.get(region.name, {}), judged.address_votes)
+            for family, found in known.items():
+                for status in HealthStatus:
+                    yield "gtm_region_family_health", (region.name, family, status.value), found is status
     for name, edge in {edge.name: edge for edge in replica.edges()}.items():
         yield "gtm_control_edge_report_timestamp_seconds", (name,), edge.seen_at.timestamp()
         yield "gtm_control_edge_revision", (name,), edge.report.revision

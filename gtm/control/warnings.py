@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gtm.control.lead import edges, told
+from gtm.control.lead import addresses, edges, told
 from gtm.control.lead.active import Active
 from gtm.control.live.present import Present
 from gtm.control.replica import Replica
@@ -79,6 +79,7 @@ def _of_active(present: Present, active: Active, now: float) -> list[str]:
     """Of where edges stand and of where clients are, which the active control alone hears of."""
     live = active.reports.vantages.live()
     found = [*edges.outside_rules(present.compiled, live, now), *told.ending_certificates(live, now)]
+    found += addresses.warnings(present.policy, active.reports.vantages.judgement, live)
     named = {token.id: token.name for token in present.tokens.values()}
     found += [
         f"edges of token `{named.get(token, token)}` say that {claim:,.0f} requests a second are asked of them, and only {counts:,.0f} "

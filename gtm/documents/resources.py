@@ -141,6 +141,8 @@ class ProbeDocument(Document):
     """Bad results in a row until an endpoint is down."""
     verify_tls: f.Flag = True
     """Whether the endpoint's certificate must be valid for its name."""
+    addresses: f.Flag = True
+    """Whether each `ipv4` and `ipv6` address is probed by itself too, so that DNS leaves out those that are down."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -39,7 +39,8 @@ class EdgeReport:
     free slots over the last `seconds`, by the region that the plan chose (empty: the plan refused them) and the one that took them, a
     tab between.
 
-    What edges of before do not tell is None: `dns` counts over the last `seconds` what DNS did (`gtm.telemetry.dns_part`), `dns_limits`
+    What edges of before do not tell is None: `addresses` maps family (`ipv4`, `ipv6`) → region name → address and URL → health
+    (`gtm.core.health.addresses`); `dns` counts over the last `seconds` what DNS did (`gtm.telemetry.dns_part`), `dns_limits`
     is how it limits abuse; `kept` is the revision on the edge's disk, by which it would answer after a restart without control (0: none); `probed` has the outcomes of probes since the last report, `certificates` what endpoints showed to the last
     one, now and then: None is no news there.
     """
@@ -63,6 +64,7 @@ class EdgeReport:
     probed: tuple[Probed, ...] | None = None
     certificates: tuple[ShownCertificate, ...] | None = None
     kept: int | None = None
+    addresses: dict[str, dict[str, dict[str, EndpointHealth]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

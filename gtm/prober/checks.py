@@ -96,12 +96,14 @@ class Checker:
             await transport.aclose()
         self._transports = {}
 
-    async def check(self, url: str, probe: Probe) -> ProbeResult | None:
+    async def check(self, url: str, probe: Probe, address: str = "") -> ProbeResult | None:
         """Check an endpoint once. None: there was no room here for a connection.
 
         Args:
             url: the endpoint's URL.
             probe: what to check.
+            address: the one to connect to, at the URL's port and with the URL's host as Host and TLS server name; empty: those
+                that the URL's host resolves to, of which the first that connects is checked.
         """
         started = monotonic()
         connection = _Connection(verifies=probe.verify_tls)
@@ -111,11 +113,12 @@ class Checker:
                 self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
             started = monotonic()
             async with asyncio.timeout(probe.timeout):
-                found = await addresses(target, self._allowed)
+                place = Destination(address, target.port) if address else target
+                found = await addresses(place, self._allowed)
                 share = probe.timeout / len(found)  # of the time, for each to connect
-                for address in found[:-1]:
+                for tried in found[:-1]:
                     with suppress(OSError, httpx.ConnectError, httpx.ConnectTimeout):
-                        await self._try(address, share, target, probe, connection)
+                        await self._try(tried, share, target, probe, connection)
                         break
                 else:
                     await self._try(found[-1], probe.timeout, target, probe, connection)

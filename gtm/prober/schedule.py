@@ -6,6 +6,9 @@ Laws:
   3. What a check says counts only if its endpoint and probe are still the policy's when it is over.
   4. What was not checked for want of room here leaves every verdict as it was.
   5. A clock that is set back or forth delays no check.
+  6. Addresses that DNS gives out are checked by the same probe, each by itself (`gtm.core.health.addresses`), and no more of them than
+     `MOST_ADDRESSES`, so that what a policy lists costs no more than that. They never keep the check of a URL waiting, and those that
+     were never up, which may be many that cannot be reached from here, are checked more seldom.
 """
 
 from __future__ import annotations
@@ -25,6 +28,13 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from gtm.core.health.addresses import (
+    FAMILIES,
+    address_key,
+    advance_address,
+    judged_addresses,
+    trusted,
+)
 from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import ProbeResult, Track, advance
 from gtm.core.model.certificates import ShownCertificate
@@ -66,21 +76,43 @@ _CLOCK_EVERY = 1.0
 _CLOCK_STEP = 0.5
 """Seconds by which the system's clock may drift from the monotonic one in a second before it counts as set."""
 
-_Key = tuple[str, Probe, type]
+ADDRESSES_AT_ONCE = 100
+"""Checks of addresses in flight at once, beside those of URLs."""
+UNSEEN = 6
+"""Intervals between two checks of an address that was never up, as long as its URL is what it was."""
+MOST_ADDRESSES = 4_000
+"""Addresses that one process checks by themselves, in the policy's order; the others are as their endpoints."""
+
+_MOST_LEFT_OUT = 20
+"""Addresses beyond these that are told one by one."""
+_TOO_MANY = EndpointHealth(
+    detail=f"an edge probes {MOST_ADDRESSES:,} addresses by themselves, and the policy has more"
+)
+
+_Key = tuple[str, Probe, type, str]
 
 
 @dataclass(slots=True, eq=False)
 class _Watch:
-    """One URL checked in one way, for all regions that have it. `probed` is set once there is a result."""
+    """One URL checked in one way, for all regions that have it. `probed` is set once there is a result.
+
+    `address`: the one that is checked by itself; empty: whatever the URL's host resolves to.
+    """
 
     url: str
     probe: Probe
+    address: str = ""
     regions: tuple[str, ...] = ()
     job: Job | None = None
     suspect_until: float = 0.0
     missed: int = 0
     """Checks in a row that could not be made."""
     probed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def spot(self) -> str:
+        """What names it in tables of health: the URL, or the address and the URL."""
+        return address_key(self.url, self.address) if self.address else self.url
 
 
 class Prober:
@@ -95,6 +127,7 @@ class Prober:
         measured: called with a region's name and the round trip to it in ms, whenever a check's connection told one.
         allowed: networks that are checked although they are loopback, link-local or the like (`targets`).
         ca_file: certificates that count besides the public ones, None for no others.
+        ever_up: the addresses (`address_key`) that were up when this was looked at last: of these alone a first failure counts.
     """
 
     def __init__(
@@ -105,7 +138,10 @@ class Prober:
         *,
         allowed: tuple[Network, ...] = (),
         ca_file: Path | None = None,
+        ever_up: Collection[str] = (),
     ) -> None:
+        self.ever_up = frozenset(ever_up)
+        """The addresses (`address_key`) that were up once; those that the policy gives up are forgotten."""
         self.results: Counter[tuple[str, str]] = Counter()
         """Checks, by region and outcome (`ok`, `failed`; `not_made` for want of descriptors or memory here)."""
         self._without_room = False
@@ -120,8 +156,11 @@ class Prober:
         """The newest result of each region's endpoints, by region and URL."""
         self._outcomes: deque[Probed] = deque(maxlen=MOST_OUTCOMES)
         self._probes: dict[tuple[str, str], _Key] = {}
+        self._families: dict[tuple[str, str], str] = {}
+        self._left_out: dict[str, dict[str, dict[str, EndpointHealth]]] = {}
         self._locks: dict[Destination | None, tuple[asyncio.Lock, int]] = {}
         self._slots = asyncio.Semaphore(CONCURRENCY)
+        self._address_slots = asyncio.Semaphore(ADDRESSES_AT_ONCE)
         self._checks: set[asyncio.Task[None]] = set()
         self._runs: set[asyncio.Task[None]] = set()
         self._clock_watch: asyncio.Task[None] | None = None
@@ -158,9 +197,10 @@ class Prober:
             # The value's type is part of the key: true and 1 are equal in Python, but not in JSON.
             probe = region.probe
             for url in dict.fromkeys(endpoint.url for endpoint in region.endpoints):
-                key = (url, probe, type(probe.json_value))
+                key = (url, probe, type(probe.json_value), "")
                 wanted.setdefault(key, []).append(region.name)
                 probes[region.name, url] = key
+        self._add_addresses(snapshot, wanted, probes)
         tracks = {}
         for place, key in probes.items():
             track = self._tracks.get(place, Track())
@@ -173,12 +213,40 @@ class Prober:
         for key, regions in wanted.items():
             watch = self._watches.get(key)
             if watch is None:
-                watch = self._watches[key] = self._add(key[0], key[1], added * _FIRST_SPACING)
+                watch = self._watches[key] = self._add(key, added * _FIRST_SPACING)
                 added += 1
             elif not set(regions).issubset(watch.regions):
                 watch.probed.clear()
                 self._reschedule(watch, 0)
             watch.regions = tuple(regions)
+
+    def _add_addresses(
+        self, snapshot: Snapshot, wanted: dict[_Key, list[str]], probes: dict[tuple[str, str], _Key]
+    ) -> None:
+        """Want the addresses checked too, those of URLs first come first served."""
+        self._families, self._left_out = {}, {}
+        checked: set[_Key] = set()
+        left_out = 0
+        for region in snapshot.regions:
+            if region.admin_state is AdminState.DISABLED:
+                continue
+            probe = region.probe
+            for family, endpoint, address in judged_addresses(region):
+                key = (endpoint.url, probe, type(probe.json_value), address)
+                place = (region.name, address_key(endpoint.url, address))
+                if place in probes:
+                    continue
+                if key not in checked and len(checked) >= MOST_ADDRESSES:
+                    left_out += 1
+                    if left_out <= _MOST_LEFT_OUT:
+                        self._left_out.setdefault(family, {}).setdefault(region.name, {})[place[1]] = (
+                            _TOO_MANY
+                        )
+                    continue
+                checked.add(key)
+                wanted.setdefault(key, []).append(region.name)
+                probes[place], self._families[place] = key, family
+        self.ever_up &= {spot for _, spot in self._families}
 
     def suspect(self, regions: Collection[str]) -> None:
         """Check these regions at once, and again soon where that fails: something says that they may have died.
@@ -193,7 +261,7 @@ class Prober:
                 self._reschedule(watch, 0)
 
     async def first_round(self, timeout: float) -> bool:  # noqa: ASYNC109 - giving up is the point, not an error
-        """Wait until every endpoint has been checked once.
+        """Wait until every endpoint has been checked once, and every address that was up before.
 
         Args:
             timeout: the longest wait in seconds.
@@ -201,7 +269,11 @@ class Prober:
         Returns:
             Whether all have; those that have not are unknown.
         """
-        waits = [asyncio.ensure_future(watch.probed.wait()) for watch in self._watches.values()]
+        waits = [
+            asyncio.ensure_future(watch.probed.wait())
+            for watch in self._watches.values()
+            if not watch.address or watch.spot in self.ever_up
+        ]
         if not waits:
             return True
         _, pending = await asyncio.wait(waits, timeout=timeout)
@@ -212,15 +284,38 @@ class Prober:
     def health(self) -> dict[str, dict[str, EndpointHealth]]:
         """The verdicts: region's name → endpoint's URL → health. Not checked yet: unknown."""
         table: dict[str, dict[str, EndpointHealth]] = {}
-        for (region, url), track in self._tracks.items():
-            table.setdefault(region, {})[url] = track.health
+        for place, track in self._tracks.items():
+            if place not in self._families:
+                table.setdefault(place[0], {})[place[1]] = track.health
+        return table
+
+    def addresses(self) -> dict[str, dict[str, dict[str, EndpointHealth]]]:
+        """The verdicts on addresses (`gtm.core.health.addresses`): family → region's name → address and URL → health."""
+        return trusted(self._seen_addresses())
+
+    def address_votes(self) -> dict[str, dict[str, dict[str, EndpointHealth]]]:
+        """Of these what others may go by, as `votes`."""
+        table = self._seen_addresses()
+        for watch in self._watches.values():
+            if watch.address and watch.missed >= MOST_MISSED:
+                for region in watch.regions:
+                    table[self._families[region, watch.spot]][region][watch.spot] = UNKNOWN_HEALTH
+        return trusted(table)
+
+    def _seen_addresses(self) -> dict[str, dict[str, dict[str, EndpointHealth]]]:
+        table: dict[str, dict[str, dict[str, EndpointHealth]]] = {
+            family: {region: dict(spots) for region, spots in self._left_out.get(family, {}).items()}
+            for family in FAMILIES
+        }
+        for (region, spot), family in self._families.items():
+            table[family].setdefault(region, {})[spot] = self._tracks[region, spot].health
         return table
 
     def votes(self) -> dict[str, dict[str, EndpointHealth]]:
         """The verdicts that others may go by: unknown where `MOST_MISSED` checks in a row could not be made, for what was seen then may be over."""
         table = self.health()
         for watch in self._watches.values():
-            if watch.missed >= MOST_MISSED:
+            if not watch.address and watch.missed >= MOST_MISSED:
                 for region in watch.regions:
                     table[region][watch.url] = UNKNOWN_HEALTH
         return table
@@ -239,8 +334,9 @@ class Prober:
             if result.certificate is not None
         )
 
-    def _add(self, url: str, probe: Probe, delay: float) -> _Watch:
-        watch = _Watch(url, probe)
+    def _add(self, key: _Key, delay: float) -> _Watch:
+        url, probe, _, address = key
+        watch = _Watch(url, probe, address)
         watch.job = self._scheduler.add_job(
             self._run,
             rhythm(probe),
@@ -282,16 +378,18 @@ class Prober:
     async def _check(self, watch: _Watch) -> None:
         try:
             target = target_of(watch.url, watch.probe)
+            if watch.address:
+                target = Destination(watch.address, target.port)
         except CheckError:
             target = None  # the check itself says what is wrong
         lock, users = self._locks.get(target, (asyncio.Lock(), 0))
         self._locks[target] = (lock, users + 1)
         try:
-            async with lock, self._slots:
+            async with lock, self._address_slots if watch.address else self._slots:
                 if watch.job is None:
                     return
                 started = monotonic()
-                result = await self._checker.check(watch.url, watch.probe)
+                result = await self._checker.check(watch.url, watch.probe, watch.address)
         finally:
             lock, users = self._locks.pop(target)
             if users > 1:
@@ -321,22 +419,23 @@ class Prober:
 
     def _take(self, watch: _Watch, result: ProbeResult, took: float) -> None:
         """Draw the conclusions from one result."""
-        changed, doubted = watch.missed >= MOST_MISSED, False
+        changed, doubted, spot = watch.missed >= MOST_MISSED, False, watch.spot
         watch.missed = 0
         for region in watch.regions:
-            before = self._tracks[region, watch.url]
-            after = advance(before, result, watch.probe)
-            self._tracks[region, watch.url] = after
-            self.latest[region, watch.url] = result
+            before = self._tracks[region, spot]
+            if watch.address:
+                after = advance_address(before, result, watch.probe, seen=spot in self.ever_up)
+            else:
+                after = advance(before, result, watch.probe)
+                self._note(region, watch.url, result)
+            self._tracks[region, spot] = after
             self.results[region, "ok" if result.ok else "failed"] += 1
-            failure = "" if result.ok else result.detail or "failed"
-            self._outcomes.append(Probed(region, watch.url, result.latency_ms, result.status, failure))
-            if result.connect_ms is not None and self._measured is not None:
-                self._measured(region, result.connect_ms)
             if after.health.status is not before.health.status:
                 changed = True
-                _log(region, watch.url, after.health)
+                _log(region, spot, after.health)
             doubted |= after.streak > 0
+        if watch.address and result.ok:
+            self.ever_up |= {spot}
         watch.probed.set()
         # A check that ran into its timeout brings the next one forward by as much, so that the verdict still comes within
         # interval × threshold; one that outlasted its interval is followed at once. (A little later than at once: the
@@ -345,10 +444,27 @@ class Prober:
             suspect = monotonic() < watch.suspect_until
             pause = _SUSPECT_PAUSE if suspect else pause_of(watch.probe) - 2 * took
             self._reschedule(watch, max(_SOON, min(pause, watch.probe.interval)))
+        elif watch.address and spot not in self.ever_up:
+            self._reschedule(watch, UNSEEN * pause_of(watch.probe))
         elif took >= watch.probe.interval * _SHORTEST:
             self._reschedule(watch, _SOON)
         if changed:
+            self._look_at_addresses(watch)
             self._tell()
+
+    def _look_at_addresses(self, changed: _Watch) -> None:
+        """A URL has another verdict, so its addresses may have too: those that were never up are checked at once."""
+        for watch in self._watches.values() if not changed.address else ():
+            if watch.address and watch.url == changed.url and watch.spot not in self.ever_up:
+                self._reschedule(watch, 0)
+
+    def _note(self, region: str, url: str, result: ProbeResult) -> None:
+        """What else is told of a check of an endpoint's URL."""
+        self.latest[region, url] = result
+        failure = "" if result.ok else result.detail or "failed"
+        self._outcomes.append(Probed(region, url, result.latency_ms, result.status, failure))
+        if result.connect_ms is not None and self._measured is not None:
+            self._measured(region, result.connect_ms)
 
     def _tell(self) -> None:
         try:

@@ -162,6 +162,8 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
     },
     "Answers that edges, control and the command ask for": {
         "the answer to a probe": ("prober.checks.MAX_BODY",),
+        "addresses that an edge probes by themselves": ("prober.schedule.MOST_ADDRESSES",),
+        "checks of such addresses at once": ("prober.schedule.ADDRESSES_AT_ONCE",),
         "a message of control's feed": ("feed.wire.MAX_LINE",),
         "an answer of an identity provider": ("dashboard.sign_in.oidc._MOST_BYTES",),
         "keys of handoffs, as somebody publishes them": ("handoff.jwks.MAX_SET",),
@@ -283,6 +285,7 @@ APART: Mapping[str, str] = {
     "prober.certificates.MAX_NAMES": "of what it tells",
     "prober.certificates.MAX_TEXT": "of what it tells",
     "prober.schedule.MOST_MISSED": "of its own rounds",
+    "prober.schedule._MOST_LEFT_OUT": "of what it tells",
     "prober.schedule.MOST_OUTCOMES": "of what it tells",
 }
 """Constants there that refuse nothing of what comes, and what they are."""

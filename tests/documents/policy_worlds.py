@@ -126,6 +126,7 @@ def _probes(draw: st.DrawFn) -> Document:
             up_threshold=st.integers(1, 100),
             down_threshold=st.integers(1, 100),
             verify_tls=st.booleans(),
+            addresses=st.booleans(),
         )
     )
 

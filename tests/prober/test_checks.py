@@ -27,11 +27,11 @@ PROBE = Probe(timeout=5.0)
 pytestmark = pytest.mark.anyio
 
 
-async def check(url: str, probe: Probe = PROBE) -> ProbeResult:
-    """One check by a checker of its own."""
+async def check(url: str, probe: Probe = PROBE, address: str = "") -> ProbeResult:
+    """One check by a checker of its own, at an address or at what the URL's host resolves to."""
     checker = Checker(lambda: 1234.5, LOOPBACK)
     try:
-        result = await checker.check(url, probe)
+        result = await checker.check(url, probe, address)
         assert result is not None
         return result
     finally:
@@ -335,6 +335,20 @@ async def test_https(certificate: Path) -> None:
         assert (loose.certificate.subject, loose.certificate.issuer, loose.certificate.names) == ("", "", ())
     assert names == ["chat.test", "chat.test"]
     assert b"\r\nhost: chat.test:8443\r\n" in server.heads[0].lower()
+
+
+async def test_https_at_an_address_asks_for_the_urls_host(certificate: Path) -> None:
+    """The connection goes to the address, also where the URL's host resolves to nothing; Host and TLS server name are the URL's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    names: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+    async with serve(http(), context) as server:
+        url = f"https://web.invalid:{server.port}"
+        probe = replace(PROBE, type=ProbeType.HTTPS, verify_tls=False)
+        assert (await check(url, probe, "127.0.0.1")).ok
+    assert names == ["web.invalid"]
+    assert f"\r\nhost: web.invalid:{server.port}\r\n".encode() in server.heads[0].lower()
 
 
 async def test_https_where_http_is_spoken() -> None:

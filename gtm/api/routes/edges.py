@@ -143,6 +143,12 @@ _REPORT = {
                             },
                         },
                     },
+                    "addresses": {
+                        "type": ["object", "null"],
+                        "description": "Family (`ipv4`, `ipv6`) → region → address, a space, endpoint URL → health as above; unknown: "
+                        "never up from here. Null: an edge of an earlier version.",
+                        "additionalProperties": {"type": "object"},
+                    },
                     "demand": {
                         "type": "object",
                         "description": "Decisions by row over the last `seconds`.",
@@ -334,6 +340,10 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
         problems.append(Problem("health", "out_of_range", "names far more regions than there are"))
     elif any(len(one.detail) > _MAX_DETAIL for region in found.health.values() for one in region.values()):
         problems.append(Problem("health", "too_long", f"a detail may have {_MAX_DETAIL} characters"))
+    for table in (found.addresses or {}).values():
+        if any(len(one.detail) > _MAX_DETAIL for known in table.values() for one in known.values()):
+            problems.append(Problem("addresses", "too_long", f"a detail may have {_MAX_DETAIL} characters"))
+            break
     return problems
 
 

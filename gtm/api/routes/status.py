@@ -14,8 +14,17 @@ from gtm.api.query import OnlyRegion, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
+from gtm.control.lead.vantages import Judgement
 from gtm.control.policy import deferred
 from gtm.control.warnings import warnings
+from gtm.core.health.addresses import (
+    NO_ADDRESSES,
+    Addresses,
+    address_key,
+    address_of,
+    families_of,
+    judged_addresses,
+)
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.regions import Region
 from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
@@ -69,21 +78,25 @@ async def health(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
     """What the edges see, and what follows from it."""
     present, vantages = ctx.present, ctx.leading().reports.vantages
     seen: dict[str, HealthTable] = {}
+    addresses: dict[str, Addresses] = {}
     for edge in vantages.live():
-        seen[edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"] = edge.report.health
+        name = edge.name if edge.name not in seen else f"{edge.name}/{edge.instance}"
+        seen[name], addresses[name] = edge.report.health, edge.report.addresses or NO_ADDRESSES
     judged = vantages.judgement
     found = [
-        _region(one, judged.votes.get(one.name, {}), seen, disputed=one.name in judged.alarm.disputed)
-        for one in present.policy.regions
-        if region in (None, one.name)
+        _region(one, judged, seen, addresses) for one in present.policy.regions if region in (None, one.name)
     ]
     return reply({"epoch": present.state.epoch, "regions": found})
 
 
 def _region(
-    region: Region, agreed: Mapping[str, EndpointHealth], seen: Mapping[str, HealthTable], *, disputed: bool
+    region: Region,
+    judged: Judgement,
+    seen: Mapping[str, HealthTable],
+    reached: Mapping[str, Addresses],
 ) -> dict[str, Any]:
-    """A region's health: what all vantages say together, and what each has `seen`."""
+    """A region's health: what all vantages say together, and what each has `seen` of endpoints and `reached` of addresses."""
+    agreed = judged.votes.get(region.name, {})
     endpoints = []
     for endpoint in region.endpoints:
         item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
@@ -92,13 +105,34 @@ def _region(
             for name, table in seen.items()
             if endpoint.url in table.get(region.name, {})
         }
-        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages})
+        found = [
+            _address(
+                address_key(endpoint.url, address),
+                judged.address_votes.get(family, {}).get(region.name, {}),
+                {name: told.get(family, {}).get(region.name, {}) for name, told in reached.items()},
+            )
+            for family, one, address in judged_addresses(region)
+            if one is endpoint
+        ]
+        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages, "addresses": found})
     return {
         "region": region.name,
         "admin_state": region.admin_state,
         "status": _best([agreed.get(item.url, UNKNOWN_HEALTH).status for item in region.endpoints]),
-        "disputed": disputed,
+        "disputed": region.name in judged.alarm.disputed,
+        "families": families_of(region, agreed, judged.address_votes),
         "endpoints": endpoints,
+    }
+
+
+def _address(
+    key: str, agreed: Mapping[str, EndpointHealth], reached: Mapping[str, Mapping[str, EndpointHealth]]
+) -> dict[str, Any]:
+    vantages = {name: _health(known[key]) for name, known in reached.items() if key in known}
+    return {
+        "address": address_of(key),
+        **_health(agreed.get(key, UNKNOWN_HEALTH)),
+        "vantages": vantages,
     }
 
 

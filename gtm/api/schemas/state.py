@@ -52,12 +52,29 @@ class EndpointHealthSchema(Schema):
     latency_ms: float | None
 
 
+class AddressView(EndpointHealthSchema):
+    """An address of an endpoint that is probed by itself: one that is down is left out of DNS answers."""
+
+    address: str
+    vantages: dict[str, EndpointHealthSchema]
+    """By edge: what each sees; unknown: it was never up from there."""
+
+
 class EndpointView(EndpointHealthSchema):
     """An endpoint's health."""
 
     url: str
     vantages: dict[str, EndpointHealthSchema]
     """By edge: what each sees."""
+    addresses: list[AddressView]
+
+
+class FamilyHealth(Schema):
+    """Whether clients of a family are answered with the region: down, if it is up and none of its addresses of that family is left."""
+
+    ipv4: HealthStatus
+    ipv6: HealthStatus
+    """Unknown: the region has no address of the family, or nothing is known of the region."""
 
 
 class RegionHealthSchema(Schema):
@@ -68,6 +85,8 @@ class RegionHealthSchema(Schema):
     status: HealthStatus
     disputed: bool
     """Its verdict is withdrawn while a health alarm is on: edges go by their own probes."""
+    families: FamilyHealth
+    """By the addresses that DNS gives out."""
     endpoints: list[EndpointView]
 
 

@@ -122,6 +122,11 @@ def show(
             ("managed by", manager),
             ("draining since (UTC)", output.when(region["draining_since"])),
             ("health", output.styled(_status(health))),
+            *(
+                (f"health ({family})", output.styled(status))
+                for family, status in ((health or {}).get("families") or {}).items()
+                if status == "down" and _status(health) == "up"
+            ),
             (
                 "disputed",
                 "edges go by their own probes" if health is not None and health["disputed"] else None,
@@ -143,6 +148,11 @@ def show(
         rows.append((endpoint["url"], " ".join(filter(None, addresses)), "all", *_health_cells(found)))
         rows += [
             ("", "", vantage, *_health_cells(seen)) for vantage, seen in found.get("vantages", {}).items()
+        ]
+        rows += [
+            ("", one["address"], "all", *_health_cells(one))
+            for one in found.get("addresses", ())
+            if one["vantages"]
         ]
     output.table(
         ("endpoint", "addresses", "seen by", "health", "since (UTC)", "latency", "details"), rows, empty=""

@@ -25,6 +25,19 @@ AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
 """A family of addresses, by the name of its field in an endpoint and in a refusal."""
 
 
+class AddressView(TypedDict):
+    """An address of an endpoint that is probed by itself: one that is down is left out of DNS answers."""
+
+    status: HealthStatus
+    since: float
+    """POSIX time of the last change, in seconds."""
+    detail: str
+    latency_ms: float | None
+    address: str
+    vantages: dict[str, EndpointHealthSchema]
+    """By edge: what each sees; unknown: it was never up from there."""
+
+
 class AdequacySchema(TypedDict):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 
@@ -696,6 +709,7 @@ class EndpointView(TypedDict):
     url: str
     vantages: dict[str, EndpointHealthSchema]
     """By edge: what each sees."""
+    addresses: list[AddressView]
 
 
 class EntryView(TypedDict):
@@ -853,6 +867,16 @@ class ExtendedErrorSchema(TypedDict):
 
 Families: TypeAlias = Literal["together", "separate"]
 """What A and AAAA answers of a service have in common."""
+
+
+class FamilyHealth(TypedDict):
+    """Whether clients of a family are answered with the region: down, if it is up and none of its
+    addresses of that family is left.
+    """
+
+    ipv4: HealthStatus
+    ipv6: HealthStatus
+    """Unknown: the region has no address of the family, or nothing is known of the region."""
 
 
 class FieldChangeSchema(TypedDict):
@@ -1566,6 +1590,10 @@ class ProbeDocument(TypedDict):
     """Bad results in a row until an endpoint is down."""
     verify_tls: NotRequired[bool]
     """Whether the endpoint's certificate must be valid for its name."""
+    addresses: NotRequired[bool]
+    """Whether each `ipv4` and `ipv6` address is probed by itself too, so that DNS leaves out those that
+    are down.
+    """
 
 
 ProbeType: TypeAlias = Literal["http", "https", "tcp"]
@@ -1889,6 +1917,8 @@ class RegionHealthSchema(TypedDict):
     status: HealthStatus
     disputed: bool
     """Its verdict is withdrawn while a health alarm is on: edges go by their own probes."""
+    families: FamilyHealth
+    """By the addresses that DNS gives out."""
     endpoints: list[EndpointView]
 
 

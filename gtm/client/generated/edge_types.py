@@ -49,6 +49,7 @@ class Candidate(TypedDict):
             "model_unavailable",
             "health_unknown",
             "unhealthy",
+            "addresses_down",
         ]
         | None
     )

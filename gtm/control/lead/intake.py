@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES
 from gtm.core.demand.rows import Row
+from gtm.core.health.addresses import FAMILIES, Addresses, address_key, judged_addresses
 from gtm.core.health.history import Probed
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.certificates import Certificate, ShownCertificate
@@ -50,6 +51,11 @@ class Intake:
             if policy
             else {}
         )
+        judged: dict[tuple[str, str], set[str]] = {}
+        for region in policy.regions if policy else ():
+            for family, endpoint, address in judged_addresses(region):
+                judged.setdefault((family, region.name), set()).add(address_key(endpoint.url, address))
+        self._judged: Mapping[tuple[str, str], Collection[str]] = judged
         self._services = frozenset(snapshot.services) if snapshot is not None else frozenset()
         self._quotas = frozenset(
             [
@@ -67,6 +73,7 @@ class Intake:
             health=self._health(report.health, now),
             leases=None if report.leases is None else self._leases(report.leases),
             plan=None if report.plan is None else self._plan(report.plan, now),
+            addresses=None if report.addresses is None else self._addresses(report.addresses, now),
             overruled=tuple(name for name in report.overruled if name in self._endpoints),
             corrections=self._corrections(report.corrections),
             dns=None if report.dns is None else self._dns(report.dns),
@@ -89,6 +96,20 @@ class Intake:
             self.dropped["health"] += len(endpoints) - len(kept)
             if kept:
                 found[region] = kept
+        return found
+
+    def _addresses(self, addresses: Addresses, now: float) -> dict[str, dict[str, dict[str, EndpointHealth]]]:
+        """Those that the policy has, each in its family, and where it has them probed."""
+        found: dict[str, dict[str, dict[str, EndpointHealth]]] = {family: {} for family in FAMILIES}
+        left_out = sum(len(known) for table in addresses.values() for known in table.values())
+        for family in FAMILIES:
+            for region, told in addresses.get(family, {}).items():
+                wanted = self._judged.get((family, region), frozenset())
+                kept = {key: _bounded(one, now) for key, one in told.items() if key in wanted}
+                left_out -= len(kept)
+                if kept:
+                    found[family][region] = kept
+        self.dropped["addresses"] += left_out
         return found
 
     def _corrections(self, counts: Mapping[str, float]) -> dict[str, float]:

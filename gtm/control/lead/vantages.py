@@ -11,13 +11,14 @@ Laws:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, combinations
 
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Health
+from gtm.core.health.addresses import FAMILIES, NO_ADDRESSES, AddressReport, combine_addresses
 from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
 from gtm.core.model.certificates import ShownCertificate
@@ -75,13 +76,17 @@ class Judgement:
     """What the vantages say together.
 
     `votes` are the verdicts as voted, `told` those that edges are told (`gtm.core.health.alarm`), `presumed` what plans
-    are made for.
+    are made for. `addresses` are those on addresses that edges are told, `address_votes` as voted, and `address_alarms` what is
+    remembered of them, by family.
     """
 
     votes: Health = field(default_factory=dict)
     told: Health = field(default_factory=dict)
     presumed: Health = field(default_factory=dict)
     alarm: Alarm = field(default_factory=Alarm)
+    addresses: dict[str, Health] = field(default_factory=dict)
+    address_votes: dict[str, Health] = field(default_factory=dict)
+    address_alarms: Mapping[str, Alarm] = field(default_factory=dict)
 
 
 class Vantages:
@@ -152,6 +157,7 @@ class Vantages:
             dns_limits=report.dns_limits,
             certificates=_newest(report, place),
             kept=report.kept,
+            addresses=report.addresses,
         )
         seen_at = datetime.fromtimestamp(self._clock(), UTC)
         edge = LiveEdge(name, address, kept, now, seen_at, token, instance, source, token_id)
@@ -222,9 +228,8 @@ class Vantages:
             clients: tells how much is asked of the edges of each token, by the token's name.
         """
         now = self._monotonic()
-        reports = [
-            VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in self.all()
-        ]
+        edges = self.all()
+        reports = [VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in edges]
         votes = combine(reports, now, MAX_AGE, self.judgement.votes)
         fresh = [report for report in reports if now - report.received <= MAX_AGE]
         seen = frozenset[str]().union(*(up_regions(report.health) for report in fresh))
@@ -233,14 +238,35 @@ class Vantages:
             self._judged_by, self._scopes = snapshot, scopes(snapshot)
         alarm = look(before, votes, seen, self._scopes, now)
         told = {} if self.gathering else withdrawn(votes, alarm)
-        self.judgement = Judgement(
-            votes, told, presumed(votes, alarm, fresh, now, MAX_AGE, clients=clients), alarm
+        presumed_ = presumed(votes, alarm, fresh, now, MAX_AGE, clients=clients)
+        of_addresses = self._judge_addresses(
+            [
+                AddressReport(report, edge.report.addresses or NO_ADDRESSES)
+                for report, edge in zip(reports, edges, strict=True)
+            ],
+            now,
         )
+        self.judgement = Judgement(votes, told, presumed_, alarm, *of_addresses)
         if alarm.disputed.keys() - before.disputed.keys():
             logger.error("%s", self.alarm_words())
         elif before.disputed and not alarm.disputed:
             logger.warning("the alarm over health is over")
         return self.judgement
+
+    def _judge_addresses(
+        self, cast: Sequence[AddressReport], now: float
+    ) -> tuple[dict[str, Health], dict[str, Health], dict[str, Alarm]]:
+        """What is told of addresses, what the votes on them are, and the alarms: by the rules of endpoints, for each family."""
+        before = self.judgement
+        votes = combine_addresses(cast, now, MAX_AGE, before.address_votes)
+        alarms = {}
+        for family in FAMILIES:
+            fresh = [one for one in cast if now - one.endpoints.received <= MAX_AGE]
+            seen = frozenset[str]().union(*(up_regions(one.addresses.get(family, {})) for one in fresh))
+            was = before.address_alarms.get(family, Alarm())
+            alarms[family] = look(was, votes[family], seen, self._scopes, now)
+        told = {} if self.gathering else {one: withdrawn(votes[one], alarms[one]) for one in FAMILIES}
+        return told, votes, alarms
 
     def alarm_words(self) -> str:
         """What the alarm is about, and what to do; empty while there is none."""
@@ -291,7 +317,9 @@ class Vantages:
                 if age > _FORGET or (age > MAX_AGE and place.replaced is not None):
                     del places[instance]
                 elif age > MAX_AGE and place.edge.report.health:
-                    bare = replace(place.edge.report, health={}, overruled=(), certificates=None)
+                    bare = replace(
+                        place.edge.report, health={}, overruled=(), certificates=None, addresses=None
+                    )
                     place.edge = replace(place.edge, report=bare)
             if not places:
                 del self._places[key]

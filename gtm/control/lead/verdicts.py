@@ -9,6 +9,7 @@ from contextlib import suppress
 from gtm.control.lead.reports import Reports
 from gtm.control.live.present import Current
 from gtm.control.live.subscribers import HEARTBEAT
+from gtm.core.health.addresses import FAMILIES
 from gtm.core.health.verdicts import HealthTable
 
 COALESCE = 0.1
@@ -46,8 +47,12 @@ class Verdicts:
         if not self._reports.vantages.gathering:
             self._reports.history.judged(judgement.votes, self._clock())
         told = judgement.told
-        if _verdicts(told) != _verdicts(now.state.health):
-            self._current.become(now.with_state(self._clock(), health=told))
+        addresses = judgement.addresses
+        if _verdicts(told) != _verdicts(now.state.health) or any(
+            _verdicts(addresses.get(family, {})) != _verdicts(now.state.addresses.get(family, {}))
+            for family in FAMILIES
+        ):
+            self._current.become(now.with_state(self._clock(), health=told, addresses=addresses))
 
 
 def _verdicts(health: HealthTable) -> dict[tuple[str, str], tuple[str, str]]:

@@ -143,18 +143,27 @@ class Present:
         """The same with other people signed in."""
         return replace(self, sessions={one.sha256.hex(): one for one in live})
 
-    def with_state(self, now: float, *, health: Health | None = None, plan: Plan | None = None) -> Present:
+    def with_state(
+        self,
+        now: float,
+        *,
+        health: Health | None = None,
+        plan: Plan | None = None,
+        addresses: dict[str, Health] | None = None,
+    ) -> Present:
         """The same in another state, of a later epoch.
 
         Args:
             now: POSIX seconds.
             health: what edges are told of regions; None: as before.
             plan: the plan to follow; None: as before.
+            addresses: what edges are told of addresses (`State.addresses`); None: as before.
         """
         state = State(
             epoch=max(self.state.epoch + 1, int(now * 1000)),
             health=self.state.health if health is None else health,
             plan=self.state.plan if plan is None else plan,
+            addresses=self.state.addresses if addresses is None else addresses,
         )
         return replace(self, state=state)
 

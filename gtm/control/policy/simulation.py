@@ -154,6 +154,7 @@ def explanation(
         Invalid: the policy does not know a name in the request.
     """
     view = situation.view(snapshot)
+    view = view if sheds else view.in_dns
     try:
         routing = routed(view, request, _packed(client))
     except UnknownNameError as error:

@@ -13,7 +13,7 @@ from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.latency import EMPTY_TABLE, LatencyTable
-from gtm.core.model.state import State
+from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.scenario import NOTHING, Scenario, World, presumed_up
 
@@ -39,9 +39,7 @@ class Situation:
 
     def bare(self, snapshot: Snapshot) -> World:
         """A policy in this moment, without a plan, and without what regions can take: where no demand is known, nobody asks for that."""
-        return World(
-            replace(self, state=State(self.state.epoch, health=self.state.health)).view(snapshot), {}
-        )
+        return World(replace(self, state=replace(self.state, vantage="", plan=NO_PLAN)).view(snapshot), {})
 
     def world(self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING) -> World:
         """A policy in this moment, without a plan.
@@ -56,7 +54,7 @@ class Situation:
             health = presumed_up(snapshot.policy, health, self.now)
         if scenario.down:
             health = scenario.health(health, snapshot.policy, self.now)
-        state = State(self.state.epoch, health=health)
+        state = replace(self.state, vantage="", health=health, plan=NO_PLAN)
         found = assess(snapshot.policy, health, self.loads, self.now, self.capacity)
         day = self.now if scenario.at is None else scenario.at
         return World(replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gtm.core.decision.fence import Fence
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.view import View
+from gtm.core.model.state import HealthStatus
 
 
 class Exclusion(StrEnum):
@@ -24,6 +25,8 @@ class Exclusion(StrEnum):
     MODEL_UNAVAILABLE = "model_unavailable"
     HEALTH_UNKNOWN = "health_unknown"
     UNHEALTHY = "unhealthy"
+    ADDRESSES_DOWN = "addresses_down"
+    """In DNS alone: up by its URL, and all of its addresses of a family are down."""
 
 
 class Candidate(NamedTuple):  # made for each member and place: a frozen dataclass takes four times as long
@@ -124,4 +127,9 @@ def _exclusion(view: View, group: RankingClass, number: int) -> Exclusion:
     if not group.willing & bit:
         pooled = group.family is None or group.service.pools[group.family] & bit
         return Exclusion.MODEL_UNAVAILABLE if pooled else Exclusion.NO_ADDRESS
+    known = view.state.health.get(view.snapshot.regions[number].name, {})
+    by_url = any(one.status is HealthStatus.UP for one in known.values())
+    lost = view.lost["ipv4"] | view.lost["ipv6"] if group.family is None else view.lost[group.family]
+    if by_url and lost & bit:
+        return Exclusion.ADDRESSES_DOWN
     return Exclusion.HEALTH_UNKNOWN if view.unknown & bit else Exclusion.UNHEALTHY

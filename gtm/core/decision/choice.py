@@ -64,7 +64,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import assert_never
 
@@ -215,6 +215,8 @@ def choice(view: View, group: RankingClass) -> Choice:
     service = group.service.service
     if group.outside:
         return _refused(Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
+    if group.family is None and view.whole != view.up and group.eligible(view.whole):
+        view = replace(view, up=view.whole)  # the others stand in only for want of these
     eligible, ignored = group.eligible(view.up_for(group.family)), False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
         eligible, ignored = group.eligible(ANY_HEALTH), True

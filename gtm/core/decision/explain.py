@@ -49,6 +49,7 @@ _STATES = {
     Exclusion.DRAINING: "draining, takes no new clients",
     Exclusion.HEALTH_UNKNOWN: "health unknown, no probe has answered yet",
     Exclusion.UNHEALTHY: "no endpoint is up",
+    Exclusion.ADDRESSES_DOWN: "its addresses of a family that DNS gives out are all down",
 }
 
 
@@ -299,6 +300,10 @@ def _candidate(
     why = sentence(view, request, decision, item)
     if item.excluded is Exclusion.UNHEALTHY:
         why += _last_failure(health.values())
+    elif item.excluded is Exclusion.ADDRESSES_DOWN:
+        why += _last_failure(
+            one for table in view.state.addresses.values() for one in table.get(item.region, {}).values()
+        )
     if not by_operator.isdisjoint((*item.rules, *item.monitored)):
         operator = region.operator_country
         why += f"; it is run from {operator}" if operator else "; who runs it is unknown"

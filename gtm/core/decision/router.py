@@ -114,6 +114,12 @@ class Router:
         """Each ranking class with its choice in the View."""
         self._decisions = Memory(self._decision, CANDIDATES, weigh)
 
+    @property
+    def in_dns(self) -> Router:
+        """For DNS (`View.in_dns`): itself, unless an address is down."""
+        view = self.view.in_dns
+        return self if view is self.view else Router(view, self.ranker)
+
     def routing(self, request: Request, client: bytes = b"") -> Routing:
         """As `gtm.core.decision.decide.routed`, from memory where it can.
 

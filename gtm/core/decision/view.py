@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import NamedTuple
 
+from gtm.core.health.addresses import FAMILIES, answered, lost_families
 from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.regions import AddressFamily, AdminState, Endpoint
@@ -121,8 +122,8 @@ class Basis:
 class View:
     """What an edge answers from. Masks are of `snapshot.regions`.
 
-    `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one, `families` those
-    of them with an address of each family on one; `unknown` those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
+    `endpoints` holds each region's usable endpoints: those that are up. `up` are the regions with at least one, `families` those with an
+    address of each family that answers; `whole` those of `up` that are preferred to the rest: all, but for DNS (`in_dns`). `unknown` are those of which nothing is known at all. `ramps` holds the regions in slow start with the share of their
     requests that they may take, `drains` the draining ones with the share of clients with affinity that still stay.
     `bounds` holds the services near a boundary with the longest time that answers about them may be kept, in seconds.
     """
@@ -138,13 +139,30 @@ class View:
     ramps: Mapping[int, float]
     drains: Mapping[int, float]
     bounds: Mapping[str, int]
+    answered: tuple[tuple[Endpoint, ...], ...]
+    """What DNS gives out of each region: the addresses that are up, of the endpoints that have something left (`gtm.core.health.addresses`)."""
+    lost: Mapping[str, int]
+    """Family (`ipv4`, `ipv6`) → mask of the regions that have lost it: one of its addresses there is down, and none is left in DNS."""
+    whole: int
     until: Window
     """The window at which a rule, a bound or a ramp changes: the View is over once any side of it is reached; of `age`
     nothing is said. Infinite where nothing will change."""
 
     def up_for(self, family: AddressFamily | None) -> int:
         """Mask of the regions that can serve those who ask for addresses of a family; None: who ask for none."""
-        return self.up if family is None else self.families[family]
+        return self.up if family is None else self.up & self.families[family]
+
+    @property
+    def in_dns(self) -> View:
+        """As DNS sees it: with the addresses that answer, and of regions first those that are down for no family.
+
+        Itself, where it says the same.
+        """
+        lost = self.lost["ipv4"] | self.lost["ipv6"]
+        if not lost and self.answered is self.endpoints:
+            return self
+        up = sum(1 << number for number, endpoints in enumerate(self.answered) if endpoints)
+        return replace(self, endpoints=self.answered, up=up, whole=up & ~lost)
 
     @property
     def changes_at(self) -> float:
@@ -267,6 +285,8 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     up = unknown = 0
     endpoints: list[tuple[Endpoint, ...]] = []
     families = dict.fromkeys(AddressFamily, 0)
+    given: list[tuple[Endpoint, ...]] = []
+    lost: dict[str, int] = dict.fromkeys(FAMILIES, 0)
     ramps: dict[int, float] = {}
     drains: dict[int, float] = {}
     for number, region in enumerate(snapshot.regions):
@@ -281,9 +301,13 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
             if status is HealthStatus.UP
         )
         endpoints.append(healthy)
+        left = answered(region, known, state.addresses)
+        given.append(left)
+        for family in lost_families(region, left, state.addresses) if left != region.endpoints else ():
+            lost[family] |= 1 << number
         up |= bool(healthy) << number
         for family in AddressFamily:
-            families[family] |= any(endpoint.addresses(family) for endpoint in healthy) << number
+            families[family] |= any(endpoint.addresses(family) for endpoint in left) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
         ramp = slow_start_factor(region, known, window.clock)
         if ramp < 1:
@@ -295,8 +319,23 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
     bounds, until = _bounds(snapshot, window)
     until = replace(until, reading=next_change(snapshot.regions, state.health, window.clock))
     era = Era.of(snapshot, window)
+    usable = tuple(endpoints)
     return View(
-        basis, state, window, era, tuple(endpoints), up, families, unknown, ramps, drains, bounds, until
+        basis,
+        state,
+        window,
+        era,
+        usable,
+        up,
+        families,
+        unknown,
+        ramps,
+        drains,
+        bounds,
+        usable if given == endpoints else tuple(given),
+        lost,
+        up,
+        until,
     )
 
 

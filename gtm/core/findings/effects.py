@@ -36,7 +36,7 @@ def effect_findings(policy: Policy) -> Iterator[Problem]:
     for region in policy.regions:
         for field, text in (
             *_of_region(region, bounded=region.name in bounded, sticky=sticky),
-            *_of_probe(region.probe),
+            *_of_probe(region),
         ):
             yield Problem(f"regions.{region.name}.{field}", "without_effect", text)
     planned = {
@@ -108,7 +108,10 @@ def _of_region(region: Region, *, bounded: bool, sticky: bool) -> Iterator[tuple
         yield "drain_deadline", "no service has `affinity`: all clients leave a draining region at once"
 
 
-def _of_probe(probe: Probe) -> Iterator[tuple[str, str]]:
+def _of_probe(region: Region) -> Iterator[tuple[str, str]]:
+    probe = region.probe
+    if not probe.addresses and not any(endpoint.ipv4 or endpoint.ipv6 for endpoint in region.endpoints):
+        yield "probe.addresses", "no endpoint of the region has an address that could be probed"
     if probe.type is ProbeType.TCP:
         for field in _HTTP_ONLY:
             if getattr(probe, field) != getattr(_PROBE, field):

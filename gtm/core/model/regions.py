@@ -62,6 +62,11 @@ class Endpoint:
         """Those of a family."""
         return self.ipv4 if family is AddressFamily.IPV4 else self.ipv6
 
+    @property
+    def host(self) -> str | None:
+        """The URL's host, in lower case; an address without brackets."""
+        return urlsplit(self.url).hostname
+
 
 def https_port(endpoint: Endpoint) -> int:
     """The port of an endpoint's URL, which is one of https."""
@@ -82,7 +87,8 @@ class Probe:
 
     `http` and `https` replace the scheme of the endpoint's URL and request `path` relative to its authority;
     `port` overrides the URL's port. `body_regex` is an RE2 pattern searched in the first 64 KiB of the body.
-    `json_field` is a dotted path into a JSON body that must equal `json_value`.
+    `json_field` is a dotted path into a JSON body that must equal `json_value`. `addresses`: each address of an endpoint is
+    checked by itself as well, as DNS clients meet it.
     """
 
     type: ProbeType = ProbeType.HTTP
@@ -98,6 +104,7 @@ class Probe:
     up_threshold: int = 2
     down_threshold: int = 3
     verify_tls: bool = True
+    addresses: bool = True
 
 
 @dataclass(frozen=True, slots=True)

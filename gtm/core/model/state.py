@@ -83,7 +83,8 @@ class State:
     """The state of the world at one epoch, replaced whole.
 
     `health` maps a region's name to its endpoints' health, by URL. A region or endpoint that is missing is
-    unknown, hence not usable. `vantage` is empty where control published the state; otherwise it names the edge
+    unknown, hence not usable. `addresses` has the same of the addresses that DNS gives out (`gtm.core.health.addresses`): family →
+    region's name → address and URL; one that is missing is as its endpoint. `vantage` is empty where control published the state; otherwise it names the edge
     whose own probes it rests on, because that edge has lost control.
     """
 
@@ -91,3 +92,4 @@ class State:
     vantage: str = ""
     health: dict[str, dict[str, EndpointHealth]] = field(default_factory=dict)
     plan: Plan = NO_PLAN
+    addresses: dict[str, dict[str, dict[str, EndpointHealth]]] = field(default_factory=dict)

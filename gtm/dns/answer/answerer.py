@@ -69,7 +69,7 @@ class Answerer:
         options: ServerOptions = NO_OPTIONS,
         draw: Callable[[], float] = float,
     ) -> None:
-        self.router = router
+        self.router = router = router.in_dns
         self.signer = signer
         self._options = options
         self._draw = draw

@@ -37,6 +37,7 @@ MAX_TURNS = 8
 
 _EDE_OTHER, _EDE_PROHIBITED = 0, 18
 
+_FAMILIES = {wire.A: "ipv4", wire.AAAA: "ipv6"}
 _HINFO = b"\x07RFC8482\x00"
 
 
@@ -210,6 +211,13 @@ def host_content(
         ipv6=_turned(offered.ipv6, service.max_answers, turn),
     )
     if option.outcome is Outcome.SERVED:
+        lost = _FAMILIES.get(rdtype)
+        if (
+            lost is not None
+            and view.lost[lost] >> option.number & 1
+            and option.reason is not Reason.HEALTH_IGNORED
+        ):
+            return replace(_lost(service, rdtype, min(ttl, SHORT_TTL), lost), zone=host.zone)
         content = _served(view, offered, host, rdtype, ttl)
     else:
         content = _refusal(view, host, option, offered, rdtype=rdtype, ttl=ttl)
@@ -222,6 +230,14 @@ def host_content(
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
     # That a type is not there depends on the region too: it is kept no longer than an address would be.
     return denial(host.zone, most=ttl)
+
+
+def _lost(service: Service, rdtype: int, ttl: int, family: str) -> Content:
+    """The answer in a family of which the region chosen has no address left, nor any other region: as for a refusal (law 1)."""
+    offered = _Offered(tuple(dict.fromkeys(service.refusal.ipv4)), tuple(dict.fromkeys(service.refusal.ipv6)))
+    text = f"no {family} address of the region chosen answers"
+    content = _addresses(rdtype, offered, ttl)
+    return failure(text) if content is None else replace(content, error=ExtendedError(_EDE_OTHER, text))
 
 
 def _served(view: View, offered: _Offered, host: Host, rdtype: int, ttl: int) -> Content | None:
@@ -289,7 +305,7 @@ def _refusal(
         return replace(content, error=error)
     if rdtype not in (wire.A, wire.AAAA):
         return None
-    family = "ipv4" if rdtype == wire.A else "ipv6"
+    family = _FAMILIES[rdtype]
     # Compiling a policy asks for the addresses that this would miss; the law is held here all the same.
     missed = not (offered.ipv4 or offered.ipv6) or any(
         getattr(endpoint, family) or endpoint.cname is not None

@@ -62,6 +62,7 @@ NOT_SHOWN = {
     "drain_deadline",
     "health.admin_state",
     "operator_country",
+    "probe.addresses",
     "probe.body_regex",
     "probe.down_threshold",
     "probe.expected_status",

@@ -10,7 +10,7 @@ import pytest
 
 from gtm.core.findings.effects import effect_findings
 from gtm.core.model.policy import SpilloverRule
-from gtm.core.model.regions import Capacity, Probe, ProbeType, Region, SpillIn
+from gtm.core.model.regions import Capacity, Endpoint, Probe, ProbeType, Region, SpillIn
 from gtm.core.model.services import Affinity, Families, Member, OnOverload, RefusalAddress, Service, Steering
 from tests import worlds
 
@@ -71,6 +71,11 @@ BOUND = Capacity(outstanding=8)
         (_region(reserve=0.3), "reserve", {"capacity": BOUND}),
         (_region(spill_in=SpillIn(max_share=0.5)), "spill_in.max_share", {"capacity": BOUND}),
         (_probe(type=ProbeType.TCP, path="/x"), "probe.path", {"probe": Probe(path="/x")}),
+        (
+            replace(_probe(addresses=False), endpoints=(Endpoint("http://de", cname="de.example.net"),)),
+            "probe.addresses",
+            {"endpoints": (Endpoint("http://de", ("192.0.2.1",)),)},
+        ),
         (_probe(verify_tls=False), "probe.verify_tls", {"probe": Probe(ProbeType.HTTPS, verify_tls=False)}),
     ],
 )

@@ -203,8 +203,8 @@ variable "probe" {
   default     = {}
 
   validation {
-    condition     = length(setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls"])) == 0
-    error_message = "probe: there is no field `${join("`, `", setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls"]))}`; the fields are `type`, `port`, `path`, `host`, `expected_status`, `body_regex`, `json_field`, `json_value`, `interval`, `timeout`, `up_threshold`, `down_threshold` and `verify_tls`."
+    condition     = length(setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls", "addresses"])) == 0
+    error_message = "probe: there is no field `${join("`, `", setsubtract(try(keys(var.probe), []), ["type", "port", "path", "host", "expected_status", "body_regex", "json_field", "json_value", "interval", "timeout", "up_threshold", "down_threshold", "verify_tls", "addresses"]))}`; the fields are `type`, `port`, `path`, `host`, `expected_status`, `body_regex`, `json_field`, `json_value`, `interval`, `timeout`, `up_threshold`, `down_threshold`, `verify_tls` and `addresses`."
   }
   validation {
     condition     = try(var.probe.type, null) == null ? true : contains(["http", "https", "tcp"], var.probe.type)

@@ -26,6 +26,7 @@ from gtm.feed.wire import Message, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
+from gtm.runtime.edge.agent import addresses_up
 from gtm.runtime.edge.agent.agreed import Agreed
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
@@ -88,7 +89,9 @@ class Agent:
             self._round_trips.probed,
             allowed=settings.probe_allow,
             ca_file=settings.ca_file,
+            ever_up=addresses_up.load(settings.data_dir),
         )
+        self._kept_up = self._prober.ever_up
         self._agreed = Agreed(self._veto, monotonic)
         self._geoip_built = 0.0
         self._stopping = asyncio.Event()
@@ -334,7 +337,13 @@ class Agent:
 
     def _publish(self) -> None:
         """Tell the workers the state of the world as it is known now."""
-        state = self._agreed.state(self._prober.health(), self._prober.votes(), self.settings.name)
+        state = self._agreed.state(
+            self._prober.health(),
+            self._prober.votes(),
+            self.settings.name,
+            addresses=self._prober.addresses(),
+            recent_addresses=self._prober.address_votes(),
+        )
         if state == self.current.state:
             return
         self.current.apply(StateMessage(state))
@@ -368,6 +377,13 @@ class Agent:
         async with self._client() as client:
             await self.reporter.run(client, lambda: self.settings.name, self.workers)
 
+    async def _keep_addresses(self) -> None:
+        """Keep which addresses were up once, for the next start; a successor keeps them itself."""
+        found = self._prober.ever_up
+        if found != self._kept_up and not self.owned.replaced:
+            self._kept_up = found
+            await self._kept.on_disk(addresses_up.save, self.settings.data_dir, found)
+
     def _facts(self) -> EdgeFacts:
         """How the edge stands now, for its metrics."""
         return EdgeFacts(
@@ -379,6 +395,7 @@ class Agent:
             plan_made=self.current.state.plan.made,
             health=self._prober.health(),
             probed=self._prober.latest,
+            addresses=self._prober.addresses(),
             answering=self.workers.answering if self.workers is not None else {},
             geoip_built=self._geoip_built,
         )
@@ -398,6 +415,7 @@ class Agent:
                 if self._settled and await self._signing.roll():
                     self.reporter.due.set()
                     self.workers.put(self._signing.told)
+            await self._keep_addresses()
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
             await self._following.retry()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
+from gtm.core.health.addresses import NO_ADDRESSES, Addresses, followed_addresses, overruled_addresses
 from gtm.core.model.state import PLAN_KEPT, EndpointHealth, State, kept_plan
 from gtm.feed.wire import StateMessage
 from gtm.runtime.edge.agent.veto import Veto
@@ -52,20 +53,38 @@ class Agreed:
         if not self._keeps_plan:  # else the plan's time runs already
             self._lost_at = self._monotonic()
 
-    def state(self, own: _Table, recent: _Table, edge: str) -> State:
+    def state(
+        self,
+        own: _Table,
+        recent: _Table,
+        edge: str,
+        *,
+        addresses: dict[str, _Table] | None = None,
+        recent_addresses: Addresses = NO_ADDRESSES,
+    ) -> State:
         """What this edge goes by now.
 
         Args:
             own: what its own probes say, or said last.
             recent: what they have said lately, which alone overrules what others see.
             edge: its name.
+            addresses: as `own`, of addresses; None: it probes none.
+            recent_addresses: as `recent`, of addresses.
         """
+        addresses = addresses or {}
         # Epoch 0 is the state before any: a worker that has only that must not listen.
         epoch = max(self._state.epoch, 1)
         plan = self._state.plan
         if self.plan_runs_out:
             plan = kept_plan(plan, self._monotonic() - self._lost_at)
         if self.connected:
-            return State(epoch, "", self._veto.health(self._state.health, own, recent), plan)
+            health = self._veto.health(
+                self._state.health,
+                own,
+                recent,
+                also=overruled_addresses(self._state.addresses, recent_addresses),
+            )
+            followed = followed_addresses(self._state.addresses, addresses, recent_addresses)
+            return State(epoch, "", health, plan, followed)
         self._veto.alone()
-        return State(epoch, edge, own, plan)
+        return State(epoch, edge, own, plan, addresses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gtm.core.health.addresses import Addresses, address_of, url_of
 from gtm.core.health.verdicts import HealthTable, ProbeResult
 from gtm.core.model.state import HealthStatus
 from gtm.feed.wire import SnapshotMessage
@@ -28,6 +29,7 @@ class EdgeFacts:
     plan_made: float
     health: HealthTable
     probed: Mapping[tuple[str, str], ProbeResult]
+    addresses: Addresses
     answering: Mapping[WorkerId, int]
     geoip_built: float
 
@@ -54,6 +56,12 @@ def edge_gauges(facts: EdgeFacts) -> Iterator[GaugeValue]:
         for url, health in endpoints.items():
             for status in HealthStatus:
                 yield "gtm_edge_endpoint_health", (region, url, status.value), float(health.status is status)
+    for table in facts.addresses.values():
+        for region, known in table.items():
+            for key, one in known.items():
+                labels = (region, url_of(key), address_of(key))
+                for status in HealthStatus:
+                    yield "gtm_edge_address_health", (*labels, status.value), float(one.status is status)
     for place, result in facts.probed.items():
         yield "gtm_edge_probe_timestamp_seconds", place, result.at
         if result.latency_ms is not None:

@@ -115,6 +115,7 @@ class Reporter:
             kept=self._kept(),
             epoch=self._current.state.epoch,
             health=self._prober.votes(),
+            addresses=self._prober.address_votes(),
             demand=self._metrics.take_demand(),
             seconds=seconds,
             leases=self._leases.use(boot_time()),

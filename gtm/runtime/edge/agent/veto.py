@@ -32,10 +32,18 @@ class Veto:
         self._said = False
 
     def health(
-        self, agreed: HealthTable, own: HealthTable, recent: HealthTable
+        self,
+        agreed: HealthTable,
+        own: HealthTable,
+        recent: HealthTable,
+        *,
+        also: frozenset[str] = frozenset(),
     ) -> dict[str, dict[str, EndpointHealth]]:
-        """What the edge goes by (`gtm.core.health.verdicts.followed`)."""
-        self._set(overruled(agreed, recent))
+        """What the edge goes by (`gtm.core.health.verdicts.followed`).
+
+        `also`: regions for whose addresses it goes by its own probes, to be told with the others.
+        """
+        self._set(overruled(agreed, recent) | also)
         return followed(agreed, own, recent)
 
     def alone(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_addresses
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
@@ -76,11 +77,12 @@ class Tenure:
         silent = now - self._heard
         return silent if self._pulse.alone and silent > SILENCE else 0.0
 
-    def state(self, own: HealthTable = _NOTHING) -> State:
+    def state(self, own: HealthTable = _NOTHING, addresses: Addresses = NO_ADDRESSES) -> State:
         """The state of the world to go by now.
 
         Args:
             own: what this worker's own probes say.
+            addresses: likewise, of addresses.
         """
         alone_for = self.alone_for
         if not alone_for:
@@ -88,7 +90,13 @@ class Tenure:
         plan = self.told.plan if alone_for <= self._pulse.plan_left else NO_PLAN
         if alone_for <= FROZEN:
             return replace(self.told, plan=plan)
-        return replace(self.told, vantage=self._pulse.edge, health=fill(own, self.told.health), plan=plan)
+        return replace(
+            self.told,
+            vantage=self._pulse.edge,
+            health=fill(own, self.told.health),
+            plan=plan,
+            addresses=fill_addresses(addresses, self.told.addresses),
+        )
 
 
 class OwnProbes:
@@ -104,38 +112,46 @@ class OwnProbes:
         self._ca_file = ca_file
         self.health: HealthTable = {}
         """The verdicts; what is not known is missing or unknown."""
+        self.addresses: Addresses = NO_ADDRESSES
+        """The verdicts on addresses (`gtm.core.health.addresses`)."""
         self._stopping: threading.Event | None = None
 
-    def start(self, snapshot: Snapshot) -> None:
-        """Begin; once begun, nothing changes."""
+    def start(self, snapshot: Snapshot, told: Addresses = NO_ADDRESSES) -> None:
+        """Begin; once begun, nothing changes.
+
+        Args:
+            snapshot: the policy.
+            told: what was known of addresses last: those that were up once can be found down.
+        """
         if self._stopping is None:
-            self._stopping, self.health = threading.Event(), {}
-            threading.Thread(target=self._run, args=(snapshot, self._stopping), daemon=True).start()
+            self._stopping, self.health, self.addresses = threading.Event(), {}, NO_ADDRESSES
+            args = (snapshot, ever_up(told), self._stopping)
+            threading.Thread(target=self._run, args=args, daemon=True).start()
 
     def stop(self) -> None:
         """End, and forget. The thread is not waited for: a name that does not resolve may hold it up for half a minute."""
         if self._stopping is not None:
             self._stopping.set()
-            self._stopping, self.health = None, {}
+            self._stopping, self.health, self.addresses = None, {}, NO_ADDRESSES
 
-    def _run(self, snapshot: Snapshot, stopping: threading.Event) -> None:
+    def _run(self, snapshot: Snapshot, known: frozenset[str], stopping: threading.Event) -> None:
         try:
-            asyncio.run(self._probe(snapshot, stopping))
+            asyncio.run(self._probe(snapshot, known, stopping))
         except Exception:
             logger.exception("this worker's own probes failed; health stays as it was last known")
 
-    async def _probe(self, snapshot: Snapshot, stopping: threading.Event) -> None:
+    async def _probe(self, snapshot: Snapshot, known: frozenset[str], stopping: threading.Event) -> None:
         from gtm.prober import Prober  # few workers ever need it
 
         # What cannot be read now could be read at the start: every https endpoint would look down, and is not.
         tls_context(self._ca_file)
-        prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file)
+        prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file, ever_up=known)
         prober.start()
         try:
             prober.update(snapshot)
             while not await asyncio.to_thread(stopping.wait, 0.5):
-                health = prober.health()
+                health, addresses = prober.health(), prober.addresses()
                 if stopping is self._stopping:  # what was stopped says nothing any more
-                    self.health = health
+                    self.health, self.addresses = health, addresses
         finally:
             await prober.stop()

@@ -232,11 +232,11 @@ class Worker:
         if bool(seconds) is not self._was_alone:
             self._say_alone()
         if seconds > FROZEN and self.current.snapshot is not None:
-            self._probes.start(self.current.snapshot)
+            self._probes.start(self.current.snapshot, self._tenure.told.addresses)
         elif not seconds:
             self._probes.stop()
         self._was_alone = bool(seconds)
-        state = self._tenure.state(self._probes.health)
+        state = self._tenure.state(self._probes.health, self._probes.addresses)
         if state != self.current.state:
             self.current.apply(StateMessage(state))
 
