@@ -19,6 +19,7 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
 from gtm.nesting import ShapeError
+from gtm.secret import redact
 from gtm.storage.errors import StorageBusy, StorageUnavailable
 from gtm.storage.turns import Busy
 
@@ -48,7 +49,7 @@ def problem(
         "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
         "title": words,
         "status": status,
-        "detail": detail,
+        "detail": redact(detail),
         **({"instance": instance} if instance else {}),
         "code": re.sub(r"[^a-z]+", "_", words.lower()),
     }

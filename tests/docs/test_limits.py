@@ -251,7 +251,6 @@ ROOMS = (
 APART: Mapping[str, str] = {
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.config.choosing.MAX_HOST": "of the operator's file",
-    "balancer.health.keys.MAX_KEY": "of the operator's file",
     "balancer.decide.holders.MOST_HELD": "a memory",
     "balancer.plane.proxy.MOST_SOUGHT": "of servers that are asked",
     "balancer.plane.stats.MOST_SERIES": "a memory",

@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_KEY = 4096
-"""Characters of a key."""
+from gtm.secret import KEY, SecretError, clean, read_file
 
 
 class KeyReadError(Exception):
@@ -27,22 +26,9 @@ class CheckKey:
         Raises:
             KeyReadError: there is none, or what is there cannot be a bearer token (RFC 6750 §2.1).
         """
-        if self.file is not None:
-            where = f"the file `{self.file}`"
-            try:
-                with self.file.open("rb") as file:
-                    text = file.read(MAX_KEY + 2).decode("latin-1").strip()
-            except OSError as error:
-                raise KeyReadError(
-                    f"{where} with the key of checks cannot be read: {error.strerror}"
-                ) from error
-        else:
-            where = f"the variable `{self.env}`"
-            text = os.environ.get(self.env or "", "").strip()
-        if not text:
-            raise KeyReadError(f"{where} holds no key for checks: put the server's key there")
-        if len(text) > MAX_KEY or not (text.isascii() and text.isprintable()) or " " in text:
-            raise KeyReadError(
-                f"{where} holds no key: it must be one word of printable ASCII, at most {MAX_KEY} characters"
-            )
-        return text
+        try:
+            if self.file is not None:
+                return read_file(self.file, "the file with the key of checks", KEY)
+            return clean(os.environ.get(self.env or "", ""), f"the variable `{self.env}`", KEY)
+        except SecretError as error:
+            raise KeyReadError(f"there is no key for checks: {error}") from None

@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gtm.files import write_whole
+from gtm.secret import KEY, SecretError, read_file
 
 _BYTES = 32
 _NONCE = 12
@@ -53,14 +54,11 @@ class KeyFile:
             KeyFileError: the file is missing, cannot be read, or holds no key.
         """
         try:
-            text = self.path.read_bytes()
-        except OSError as error:
-            raise KeyFileError(
-                f"cannot read the DNSSEC key file `{self.path}`: {error.strerror}; "
-                "put it back, or name it with GTM_DNSSEC_KEY_FILE"
-            ) from error
+            text = read_file(self.path, "the DNSSEC key file (GTM_DNSSEC_KEY_FILE)", KEY)
+        except SecretError as error:
+            raise KeyFileError(f"{error}; put it back, or name another") from None
         try:
-            key = b64decode(text.strip(), validate=True)
+            key = b64decode(text, validate=True)
         except (Error, ValueError):
             key = b""
         if len(key) != _BYTES:

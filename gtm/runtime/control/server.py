@@ -130,7 +130,7 @@ def _identity(settings: ControlSettings) -> Identity | None:
     provider = Provider(
         oidc.issuer,
         client_id=oidc.client_id,
-        secret=oidc.secret(),
+        secret=oidc.client_secret,
         url=settings.dashboard_url,
         clock=time.time,
         monotonic=time.monotonic,

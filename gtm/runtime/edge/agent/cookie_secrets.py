@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from gtm.dns.protocol.cookies import SECRET_SIZE
+from gtm.secret import LINES, SecretError, read_file
 
 
 def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
@@ -18,9 +19,11 @@ def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
     if path is None:
         return (secrets.token_bytes(SECRET_SIZE),)
     try:
-        found = tuple(bytes.fromhex(line) for line in path.read_text().split("\n") if line.strip())
-    except OSError as error:
-        raise OSError(error.errno, f"--dns-cookie-secret-file: `{path}`: {error.strerror}") from error
+        text = read_file(path, "--dns-cookie-secret-file", LINES)
+    except SecretError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+    try:
+        found = tuple(bytes.fromhex(line) for line in text.splitlines() if line.strip())
     except ValueError:
         found = ()
     if not 1 <= len(found) <= 2 or {len(secret) for secret in found} != {SECRET_SIZE}:
