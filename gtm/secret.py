@@ -45,30 +45,30 @@ class SecretError(ValueError):
 class SecretKind:
     """One kind of secret.
 
-    `called` is what it is called in messages, `pattern` what one is made of, and `made_of` says that in words.
+    `called` is what it is called in messages, `pattern` all that one can be, and `must` says that in words. `exact`: of one
+    that is none, no character is to blame.
     """
 
     called: str
     pattern: re.Pattern[str]
-    made_of: str
+    must: str
+    exact: bool = False
 
 
 TOKEN = SecretKind(
     "token",
     re.compile(r"[A-Za-z0-9._~+/-]+=*"),
-    "letters, digits and - . _ ~ + / (RFC 6750 §2.1)",
+    "one word of letters, digits and - . _ ~ + / (RFC 6750 §2.1), as gtm_…",
 )
 """A bearer token of gtm's."""
-KEY = SecretKind("key", re.compile(r"[!-~]+"), "printable ASCII characters without spaces")
+KEY = SecretKind("key", re.compile(r"[!-~]+"), "one word of printable ASCII")
 """A bearer token of others, some of whom are not strict."""
-PHRASE = SecretKind("secret", re.compile(r"[ -~]+"), "printable ASCII characters (RFC 6749 appendix A.2)")
+PHRASE = SecretKind("secret", re.compile(r"[ -~]+"), "one line of printable ASCII (RFC 6749 appendix A.2)")
 """A client's secret at an identity provider."""
 URL = SecretKind(
     "URL", re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+"), "one line of printable characters"
 )
 """A URL with a password in it."""
-LINES = SecretKind("key", re.compile(r"[!-~]+(?:\s+[!-~]+)*"), "lines of printable ASCII characters")
-"""Keys, one a line."""
 
 
 def given(name: str, text: str | None, file: str | Path | None, kind: SecretKind) -> str | None:
@@ -109,9 +109,9 @@ def read_file(path: Path, name: str, kind: SecretKind) -> str:
         with path.open("rb") as opened:
             content = opened.read(_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or "no path"
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no path"
         raise SecretError(
-            f"{where} cannot be read: {why.lower()}; name a file that holds the {kind.called} alone"
+            f"{where} cannot be read: {why}; name a file that holds the {kind.called} alone"
         ) from None
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise SecretError(f"{where} is UTF-16 text, as PowerShell writes it: save it as UTF-8 or ASCII")
@@ -152,7 +152,8 @@ def clean(text: str, where: str, kind: SecretKind) -> str:
             f"{where} is longer than any {kind.called}: at most {MAX_SECRET} characters; {_should(kind)}"
         )
     if kind.pattern.fullmatch(found) is None:
-        raise SecretError(f"{where} holds {_odd(found)}, which no {kind.called} has; {_should(kind)}")
+        wrong = f"is no {kind.called}" if kind.exact else f"holds {_odd(found)}, which no {kind.called} has"
+        raise SecretError(f"{where} {wrong}; {_should(kind)}")
     return found
 
 
@@ -164,7 +165,7 @@ def _bare(text: str) -> str:
 
 
 def _should(kind: SecretKind) -> str:
-    return f"a {kind.called} is made of {kind.made_of}: copy it again"
+    return f"it must be {kind.must}"
 
 
 def _odd(text: str) -> str:
@@ -196,7 +197,7 @@ _remembering = threading.Lock()
 def remember(text: str) -> None:
     """Keep a secret out of what `redact` passes on, also as others write it. Of a URL that is the password in it."""
     global _sought  # noqa: PLW0603 - read without a lock, so replaced whole
-    forms = set(_passwords(text)) if "://" in text else {text}
+    forms = set(_passwords(text)) if "://" in text else {text, _bare(text)}
     for form in tuple(forms):
         plain = unquote(form)
         forms |= {plain, quote(plain, safe="", errors="surrogatepass")}
@@ -239,7 +240,7 @@ def guard_tracebacks() -> None:
 
 
 def _passwords(url: str) -> Iterator[str]:
-    """The passwords in a URL, as SQLAlchemy and libpq find them: before the host, and among the parameters."""
-    if before := re.search(r"://[^:/@]*:([^@]*)@", url):
-        yield before[1]
+    """The passwords in a URL: before the host, and among the parameters; of one with an `@`, what libraries may take for part of a host, too."""
+    if before := re.search(r"://[^:/@]*:(.*)@", url):
+        yield from (before[1], *before[1].split("@"))
     yield from re.findall(r"[?&](?:ssl)?password=([^&]*)", url)

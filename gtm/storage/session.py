@@ -76,6 +76,8 @@ def database_url(url: str) -> URL:
         raise ValueError(
             "the database URL is not a Postgres URL such as postgresql://user:password@host:5432/database"
         )
+    if "@" in (parsed.host or ""):
+        raise ValueError("the database URL has an `@` in its user or password: write it as %40")
     parts = (parsed.username, parsed.password, parsed.host, parsed.database)
     if any("\0" in (part or "") for part in parts):
         raise ValueError("the database URL has a NUL byte in it (%00), which Postgres takes nowhere")
