@@ -52,8 +52,7 @@ ODD = {
 )
 def test_what_surrounds_a_secret_is_no_part_of_it(before: str, text: str, after: str) -> None:
     """White space, line ends of any system, and a byte order mark."""
-    if text[0] in "\"'`" and text[-1] in "\"'`":
-        return
+    text = f"drawn-{text}"  # what is drawn is known from then on, and must not be in what other tests read
     assert clean(f"{before}{text}{after}", "GTM_X", KEY) == text
 
 
@@ -161,6 +160,7 @@ def test_a_file_may_be_a_pipe_and_read_by_all(tmp_path: Path) -> None:
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60))
 def test_libraries_say_a_secret_in_many_ways(text: str) -> None:
     """As it is, as Python shows it, in JSON, in a URL."""
+    text = f"drawn-{text}"
     remember(text)
     quoted = secret.quote(text, safe="")
     for said in (text, repr(text), repr(text.encode()), secret.json.dumps(text), quoted):

@@ -9,6 +9,7 @@ Laws:
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -16,6 +17,9 @@ import sys
 from typing import TextIO
 
 from gtm.cli.common.exits import Exit
+
+_ASCII = "gtm_ascii"
+"""ASCII by another name: Click takes what is called `ascii` for a mistake, and writes UTF-8 in its place."""
 
 
 class OutputError(Exception):
@@ -59,6 +63,23 @@ def open_all() -> None:
     sys.stderr = _opened(sys.stderr, _Errors)
 
 
+def _ascii(name: str) -> codecs.CodecInfo | None:
+    """The codec `_ASCII`, for Python."""
+    if name != _ASCII:
+        return None
+    plain = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        plain.encode,
+        plain.decode,
+        incrementalencoder=plain.incrementalencoder,
+        incrementaldecoder=plain.incrementaldecoder,
+        name=name,
+    )
+
+
+codecs.register(_ascii)
+
+
 def _opened(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
     try:
         number = stream.fileno()
@@ -66,13 +87,15 @@ def _opened(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
         OSError,
         AttributeError,
     ):  # none of the system's: a test's, or another program's that has gtm in it
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
         return stream
     stream.flush()
     raw = kind(number, "w", closefd=False)
     terminal = raw.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
-        stream.encoding,
+        _ASCII if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding,
         "replace",
         line_buffering=terminal or kind is _Errors,
     )
