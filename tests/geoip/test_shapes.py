@@ -37,6 +37,10 @@ SHAPES: dict[str, tuple[dict[str, Any], Place]] = {
         {"continent": "EU", "continent_name": "Europe", "country": "SE", "country_name": "Sweden"},
         Place("SE", None, "EU"),
     ),
+    "ipinfo country, of a network of several": (
+        {"continent": "EU", "continent_name": "Europe"},
+        Place(None, None, "EU"),
+    ),
     "ipinfo location": (
         {
             "city": "Mountain View",
