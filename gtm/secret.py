@@ -198,14 +198,9 @@ def remember(text: str) -> None:
     """Keep a secret out of what `redact` passes on, also as others write it. Of a URL that is the password in it."""
     global _sought  # noqa: PLW0603 - read without a lock, so replaced whole
     forms = set(_passwords(text)) if "://" in text else {text, _bare(text)}
-    for form in tuple(forms):
-        plain = unquote(form)
-        forms |= {plain, quote(plain, safe="", errors="surrogatepass")}
-        forms |= {
-            repr(plain)[1:-1],
-            repr(plain.encode(errors="surrogatepass"))[2:-1],
-            json.dumps(plain)[1:-1],
-        }
+    for plain in forms | set(map(unquote, forms)):
+        shown = repr(plain.encode(errors="surrogatepass"))[2:-1]
+        forms |= {plain, quote(plain, safe="", errors="surrogatepass"), shown, json.dumps(plain)[1:-1]}
     with _remembering:
         for form in forms:
             if len(form) >= _SHORTEST:

@@ -163,6 +163,7 @@ def test_a_file_may_be_a_pipe_and_read_by_all(tmp_path: Path) -> None:
 @example('a"quotation-mark')
 @example("both\"of'them")
 @example("a\\backslash")
+@example('per%41cent"')
 def test_libraries_say_a_secret_in_many_ways(text: str) -> None:
     """As it is, as Python shows it, in JSON, in a URL."""
     text = f"drawn-{text}"
