@@ -130,7 +130,10 @@ def test_what_surrounds_it_is_dropped(around: str, bare: Gtm, control: Control, 
 
 
 def test_databases_that_do_not_answer(bare: Gtm, caplog: pytest.LogCaptureFixture) -> None:
-    """The driver's words come without the password, whatever is wrong with the URL."""
+    """The driver's words come without the password, whatever is wrong with the URL.
+
+    langflow-ai/langflow pull request 15147: what masked passwords left URLs without `://`, the rest of a password with an `@`, and `?password=`.
+    """
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     for url, code in {
@@ -141,6 +144,7 @@ def test_databases_that_do_not_answer(bare: Gtm, caplog: pytest.LogCaptureFixtur
         f"postgresql://gtm:{MARK}%00@127.0.0.1:{port}/gtm": Exit.BAD_INPUT,
         f"postgresql://gtm:{MARK}@127.0.0.1:port/gtm": Exit.BAD_INPUT,
         f"postgresql://gtm:{MARK}@127.0.0.1:{port}/gtm?no_such={MARK}": Exit.BAD_INPUT,
+        f"host=127.0.0.1 user=gtm password={MARK}": Exit.BAD_INPUT,
         f"mysql://gtm:{MARK}@127.0.0.1/gtm": Exit.BAD_INPUT,
         f"'postgresql://gtm:{MARK}@127.0.0.1/gtm'": Exit.BAD_INPUT,
     }.items():
