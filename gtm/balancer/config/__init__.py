@@ -6,7 +6,6 @@ own, and a change of it needs nobody else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -38,8 +37,6 @@ from gtm.core.balance.choosing.values import Prefix, Settings
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.folders import Place, read_yaml
 from gtm.documents.structure import problems_of
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BalancerDocument(Document):
@@ -212,10 +209,7 @@ def _twice(found: BalancerDocument, where: Callable[[Sequence[str | int]], str])
     for name, tenant in found.admission.tenants.items():
         for key in tenant.keys:
             at = where(("admission", "tenants", name, "keys"))
-            if not _SHA256.fullmatch(key):
-                text = "must be the SHA-256 of a token, 64 hex digits: printf %s TOKEN | sha256sum"
-                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "invalid_format", text))
-            elif tenants.setdefault(key, name) != name:
+            if tenants.setdefault(key, name) != name:
                 text = f"the same key is tenant `{tenants[key]}`'s: a key shows one tenant"
                 problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "overlap", text))
     return problems

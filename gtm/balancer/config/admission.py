@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import (
-    Field,
-)
+import re
+from typing import Annotated, Any
 
-from gtm.balancer.config.document import Document, Networks
+from pydantic import BeforeValidator, Field
+
+from gtm.balancer.config.document import Document, Networks, invalid
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.core.balance import admission as core
 from gtm.core.model.services import Priority
@@ -29,10 +30,24 @@ class LimitsDocument(Document):
         return core.TenantLimits(**self.model_dump(exclude={"priority", "keys"}))
 
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _digests(given: Any) -> Any:
+    """What is none may be the key itself, which no message repeats."""
+    listed = isinstance(given, list | tuple)
+    if not listed or not all(isinstance(one, str) and _SHA256.fullmatch(one) for one in given):
+        raise invalid(
+            "invalid_format",
+            "must be a list of the SHA-256 of tokens, 64 hex digits: printf %s TOKEN | sha256sum",
+        )
+    return given
+
+
 class KeyedLimitsDocument(LimitsDocument):
     """What one tenant may have, and how it is known."""
 
-    keys: tuple[str, ...] = ()
+    keys: Annotated[tuple[str, ...], BeforeValidator(_digests)] = ()
     """SHA-256, in hex, of the keys (bearer tokens, `x-api-key`, `api-key`) that show a request to be this tenant's."""
 
 
