@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from gtm.balancer.config.document import Document, Networks, invalid
+from gtm.balancer.config.document import Document, Networks
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.core.balance import admission as core
 from gtm.core.model.services import Priority
+from gtm.documents.fields import invalid
 
 
 class LimitsDocument(Document):
