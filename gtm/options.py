@@ -11,11 +11,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
+from gtm.secret import SecretKind
+from gtm.secret import given as given_secret
 
 _Network = IPv4Network | IPv6Network
 
@@ -32,7 +35,7 @@ class Option:
 
     `default` is what a person would give to get it, `takes` the type that is asked for. `read` makes the field's value of
     what was given; its ValueError says what is wrong with that. Numbers lie between `minimum` and `maximum`. An empty
-    `variable` is one by the field's name.
+    `variable` is one by the field's name. A `secret` may stand in a file, too, which an option of its own names.
     """
 
     help: str
@@ -42,6 +45,7 @@ class Option:
     variable: str
     minimum: float | None
     maximum: float | None
+    secret: SecretKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,12 @@ class Declared:
         """In the environment."""
         return self.option.variable or f"GTM_{self.name.upper()}"
 
+    @property
+    def file(self) -> Declared:
+        """Of a secret: the option that names a file with it."""
+        meaning = f"A file with what {self.flag} would be, alone; read at the start."
+        return Declared(f"{self.name}_file", Option(meaning, None, Path | None, _as_given, "", None, None))
+
 
 def option(
     default: Any,
@@ -72,6 +82,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     required: bool = False,
+    secret: SecretKind | None = None,
 ) -> Any:
     """A field of settings that people set by an option (see `Option`).
 
@@ -84,17 +95,27 @@ def option(
         minimum: of a number.
         maximum: likewise.
         required: the default is for people; in code, the field has none.
+        secret: it is one of this kind (`gtm.secret`), and None by default.
     """
     asked = type(default) if takes is None else takes
-    made = Option(meaning, default, asked, read or (lambda given: given), variable, minimum, maximum)
-    return field(default=MISSING if required else made.read(default), metadata={_OPTION: made})
+    made = Option(meaning, default, asked, read or _as_given, variable, minimum, maximum, secret)
+    return field(
+        default=MISSING if required else made.read(default), metadata={_OPTION: made}, repr=secret is None
+    )
+
+
+def _as_given(given: Any) -> Any:
+    return given
 
 
 def options(settings: type, prefix: str = "") -> Iterator[Declared]:
     """The options of a class of settings, in the order of its fields; those of a part where the part stands."""
     for one in fields(settings):
         if _OPTION in one.metadata:
-            yield Declared(prefix + one.name, one.metadata[_OPTION])
+            declared = Declared(prefix + one.name, one.metadata[_OPTION])
+            yield declared
+            if declared.option.secret is not None:
+                yield declared.file
         elif is_dataclass(one.default):
             yield from options(type(one.default), f"{one.name}_")
 
@@ -116,6 +137,8 @@ def values(settings: type, given: Callable[[Declared], Any], prefix: str = "") -
 
 
 def _value(declared: Declared, given: Callable[[Declared], Any]) -> Any:
+    if declared.option.secret is not None:
+        return given_secret(declared.variable, given(declared), given(declared.file), declared.option.secret)
     try:
         return declared.option.read(given(declared))
     except ValueError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
-from gtm import options
+from gtm import options, secret
 from gtm.core.policy.edges import EdgePlace
 from gtm.options import option
 
@@ -86,7 +86,7 @@ class DnssecSettings:
 class OidcSettings:
     """The identity provider by which people sign in at the dashboard; without an `issuer` there is none.
 
-    `roles` says which claim gives which role. Without a `client_secret`, or a file with one, this is a public client.
+    `roles` says which claim gives which role. Without a `client_secret` this is a public client.
     """
 
     issuer: str | None = option(
@@ -96,9 +96,11 @@ class OidcSettings:
     )
     client_id: str | None = option("", "What control is called there.", read=options.text_or_none)
     client_secret: str | None = option(
-        "", "The secret that goes with it; better: --oidc-client-secret-file.", read=options.text_or_none
+        None,
+        "The secret that goes with it; better: --oidc-client-secret-file.",
+        takes=str | None,
+        secret=secret.PHRASE,
     )
-    client_secret_file: Path | None = option(None, "A file with that secret alone.", takes=Path | None)
     roles: tuple[tuple[str, str, str], ...] = option(
         [],
         "A role for people with a value of a claim, as ROLE=CLAIM:VALUE (admin=group:gtm-admins); several: with commas.",
@@ -117,16 +119,6 @@ class OidcSettings:
         if self.issuer is not None and missing:
             raise ValueError(f"{', '.join(missing)}: needed with --oidc-issuer (docs/dashboard.md)")
 
-    def secret(self) -> str | None:
-        """What control shows the provider; None: nothing.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
-        if self.client_secret_file is None:
-            return self.client_secret
-        return self.client_secret_file.read_text().strip() or None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlSettings(ServerSettings):
@@ -139,7 +131,10 @@ class ControlSettings(ServerSettings):
         DEFAULT_CONTROL_PORT, "Port of the control API (0: any).", minimum=0, maximum=65535
     )
     database_url: str | None = option(
-        None, "A Postgres server, as postgresql://…; without it an embedded one runs.", takes=str | None
+        None,
+        "A Postgres server, as postgresql://…; without it an embedded one runs.",
+        takes=str | None,
+        secret=secret.URL,
     )
     latency_half_life: float = option(
         DEFAULT_HALF_LIFE, "Seconds after which a measured round trip counts half.", minimum=60
@@ -198,7 +193,7 @@ class ControlSettings(ServerSettings):
         read=options.base_url,
     )
     oidc: OidcSettings = OidcSettings()
-    sign_in: str = ""
+    sign_in: str = field(default="", repr=False)
     """The secret of a link that signs in as admin once, for whoever started this process; empty: there is none. No option: `gtm serve` hands it."""
 
     @property
@@ -255,7 +250,7 @@ class BalancerSettings(ServerSettings):
     """
 
     control_url: str
-    token: str
+    token: str = field(repr=False)
     name: str
     replace: bool = False
     region: str = option(
@@ -338,7 +333,7 @@ class EdgeSettings(ServerSettings):
     """
 
     control_url: str
-    token: str
+    token: str = field(repr=False)
     name: str
     named: bool = True
     replace: bool = False

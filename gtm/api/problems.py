@@ -19,6 +19,7 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
 from gtm.nesting import ShapeError
+from gtm.secret import redact
 from gtm.storage.errors import StorageBusy, StorageUnavailable
 from gtm.storage.turns import Busy
 
@@ -48,7 +49,7 @@ def problem(
         "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
         "title": words,
         "status": status,
-        "detail": detail,
+        "detail": redact(detail),
         **({"instance": instance} if instance else {}),
         "code": re.sub(r"[^a-z]+", "_", words.lower()),
     }
@@ -59,7 +60,7 @@ def problem(
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of an application with a problem document."""
+    """Answer every exception of an application that is foreseen with a problem document; `unexpected` is for others."""
     app.add_exception_handler(ControlError, _control)
     app.add_exception_handler(PolicyError, _policy)
     app.add_exception_handler(StorageUnavailable, _storage)
@@ -67,7 +68,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 def control_problem(error: ControlError, instance: str = "") -> Response:
@@ -172,6 +172,7 @@ def _methods(request: Request) -> set[str]:
     return {method for route in here for method in route.methods}
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
-    logger.error("unexpected error at %s %s", request.method, request.url.path, exc_info=error)
-    return problem(500, "gtm made a mistake; its log says which", instance=request.url.path)
+def unexpected(method: str, path: str, error: Exception) -> Response:
+    """Log an exception that nobody foresaw; the answer to the request that met it."""
+    logger.error("unexpected error at %s %s", method, path, exc_info=error)
+    return problem(500, "gtm made a mistake; its log says which", instance=path)

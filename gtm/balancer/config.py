@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -533,10 +533,24 @@ class LimitsDocument(StrictDocument):
         return core.TenantLimits(**self.model_dump(exclude={"priority", "keys"}))
 
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _digests(given: Any) -> Any:
+    """What is none may be the key itself, which no message repeats."""
+    listed = isinstance(given, list | tuple)
+    if not listed or not all(isinstance(one, str) and _SHA256.fullmatch(one) for one in given):
+        raise invalid(
+            "invalid_format",
+            "must be a list of the SHA-256 of tokens, 64 hex digits: printf %s TOKEN | sha256sum",
+        )
+    return given
+
+
 class KeyedLimitsDocument(LimitsDocument):
     """What one tenant may have, and how it is known."""
 
-    keys: tuple[str, ...] = ()
+    keys: Annotated[tuple[str, ...], BeforeValidator(_digests)] = ()
     """SHA-256, in hex, of the keys (bearer tokens, `x-api-key`, `api-key`) that show a request to be this tenant's."""
 
 
@@ -598,9 +612,6 @@ class AdmissionDocument(StrictDocument):
             without_tenant=self.without_tenant.limits(),
             models={name: core.ModelLimits(**one.model_dump()) for name, one in self.models.items()},
         )
-
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BalancerDocument(StrictDocument):
@@ -775,10 +786,7 @@ def _twice(found: BalancerDocument, where: Callable[[Sequence[str | int]], str])
     for name, tenant in found.admission.tenants.items():
         for key in tenant.keys:
             at = where(("admission", "tenants", name, "keys"))
-            if not _SHA256.fullmatch(key):
-                text = "must be the SHA-256 of a token, 64 hex digits: printf %s TOKEN | sha256sum"
-                problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "invalid_format", text))
-            elif tenants.setdefault(key, name) != name:
+            if tenants.setdefault(key, name) != name:
                 text = f"the same key is tenant `{tenants[key]}`'s: a key shows one tenant"
                 problems.append(Problem(f"{at}: admission.tenants.{name}.keys", "overlap", text))
     return problems

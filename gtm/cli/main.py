@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 from typer.main import get_command_name
 
 import gtm
-from gtm.cli.common import options
+from gtm.cli.common import options, streams
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.live import (
     audit,
@@ -39,6 +38,7 @@ from gtm.cli.policy import (
     simulation,
 )
 from gtm.cli.servers import db, demo, servers
+from gtm.secret import guard_tracebacks
 
 
 def _typer() -> typer.Typer:
@@ -130,21 +130,19 @@ def needed(arguments: Sequence[str]) -> typer.Typer:
     return needed if needed.registered_commands or needed.registered_groups else app
 
 
-def _open_streams() -> None:
-    """Open to nothing what the caller has closed of input, output and errors: a socket would get its number, and what is printed."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None and os.open(os.devnull, os.O_RDWR) == number:
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-
-
 def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
-    _open_streams()
+    streams.open_all()
+    guard_tracebacks()
     try:
         needed(sys.argv[1:])()
     except CommandError as error:
         from gtm.cli.common.output import end
 
         end(error)
+    except streams.OutputError as error:
+        streams.end(error)
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
+    finally:
+        streams.finish()

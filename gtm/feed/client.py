@@ -27,6 +27,7 @@ from gtm.feed.wire import (
     decode,
 )
 from gtm.nesting import shallow
+from gtm.secret import remember, said
 from gtm.transport import context_for
 
 _MAX_DETAIL = 1000
@@ -73,6 +74,7 @@ class _Line:
     _made_by = ""
 
     def __init__(self, url: str, token: str, ca_file: Path | None, skipped: Callable[[str], None]) -> None:
+        remember(token)
         self.url = url.rstrip("/")
         self._skipped = skipped
         self._http = httpx.AsyncClient(
@@ -278,7 +280,7 @@ def _met(error: httpx.HTTPError) -> str:
             if number > 0:
                 return os.strerror(number).lower()
         cause = cause.__cause__ or cause.__context__
-    return str(error) or type(error).__name__
+    return said(error)
 
 
 async def _detail(response: httpx.Response) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,10 +25,18 @@ T = TypeVar("T")
 
 _word = struct.Struct(">I").unpack_from
 _SAMPLE = 1000
+_NAMED = 12
 _SEPARATOR = 16
 _REMEMBERED = 65_536
 _LEVELS = 32
 """How many levels of the tree are skipped for an IPv6 address when they have been walked before."""
+
+
+def _day(epoch: int) -> str:
+    try:
+        return datetime.fromtimestamp(epoch, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return "on no day that is one"
 
 
 _kept: dict[FileState | None, bytes] = {}
@@ -81,8 +90,15 @@ class Database(Generic[T]):
             ) from None
         if self.ip_version not in (4, 6):
             raise GeoIPError(f"the GeoIP database `{path}` has IP version {self.ip_version}, not 4 or 6")
-        if not any(schema.tells(schema.read(record)) for record in records):
-            raise GeoIPError(f"`{path}` ({metadata.database_type}) {schema.complaint}")
+        said = [schema.read(record) for record in records]
+        self.called = f"`{path}` ({metadata.database_type}, built {_day(self.build_epoch)})"
+        """Its name for people: the file, its kind and its day."""
+        if not any(map(schema.tells, said)):
+            fields = sorted({str(name) for record in records if isinstance(record, dict) for name in record})
+            has = f"; its records have {', '.join(fields[:_NAMED])}" if fields else ""
+            raise GeoIPError(f"{self.called} {schema.complaint}{has}")
+        self.lacks = tuple(what for what, has_it in schema.may.items() if not any(map(has_it, said)))
+        """What its first networks, and so most likely all, do not tell."""
         self.path = path
         self._schema = schema
         self._content = content

@@ -77,6 +77,8 @@ def _files(source: Path) -> list[Path]:
     return sorted(path for path in source.iterdir() if path.suffix == ".mmdb")
 
 
+_BY_COUNTRY = ": each client is where its country's addresses are on average (docs/geoip.md)"
+
 _Signature = tuple[tuple[str, FileState | None], ...]
 
 
@@ -120,6 +122,18 @@ class Locator:
         if loaded.anonymity is not None:
             descriptions.append(loaded.anonymity.description)
         return "; ".join(dict.fromkeys(descriptions))
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What the operator's databases do not tell of addresses, a sentence for each; what the shipped one lacks is in docs/geoip.md."""
+        if self._source == SHIPPED_DATABASE:
+            return ()
+        return tuple(
+            f"the GeoIP database {database.called} has no {', no '.join(database.lacks)}"
+            f"{_BY_COUNTRY if 'coordinates' in database.lacks else ''}"
+            for database in self._loaded.databases
+            if database.lacks
+        )
 
     @property
     def build_epoch(self) -> int:

@@ -1,10 +1,15 @@
-"""Reading records of the schemas in use: GeoIP2 (nested) and ip-location-db (flat); GeoIP2 Anonymous IP."""
+"""Reading records of the shapes in use: nested (GeoIP2, DB-IP) and flat (ip-location-db, IPinfo); of anonymising networks likewise.
+
+Law: shapes are told apart field by field, never by what else a record holds: IPinfo Lite calls a name `country` and a code `country_code`,
+its older files call the code `country`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from gtm.core.model.countries import COUNTRIES
@@ -21,8 +26,14 @@ _ANONYMITY = (
     "is_public_proxy",
     "is_residential_proxy",
     "is_tor_exit_node",
+    *("hosting", "proxy", "relay", "tor", "vpn"),
 )
-"""The flags of GeoIP2 Anonymous IP (https://dev.maxmind.com/geoip/docs/databases/anonymous-ip/)."""
+"""The flags of GeoIP2 Anonymous IP (https://dev.maxmind.com/geoip/docs/databases/anonymous-ip/), and those of IPinfo's privacy detection."""
+_YES = (True, "true")
+
+_DECIMAL = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,15})?")
+_SUBDIVISION = re.compile(r"[A-Z0-9]{1,3}")
+_AS = re.compile(r"(?:AS)?([0-9]{1,10})")
 
 T = TypeVar("T")
 
@@ -52,13 +63,15 @@ class Schema(Generic[T]):
     """What the databases of one kind say of addresses.
 
     `nothing` is said of addresses that are not in one. `read` takes from a record what can be believed, and `tells`
-    whether that is anything at all; a database whose records all tell nothing is of another kind: `complaint`.
+    whether that is anything at all; a database whose records all tell nothing is of another kind: `complaint`. `may` are
+    things that one may tell of addresses or not, and whether it does of one.
     """
 
     nothing: T
     read: Callable[[object], T]
     tells: Callable[[T], bool]
     complaint: str
+    may: Mapping[str, Callable[[T], bool]] = field(default_factory=dict)
 
 
 def read_record(record: object) -> Place:
@@ -69,30 +82,43 @@ def read_record(record: object) -> Place:
     """
     if not isinstance(record, dict):
         return NOWHERE
-    country_map = record.get("country")
-    if isinstance(country_map, dict) or "location" in record or "continent" in record:
-        country = country_code(_member(record, "country", "iso_code"))
-        continent = _continent(_member(record, "continent", "code"))
-        lat, lon = coordinates(
-            _member(record, "location", "latitude"), _member(record, "location", "longitude")
-        )
-        subdivision = _subdivision(record.get("subdivisions"), country)
-        accuracy = _accuracy(_member(record, "location", "accuracy_radius"))
-    else:
-        country = country_code(record.get("country_code"))
-        continent = _continent(record.get("continent_code"))
-        lat, lon = coordinates(record.get("latitude"), record.get("longitude"))
-        subdivision = _text(record.get("state1"))
-        accuracy = _accuracy(record.get("accuracy_radius"))
-    if continent is None and country is not None:
-        continent = CONTINENTS.get(country)
-    asn = _asn(record.get("autonomous_system_number", _member(record, "traits", "autonomous_system_number")))
+    found = record.get
+    country = (
+        country_code(_member(record, "country", "iso_code"))
+        or country_code(found("country_code"))
+        or country_code(found("country"))
+    )
+    continent = (
+        _continent(_member(record, "continent", "code"))
+        or _continent(found("continent_code"))
+        or _continent(found("continent"))
+        or CONTINENTS.get(country or "")
+    )
+    lat, lon = coordinates(_member(record, "location", "latitude"), _member(record, "location", "longitude"))
+    if lat is None:
+        lat, lon = coordinates(found("latitude"), found("longitude"))
+    if lat is None:
+        lat, lon = coordinates(_number(found("lat")), _number(found("lng")))
+    subdivision = (
+        _subdivision(found("subdivisions"), country)
+        or _coded(found("region_code"), country)
+        or _text(found("state1"))
+        or _text(found("region"))
+    )
+    accuracy = _accuracy(_member(record, "location", "accuracy_radius")) or _accuracy(
+        found("accuracy_radius")
+    )
+    asn = (
+        _asn(found("autonomous_system_number"))
+        or _asn(_member(record, "traits", "autonomous_system_number"))
+        or _asn(found("asn"))
+    )
     return Place(country, subdivision, continent, lat, lon, asn, accuracy)
 
 
 def read_anonymity(record: object) -> bool:
     """Whether a record says that its network hides where its clients are, in whatever way."""
-    return isinstance(record, dict) and any(record.get(flag) is True for flag in _ANONYMITY)
+    return isinstance(record, dict) and any(record.get(flag) in _YES for flag in _ANONYMITY)
 
 
 def country_code(value: object) -> str | None:
@@ -136,7 +162,21 @@ def _subdivision(value: object, country: str | None) -> str | None:
     return _text(_member(value[0], "names", "en"))
 
 
+def _number(value: object) -> object:
+    """A number that may be written as text, as IPinfo does."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+
+
+def _coded(value: object, country: str | None) -> str | None:
+    """A subdivision by its code alone (the `CA` of `US-CA`, ISO 3166-2)."""
+    fits = country is not None and isinstance(value, str) and _SUBDIVISION.fullmatch(value)
+    return f"{country}-{value}" if fits else None
+
+
 def _asn(value: object) -> int | None:
+    """A number, or a text as `AS13335`."""
+    if isinstance(value, str) and (written := _AS.fullmatch(value)):
+        value = int(written[1])
     valid = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_ASN
     return value if valid else None  # type: ignore[return-value]
 
@@ -151,6 +191,11 @@ PLACES = Schema(
     read_record,
     lambda place: place.country is not None,
     "tells no countries; give a GeoIP2/GeoLite2 City or Country database, or a flat one with `country_code`",
+    {
+        "coordinates": lambda place: place.lat is not None,
+        "subdivisions": lambda place: place.subdivision is not None,
+        "AS numbers": lambda place: place.asn is not None,
+    },
 )
 ANONYMITY = Schema(
     nothing=False,

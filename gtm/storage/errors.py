@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gtm.secret import redact
+
 
 class StorageUnavailable(Exception):  # noqa: N818 - it names a state of the server, as its readers (503) do
     """The database can't be reached or can't take the work now; the same call may succeed later."""
@@ -51,5 +53,5 @@ def unavailable() -> Iterator[None]:
 def _reason(error: BaseException) -> str:
     """The driver's first line: without statement, parameters or a link to a manual."""
     original = getattr(error, "orig", None) or error
-    lines = str(original).strip().splitlines() or ["connection lost"]
+    lines = redact(str(original)).strip().splitlines() or ["connection lost"]
     return f"database: {lines[0]}"

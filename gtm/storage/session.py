@@ -9,13 +9,14 @@ from typing import Any
 
 import psycopg
 import sqlalchemy.exc
-from psycopg import sql
+from psycopg import conninfo, sql
 from sqlalchemy import URL, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
+from gtm.secret import remember, said
 from gtm.storage import documents
 from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
@@ -66,6 +67,7 @@ def database_url(url: str) -> URL:
     Raises:
         ValueError: it is none; the message doesn't repeat it, since it may hold a password.
     """
+    remember(url)
     try:
         parsed = make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
@@ -74,6 +76,17 @@ def database_url(url: str) -> URL:
         raise ValueError(
             "the database URL is not a Postgres URL such as postgresql://user:password@host:5432/database"
         )
+    if "@" in (parsed.host or ""):
+        raise ValueError("the database URL has an `@` in its user or password: write it as %40")
+    parts = (parsed.username, parsed.password, parsed.host, parsed.database)
+    if any("\0" in (part or "") for part in parts):
+        raise ValueError("the database URL has a NUL byte in it (%00), which Postgres takes nowhere")
+    try:
+        conninfo.make_conninfo(**{name: str(value) for name, value in parsed.query.items()})
+    except psycopg.Error as error:
+        raise ValueError(
+            f"the database URL has a parameter that libpq does not take: {said(error).strip()}"
+        ) from None
     return parsed.set(drivername=_SCHEME)
 
 

@@ -147,7 +147,7 @@ def test_fields_are_described(document: type[BaseModel], least: int) -> None:
         ("backends: [{url: 'http://x'}]\nchecks: {health: {path: nothing}}\n", "write one like"),
         (
             "backends: [{url: 'http://x'}]\nadmission: {tenants: {a: {keys: [short]}}}\n",
-            "must be the SHA-256 of a token",
+            "must be a list of the SHA-256 of tokens",
         ),
         ("backends: [{url: 'http://x'}]\nadmission: {tenants: {a: {burst: 3}}}\n", "decides nothing without"),
         ("backends: [{url: 'http://x'}]\nadmission: {reserves: {real_time: 0.9}}\n", "at most 1"),
@@ -226,3 +226,19 @@ def test_latency_ejects_unless_the_file_says_otherwise() -> None:
     off = health_settings(checked({"backends": backends, "ejection": {"latency": False}}, "test", None))
     assert on == HealthSettings(checks=on.checks)
     assert off == replace(on, latency_factor=None)
+
+
+@pytest.mark.parametrize(
+    "keys", ["[55512345678]", "55512345678", "[sk-55512345678]", "{sk-55512345678: x}", "[[55512345678]]"]
+)
+def test_keys_that_are_none_are_not_repeated(keys: str, tmp_path: Path) -> None:
+    """Who writes a key where its digest belongs finds it in no log.
+
+    cdelmonte-zg/nanoidp issue 352: "A non-string secret in settings.yaml is echoed in the startup and reload tracebacks".
+    """
+    said = _problems(
+        tmp_path,
+        f"backends: [{{url: 'http://127.0.0.1:9'}}]\nadmission: {{tenants: {{a: {{keys: {keys}}}}}}}\n",
+    )
+    assert "admission.tenants.a.keys: must be a list of the SHA-256 of tokens" in said
+    assert "55512345678" not in said

@@ -9,7 +9,6 @@ import tracemalloc
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -262,15 +261,6 @@ def test_settings_say_what_is_missing() -> None:
     ):
         with pytest.raises(ValueError, match=missing):
             part.require(None if part is whole else "https://gtm.example.com")
-
-
-def test_the_secret_may_be_in_a_file(tmp_path: Path) -> None:
-    """Alone, with what editors put at its end."""
-    file = tmp_path / "secret"
-    file.write_text("s3cret\n")
-    assert OidcSettings(client_secret="other", client_secret_file=file).secret() == "s3cret"
-    assert OidcSettings(client_secret="s3cret").secret() == "s3cret"
-    assert OidcSettings().secret() is None
 
 
 @pytest.mark.parametrize(

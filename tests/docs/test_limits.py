@@ -255,7 +255,6 @@ APART: Mapping[str, str] = {
     "documents.imports.parts.MAX_TTL": "seconds, as policies have them",
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.config.MAX_HOST": "of the operator's file",
-    "balancer.health.asking.MAX_KEY": "of the operator's file",
     "balancer.decide.picking.MOST_HELD": "a memory",
     "balancer.plane.proxy.MOST_SOUGHT": "of servers that are asked",
     "balancer.plane.stats.MOST_SERIES": "a memory",

@@ -86,7 +86,9 @@ def test_a_database_of_ipv4_says_nothing_of_ipv6(tmp_path: Path, city: Path) -> 
 
 def test_wrong_and_missing_files_are_named(tmp_path: Path, city: Path) -> None:
     """A database of places is no database of anonymising networks."""
-    with pytest.raises(GeoIPError, match=r"city\.mmdb` \(Test-City\) tells no anonymising networks; give a"):
+    with pytest.raises(
+        GeoIPError, match=r"city\.mmdb` \(Test-City, built [\d-]+\) tells no anonymising networks; give a"
+    ):
         Locator(city, anonymous=city)
     with pytest.raises(GeoIPError, match=r"cannot read .*none\.mmdb"):
         Locator(city, anonymous=tmp_path / "none.mmdb")

@@ -79,7 +79,9 @@ def test_database_of_another_kind(tmp_path: Path) -> None:
     """A database about something else than places is refused by what it is."""
     record = {"autonomous_system_number": 64500}
     path = write_mmdb(tmp_path / "asn.mmdb", {"11.0.0.0/8": record}, kind="GeoLite2-ASN")
-    with pytest.raises(GeoIPError, match=r"\(GeoLite2-ASN\) tells no countries; give a"):
+    with pytest.raises(
+        GeoIPError, match=r"\(GeoLite2-ASN, built 20\d\d-\d\d-\d\d\) tells no countries; give a"
+    ):
         Locator(path)
 
 

@@ -28,6 +28,7 @@ from hyperframe.frame import SettingsFrame
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
+from gtm.secret import KEY, SecretError, clean, read_file
 from gtm.transport import no_room
 
 # --- A connection on which one thing is asked of a backend. ---
@@ -558,10 +559,6 @@ class Checking(Question[tuple[str, str | None, bytes]]):
 # --- The key that checks show to servers which want one: from a file or the environment, and in no log. ---
 
 
-MAX_KEY = 4096
-"""Characters of a key."""
-
-
 class KeyReadError(Exception):
     """A key cannot be read; the message says why, and never what it is."""
 
@@ -579,22 +576,9 @@ class CheckKey:
         Raises:
             KeyReadError: there is none, or what is there cannot be a bearer token (RFC 6750 §2.1).
         """
-        if self.file is not None:
-            where = f"the file `{self.file}`"
-            try:
-                with self.file.open("rb") as file:
-                    text = file.read(MAX_KEY + 2).decode("latin-1").strip()
-            except OSError as error:
-                raise KeyReadError(
-                    f"{where} with the key of checks cannot be read: {error.strerror}"
-                ) from error
-        else:
-            where = f"the variable `{self.env}`"
-            text = os.environ.get(self.env or "", "").strip()
-        if not text:
-            raise KeyReadError(f"{where} holds no key for checks: put the server's key there")
-        if len(text) > MAX_KEY or not (text.isascii() and text.isprintable()) or " " in text:
-            raise KeyReadError(
-                f"{where} holds no key: it must be one word of printable ASCII, at most {MAX_KEY} characters"
-            )
-        return text
+        try:
+            if self.file is not None:
+                return read_file(self.file, "the file with the key of checks", KEY)
+            return clean(os.environ.get(self.env or "", ""), f"the variable `{self.env}`", KEY)
+        except SecretError as error:
+            raise KeyReadError(f"there is no key for checks: {error}") from None

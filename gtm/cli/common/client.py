@@ -27,6 +27,8 @@ T = TypeVar("T")
 _TIMEOUT = 60.0
 _PAGE = 1000
 _SHOWN = 200
+_LOGGED = "unexpected error at"
+"""How control's log begins what it says of such a failure (`gtm.api.problems`)."""
 
 _UNAUTHENTICATED = (
     "this needs a token: set GTM_TOKEN to the one printed at the first start, or to one made by "
@@ -76,8 +78,9 @@ class Client:
 
     def pages(self, path: str, **parameters: Any) -> Iterator[Document]:
         """Every page of a list."""
-        with self._told():
-            yield from self._session.pages(Call("GET", path, {**parameters, "limit": _PAGE}))
+        call: Call[Document] = Call("GET", path, {**parameters, "limit": _PAGE})
+        with self._told(call):
+            yield from self._session.pages(call)
 
     def call(
         self,
@@ -110,7 +113,7 @@ class Client:
         Raises:
             CommandError: anything but an answer.
         """
-        with self._told():
+        with self._told(call):
             return self._session.send(call)
 
     def send(self, method: str, path: str, *, body: Any = None) -> None:
@@ -122,12 +125,12 @@ class Client:
         self.answer(Call(method, path, body=body, content=Content.NOTHING))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self, call: Call[Any]) -> Iterator[None]:
         """Failures as commands tell them."""
         try:
             yield
         except ProblemError as error:
-            raise self._refusal(error) from error
+            raise self._refusal(error, call) from error
         except ConnectionFailed as error:
             message = f"{self._what} at {error.url} {error.why}: {self._hint}, or give its address with {self._option}"
             raise CommandError(message, Exit.UNREACHABLE) from error
@@ -135,7 +138,18 @@ class Client:
             message = f"what answers at {error.url} is not {self._what} ({error.said}): check {self._option}"
             raise CommandError(message, Exit.UNREACHABLE) from error
 
-    def _refusal(self, error: ProblemError) -> CommandError:
+    def _refusal(self, error: ProblemError, call: Call[Any]) -> CommandError:
+        if error.status == 500:
+            done = (
+                ""
+                if call.method == "GET"
+                else "; whether it was done, `gtm revisions list` and `gtm audit` say"
+            )
+            message = (
+                f"{self._what} at {self._session.url} failed at {call.method} {call.path} (HTTP 500), which is no fault of what "
+                f"you gave: its log on that machine says why, at `{_LOGGED} {call.method} {call.path}`{done}"
+            )
+            return CommandError(message, Exit.UNREACHABLE, said=error.code)
         problems = tuple(filter(lambda told: told != error.detail, map(_shown, error.faults)))
         if error.status in {401, 403}:
             message = error.detail

@@ -3,7 +3,8 @@
 0 done; 1 the answer is no (a check failed, a plan has changes with --exit-code, a request is refused, a question was
 answered with no, edges lack a revision when the time is up); 2 wrong usage or bad input; 3 a server cannot be reached,
 or cannot answer; 4 not allowed (token missing, wrong or too weak); 5 cannot run here (port in use, data directory in use,
-no permission); 130 interrupted. docs/cli.md says the same.
+no permission, output that cannot be written); 130 interrupted; 141 whoever read the output went away (as of SIGPIPE).
+docs/cli.md says the same.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Exit(IntEnum):
     NOT_ALLOWED = 4
     CANNOT_RUN = 5
     INTERRUPTED = 130
+    READER_GONE = 141
 
 
 class CommandError(Exception):

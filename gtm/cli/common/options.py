@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from gtm import secret
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.options import Declared, options
 from gtm.settings import DEFAULT_CONTROL_PORT, DEFAULT_EDGE_PORT, ControlSettings, EdgeSettings
@@ -24,13 +27,27 @@ def declared(one: Declared) -> Any:
 _OF_SERVERS = {one.name: one for kind in (ControlSettings, EdgeSettings) for one in options(kind)}
 
 
-def _option(name: str) -> Any:
+def _option(name: str, callback: Callable[[str | None], str | None] | None = None) -> Any:
     one = _OF_SERVERS[name].option
-    return typer.Option(help=one.help, envvar=_OF_SERVERS[name].variable)
+    return typer.Option(help=one.help, envvar=_OF_SERVERS[name].variable, callback=callback)
+
+
+def _secret(name: str, kind: secret.SecretKind, code: Exit) -> Callable[[str | None], str | None]:
+    """Reads what an option, its variable or the file that `NAME_FILE` names has of a secret."""
+
+    def read(given: str | None) -> str | None:
+        try:
+            return secret.given(name, given, os.environ.get(f"{name}_FILE"), kind)
+        except secret.SecretError as error:
+            raise CommandError(str(error), code) from None
+
+    return read
 
 
 DataDir = Annotated[Path, _option("data_dir")]
-DatabaseUrl = Annotated[str | None, _option("database_url")]
+DatabaseUrl = Annotated[
+    str | None, _option("database_url", _secret("GTM_DATABASE_URL", secret.URL, Exit.BAD_INPUT))
+]
 GeoipDb = Annotated[Path | None, _option("geoip_db")]
 GeoipOverrides = Annotated[Path | None, _option("geoip_overrides")]
 GeoipAnonymousDb = Annotated[Path | None, _option("geoip_anonymous_db")]
@@ -45,7 +62,11 @@ InsecureControl = Annotated[
 ControlUrl = Annotated[str, typer.Option("--control", help="The control API.", envvar="GTM_CONTROL_URL")]
 Token = Annotated[
     str | None,
-    typer.Option(help="Bearer token (better in GTM_TOKEN than in a shell history).", envvar="GTM_TOKEN"),
+    typer.Option(
+        help="Bearer token (better in GTM_TOKEN, or in a file that GTM_TOKEN_FILE names, than in a shell history).",
+        envvar="GTM_TOKEN",
+        callback=_secret("GTM_TOKEN", secret.TOKEN, Exit.NOT_ALLOWED),
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 EdgeUrl = Annotated[str, typer.Option("--edge", help="An edge's HTTP.", envvar="GTM_EDGE_URL")]

@@ -28,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gtm.cli.common.exits import CommandError
+from gtm.secret import redact
 
 _PIPE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe."""
@@ -97,7 +98,19 @@ def warn(warnings: Iterable[Any]) -> None:
 
 def print_json(value: Any) -> None:
     """JSON for scripts."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    print_document(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """JSON on a line of its own, for scripts that read while more comes."""
+    print_document(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def print_document(text: str) -> None:
+    """A text that programs read, as gtm's own files are read: UTF-8 whatever the locale is (RFC 8259 §8.1, YAML 1.2 §5.2)."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.flush()
 
 
 def yaml_text(policy: dict[str, Any]) -> str:
@@ -184,7 +197,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Progress]:
 def end(error: CommandError) -> NoReturn:
     """Say what is wrong, and exit with its code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"[bold red]error:[/] {escape(str(error))}")
+    console.print(f"[bold red]error:[/] {escape(redact(str(error)))}")
     for problem in error.problems:
-        console.print(f"  [red]•[/] {escape(problem)}")
+        console.print(f"  [red]•[/] {escape(redact(problem))}")
     sys.exit(error.code)

@@ -77,13 +77,13 @@ def audit(
 
 
 def _print_lines(control: Any, asked: dict[str, Any]) -> None:
-    import json
+    from gtm.cli.common import output
 
     cursor = None
     while True:
         page = control.get("/v1/audit", limit=1000, oldest_first="true", cursor=cursor, **asked)
         for one in page["items"]:
-            typer.echo(json.dumps(one, ensure_ascii=False))
+            output.print_json_line(one)
         cursor = page["next_cursor"]
         if cursor is None:
             return

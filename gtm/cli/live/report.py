@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -190,8 +189,10 @@ def _to_control(control_url: str, token: str | None) -> _Send:
 
 
 def _print(reports: list[dict[str, object]]) -> None:
+    from gtm.cli.common import output
+
     for one in reports:
-        typer.echo(json.dumps(one))
+        output.print_json_line(one)
 
 
 def _target(server_type: Any, url: str) -> Target:

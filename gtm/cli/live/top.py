@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -46,8 +44,6 @@ def top(
             _follow(api, show, once=once)
     except KeyboardInterrupt:
         return
-    except BrokenPipeError:  # of `gtm top --json | head -3`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Show(Protocol):
@@ -91,8 +87,7 @@ def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
     def as_lines(found: dict[str, Any], lost: str = "") -> None:
         nonlocal told
         if not lost:
-            typer.echo(json.dumps(found, ensure_ascii=False))
-            sys.stdout.flush()
+            output.print_json_line(found)
         elif not told:
             output.note(lost)
         told = bool(lost)

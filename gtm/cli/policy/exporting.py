@@ -81,7 +81,7 @@ def export(
         if as_json:
             output.print_json(document)
         else:
-            typer.echo(texts.whole, nl=False)
+            output.print_document(texts.whole)
         return
     written = _write(Path(folder), texts, overwrite=overwrite)
     if as_json:

@@ -64,7 +64,7 @@ def show(
     for name in ("number", "author", "comment", "sha256"):
         output.say(f"# {name}: {found[name]}".replace("\n", "\n#   "))
     output.say(f"# created: {output.when(found['created_at'])} UTC")
-    typer.echo(output.yaml_text({kind: items for kind, items in found["policy"].items() if items}), nl=False)
+    output.print_document(output.yaml_text({kind: items for kind, items in found["policy"].items() if items}))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from gtm.client.calls import Answer, Call
 from gtm.client.errors import ConnectionFailed, GtmError, NotGtm, UsageError
 from gtm.client.reading import answer
 from gtm.client.retries import PATIENT, Retries
+from gtm.secret import TOKEN, SecretError, clean, given, said
 from gtm.transport import CertificatesError, context_for, in_the_clear
 
 T = TypeVar("T")
@@ -160,12 +161,20 @@ UNMADE = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 def from_environment(environment: Mapping[str, str] | None = None) -> tuple[str, str | None, Options]:
     """Address, token and options of control as the `gtm` command takes them.
 
-    `GTM_CONTROL_URL` (http://127.0.0.1:8080), `GTM_TOKEN`, `GTM_CA_FILE`, `GTM_INSECURE_CONTROL`.
+    `GTM_CONTROL_URL` (http://127.0.0.1:8080), `GTM_TOKEN` or a file that `GTM_TOKEN_FILE` names, `GTM_CA_FILE`,
+    `GTM_INSECURE_CONTROL`.
+
+    Raises:
+        UsageError: the token cannot be one, or cannot be read.
     """
-    given = os.environ if environment is None else environment
-    insecure = given.get("GTM_INSECURE_CONTROL", "").lower() in {"1", "true", "yes", "on"}
-    options = Options(ca_file=given.get("GTM_CA_FILE") or None, insecure=insecure)
-    return given.get("GTM_CONTROL_URL") or "http://127.0.0.1:8080", given.get("GTM_TOKEN"), options
+    found = os.environ if environment is None else environment
+    insecure = found.get("GTM_INSECURE_CONTROL", "").lower() in {"1", "true", "yes", "on"}
+    options = Options(ca_file=found.get("GTM_CA_FILE") or None, insecure=insecure)
+    try:
+        token = given("GTM_TOKEN", found.get("GTM_TOKEN"), found.get("GTM_TOKEN_FILE"), TOKEN)
+    except SecretError as error:
+        raise UsageError(str(error), "token") from None
+    return found.get("GTM_CONTROL_URL") or "http://127.0.0.1:8080", token, options
 
 
 def page_of(call: Call[T], cursor: str | None) -> Call[T]:
@@ -208,19 +217,17 @@ def _address(url: str) -> str:
 
 def _token(token: str | None) -> str | None:
     """The token without the white space that copying adds. It is never repeated in messages."""
-    text = (token or "").strip()
-    if not text:
+    if not (token or "").strip():
         return None
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise UsageError(
-            "the token holds characters that no token has: copy it again, it looks like gtm_…", "token"
-        )
-    return text
+    try:
+        return clean(token or "", "the token", TOKEN)
+    except SecretError as error:
+        raise UsageError(str(error), "token") from None
 
 
 def _reason(error: Exception) -> str:
     """What the operating system said, without the layers around it."""
-    text = str(error) or type(error).__name__
+    text = said(error)
     if "WRONG_VERSION_NUMBER" in text.upper():
         return "it speaks http there, not https"
     return re.sub(r"^\[Errno -?\d+\] ", "", text).lower()

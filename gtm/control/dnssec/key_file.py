@@ -5,9 +5,9 @@ Law: a file that is missing or wrong is never replaced while the database holds 
 
 from __future__ import annotations
 
+import re
 import secrets
 from base64 import b64decode, b64encode
-from binascii import Error
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gtm.files import write_whole
+from gtm.secret import SecretError, SecretKind, read_file
 
 _BYTES = 32
 _NONCE = 12
+_KEY = SecretKind("key", re.compile(r"[A-Za-z0-9+/]{43}="), f"{_BYTES} bytes in base64", exact=True)
 
 
 class KeyFileError(Exception):
@@ -53,21 +55,10 @@ class KeyFile:
             KeyFileError: the file is missing, cannot be read, or holds no key.
         """
         try:
-            text = self.path.read_bytes()
-        except OSError as error:
-            raise KeyFileError(
-                f"cannot read the DNSSEC key file `{self.path}`: {error.strerror}; "
-                "put it back, or name it with GTM_DNSSEC_KEY_FILE"
-            ) from error
-        try:
-            key = b64decode(text.strip(), validate=True)
-        except (Error, ValueError):
-            key = b""
-        if len(key) != _BYTES:
-            raise KeyFileError(
-                f"the DNSSEC key file `{self.path}` holds no key: it must be {_BYTES} bytes in base64"
-            )
-        return Sealer(self.path, key)
+            text = read_file(self.path, "the DNSSEC key file (GTM_DNSSEC_KEY_FILE)", _KEY)
+        except SecretError as error:
+            raise KeyFileError(f"{error}; put back the one that was there, or name it") from None
+        return Sealer(self.path, b64decode(text))
 
 
 class Sealer:

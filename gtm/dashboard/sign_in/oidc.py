@@ -27,6 +27,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from gtm.nesting import NestingError, loads, shallow
+from gtm.secret import remember, said
 from gtm.storage.turns import Busy, TurnLimits, Turns
 
 CALLBACK = "/sign-in/oidc/callback"
@@ -117,6 +118,8 @@ class Provider:
         monotonic: Callable[[], float],
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        if secret is not None:
+            remember(secret)
         self.issuer = issuer
         self._client_id = client_id
         self._secret = secret
@@ -383,4 +386,4 @@ def _said(text: Any) -> str:
 
 
 def _words(error: Exception) -> str:
-    return str(error)[:200]
+    return said(error)[:200]

@@ -44,6 +44,7 @@ from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.listeners import Use
 from gtm.runtime.process.notify import notify_ready
+from gtm.runtime.process.places import say_lacking
 from gtm.runtime.process.privileges import conceal
 from gtm.settings import BalancerSettings
 
@@ -116,6 +117,7 @@ class Balancer:
             lifeline.watch(self.stop)
 
         with closing(Locator(self.settings.geoip_db, self.settings.geoip_overrides)) as locator:
+            say_lacking(locator)
             await self.serve(locator, taken=taken, ready=notify_ready)
 
     async def serve(

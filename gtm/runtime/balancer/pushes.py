@@ -32,6 +32,7 @@ from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.following.kept import Kept
 from gtm.runtime.process.clocks import boot_time
+from gtm.secret import said
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for
 
@@ -111,7 +112,7 @@ class Pushes:
                     else:
                         problem = f"status {sent.status_code}: {sent.text[:300]}"
                 except (httpx.HTTPError, ValueError) as error:
-                    problem = str(error) or type(error).__name__
+                    problem = said(error)
                 if problem and not failing:
                     logger.warning(
                         "control does not take keys and quotas, nothing new is leased: %s", problem

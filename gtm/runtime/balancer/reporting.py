@@ -15,6 +15,7 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.runtime.balancer.health import HealthLoop
+from gtm.secret import said
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for
 
@@ -85,7 +86,7 @@ class Reporter:
                     if sent.status_code != httpx.codes.NO_CONTENT:
                         problem = f"status {sent.status_code}: {sent.text[:300]}"
                 except httpx.HTTPError as error:
-                    problem = str(error) or type(error).__name__
+                    problem = said(error)
                 if problem and not failing:
                     logger.warning("control does not take the load report: %s", problem)
                 failing = bool(problem)

@@ -17,6 +17,7 @@ import msgspec
 
 from gtm.core.balance.spill.room import Slots, next_report
 from gtm.feed.wire import RoomReport
+from gtm.secret import said
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for
 
@@ -65,7 +66,7 @@ class RoomLine:
                     if sent.status_code != httpx.codes.NO_CONTENT:
                         problem = f"status {sent.status_code}: {sent.text[:300]}"
                 except httpx.HTTPError as error:
-                    problem = str(error) or type(error).__name__
+                    problem = said(error)
                 if problem:
                     if not failing:
                         logger.warning("control does not take what is said of free slots: %s", problem)

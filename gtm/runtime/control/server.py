@@ -23,7 +23,7 @@ from gtm.runtime.process import lifeline, pauses, signals
 from gtm.runtime.process.connections import ACCEPTED, raise_descriptor_limit, say_once_without_room
 from gtm.runtime.process.http_server import server_config
 from gtm.runtime.process.notify import notify_ready
-from gtm.runtime.process.places import reload_places
+from gtm.runtime.process.places import reload_places, say_lacking
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
@@ -105,6 +105,7 @@ class _Places:
         """Say where an address is, by the files as they were last taken in."""
         if self._locator is None:
             self._locator = Locator(self._settings.geoip_db, self._settings.geoip_overrides)
+            say_lacking(self._locator)
         return self._locator.locate(address)
 
     def look(self) -> None:
@@ -130,7 +131,7 @@ def _identity(settings: ControlSettings) -> Identity | None:
     provider = Provider(
         oidc.issuer,
         client_id=oidc.client_id,
-        secret=oidc.secret(),
+        secret=oidc.client_secret,
         url=settings.dashboard_url,
         clock=time.time,
         monotonic=time.monotonic,

@@ -21,4 +21,11 @@ def reload_places(locator: Locator) -> bool:
         return False
     if changed:
         logger.info("reloaded the GeoIP database")
+        say_lacking(locator)
     return changed
+
+
+def say_lacking(locator: Locator) -> None:
+    """Log what the operator's databases do not tell: otherwise it is only ever "unknown"."""
+    for sentence in locator.lacking:
+        logger.info("%s", sentence)

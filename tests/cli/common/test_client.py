@@ -23,6 +23,7 @@ ANSWERS = {
     "deep": (200, "application/json", b"[" * 100_000),
     "gateway": (502, "text/html", b"<h1>Bad Gateway</h1>"),
     "login": (302, "text/html", b""),
+    "mistake": (500, "application/problem+json", b'{"detail": "gtm made a mistake; its log says which"}'),
     "down": (503, "application/problem+json", b'{"detail": "the database cannot be reached"}'),
 }
 
@@ -36,11 +37,16 @@ def stranger() -> Iterator[str]:
             status, kind, body = ANSWERS[self.path.split("/")[1]]
             self.send_response(status)
             self.send_header("Content-Type", kind)
+            if status == 500:
+                self.send_header("X-GTM-Tier", "control")
             self.send_header("Content-Length", str(len(body)))
             if status == 302:
                 self.send_header("Location", "/html")
             self.end_headers()
             self.wfile.write(body)
+
+        def do_DELETE(self) -> None:
+            self.do_GET()
 
         def log_message(self, *_: object) -> None:
             pass
@@ -61,6 +67,21 @@ def test_strangers(bare: Gtm, stranger: str, answer: str) -> None:
         assert done.code == Exit.UNREACHABLE, done
         assert done.err.startswith("error: ")
     assert bare("route", "web", "--edge", f"{stranger}/{answer}").code == Exit.UNREACHABLE
+
+
+def test_controls_own_failure(bare: Gtm, stranger: str) -> None:
+    """It is told as such: which request, where to look; and of a change, where it stands whether it was made."""
+    url = f"{stranger}/mistake"
+    done = bare("status", "--control", url, "--token", "gtm_x_y")
+    assert done.code == Exit.UNREACHABLE
+    assert done.err.startswith(f"error: the control API at {url} failed at GET /v1/")
+    assert "(HTTP 500), which is no fault of what you gave" in done.err
+    assert "its log on that machine says why, at `unexpected error at GET /v1/" in done.err
+    assert "revisions" not in done.err
+    done = bare("token", "revoke", "x", "--control", url, "--token", "gtm_x_y")
+    assert done.code == Exit.UNREACHABLE
+    assert "failed at DELETE /v1/tokens/x (HTTP 500)" in done.err
+    assert "whether it was done, `gtm revisions list` and `gtm audit` say" in done.err
 
 
 def test_nobody_there(bare: Gtm) -> None:

@@ -54,12 +54,14 @@ def test_damage_is_found(key_file: KeyFile, junk: bytes, at: int, change: int) -
             key_file.load().open("demo.test", "k1", wrong)
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b64encode(bytes(31)), b64encode(bytes(33)), b"\xff" * 44])
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b64encode(bytes(31)), b64encode(bytes(33)), b"\xff" * 44, b"\xff\xfek\0"]
+)
 def test_a_file_that_holds_no_key_is_told(tmp_path: Path, content: bytes) -> None:
     """A malformed key file is an error that says what it must hold, and stays as it is."""
     path = tmp_path / "key"
     path.write_bytes(content)
-    with pytest.raises(KeyFileError, match="32 bytes in base64"):
+    with pytest.raises(KeyFileError, match=r"it must be 32 bytes in base64|save it as UTF-8"):
         KeyFile(path).load()
     KeyFile(path).create()
     assert path.read_bytes() == content

@@ -161,7 +161,9 @@ def test_the_last_region_keeps_the_family_that_it_has() -> None:
 def test_explanations_say_that_addresses_are_down() -> None:
     """The region that its URL says is up, and DNS leaves, has a reason of its own; HTTP goes by the URL."""
     router = World({"eu": EU, "us": US}, BOTH, V4_DEAD).router()
-    request = next(iter(Answerer(router, locate, Counts()).names.hosts.values())).request(locate("10.1.0.1"))  # type: ignore[union-attr]
+    request = next(iter(Answerer(router, locate, Counts()).names.hosts.values())).request(
+        locate("10.1.0.1"), 1
+    )  # type: ignore[union-attr]
     in_dns, in_http = router.in_dns.decide(request, 0.5), router.decide(request, 0.5)
     assert (in_dns.region, in_http.region) == ("us", "eu")
     assert [one.excluded for one in in_dns.candidates if one.region == "eu"] == ["addresses_down"]

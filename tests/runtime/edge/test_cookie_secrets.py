@@ -37,5 +37,5 @@ def test_a_wrong_file(tmp_path: Path, text: str) -> None:
 
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there is an error with its name."""
-    with pytest.raises(OSError, match=r"--dns-cookie-secret-file: `.*/none`: No such file"):
+    with pytest.raises(OSError, match=r"--dns-cookie-secret-file: `.*/none` cannot be read: No such file"):
         cookie_secrets(tmp_path / "none")

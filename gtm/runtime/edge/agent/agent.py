@@ -45,6 +45,7 @@ from gtm.runtime.following.tasks import Tasks, die, first_of
 from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.places import say_lacking
 from gtm.runtime.process.privileges import conceal
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
@@ -152,6 +153,7 @@ class Agent:
         settings = self.settings
         locator = Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db)
         self._geoip_built = float(locator.build_epoch)
+        say_lacking(locator)
         locator.close()
         signals.heed(self.stop, _look)
         lifeline.watch(self._lost_parent)

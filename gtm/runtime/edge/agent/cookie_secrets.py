@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import errno
+import re
 import secrets
 from pathlib import Path
 
 from gtm.dns.protocol.cookies import SECRET_SIZE
+from gtm.secret import SecretError, SecretKind, read_file
+
+_DIGITS = rf"[0-9A-Fa-f]{{{2 * SECRET_SIZE}}}"
+_SECRETS = SecretKind(
+    "cookie secret",
+    re.compile(rf"{_DIGITS}(?:\s+{_DIGITS})?"),
+    f"one or two lines of {2 * SECRET_SIZE} hexadecimal digits, the secret in use first; make one with `openssl rand -hex 16`",
+    exact=True,
+)
 
 
 def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
@@ -18,15 +28,7 @@ def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
     if path is None:
         return (secrets.token_bytes(SECRET_SIZE),)
     try:
-        found = tuple(bytes.fromhex(line) for line in path.read_text().split("\n") if line.strip())
-    except OSError as error:
-        raise OSError(error.errno, f"--dns-cookie-secret-file: `{path}`: {error.strerror}") from error
-    except ValueError:
-        found = ()
-    if not 1 <= len(found) <= 2 or {len(secret) for secret in found} != {SECRET_SIZE}:
-        raise OSError(
-            errno.EINVAL,
-            f"--dns-cookie-secret-file: `{path}` must hold one or two lines of {2 * SECRET_SIZE} hexadecimal digits, "
-            "the secret in use first; make one with `openssl rand -hex 16`",
-        )
-    return found
+        text = read_file(path, "--dns-cookie-secret-file", _SECRETS)
+    except SecretError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+    return tuple(map(bytes.fromhex, text.split()))
