@@ -25,9 +25,7 @@ MAX_ENTRIES = 10_000
 
 _EXPECTATIONS = "expect"
 _CALLED = "*.yaml, *.yml or *.json"
-_PASSED = re.compile(
-    r"\..*|#.*#|.*(?:~|\.(?:bak|old|orig|rej|tmp|sw[a-p]|swpx))", re.IGNORECASE | re.DOTALL
-)
+_PASSED = re.compile(r"\..*|#.*#|.*(?:~|\.(?:bak|old|orig|rej|tmp|sw[a-p]|swpx))", re.IGNORECASE | re.DOTALL)
 """Names of hidden files, and of those that editors, patches and mergers leave."""
 
 
@@ -98,11 +96,13 @@ def names_within(folder: Path, *, expectations: bool = True) -> list[str]:
 def _walk(top: Path, found: Files) -> None:
     """Look at all that is below a folder, without recursion: how deep folders go, others decide."""
     known: dict[str, Path] = {}
-    left, entries = [top], 0
+    left, entries = [(top, os.path.realpath(top))], 0
     while left:
-        path = left.pop()
+        path, real = left.pop()
         try:
-            within = _look(path, top, known, found)
+            if path.is_symlink():
+                real = os.path.realpath(path)
+            within = _look(path, real, top, known, found)
         except OSError as error:
             message = (error.strerror or "cannot be read").lower()
             found.problems.append(Problem(shown(path), "unreadable", message))
@@ -112,11 +112,11 @@ def _walk(top: Path, found: Files) -> None:
             message = f"more than {MAX_ENTRIES} files and folders are below it: name the folder that holds the policy alone"
             found.problems.append(Problem(shown(top), "too_many", message))
             return
-        left += (path / name for name in sorted(within, reverse=True))
+        left += ((path / name, os.path.join(real, name)) for name in sorted(within, reverse=True))  # noqa: PTH118 - text
 
 
-def _look(path: Path, top: Path, known: dict[str, Path], found: Files) -> list[str]:
-    """Say of a file or a folder what it is; the names that are in a folder which is to be read.
+def _look(path: Path, real: str, top: Path, known: dict[str, Path], found: Files) -> list[str]:
+    """Say of a file or a folder what it is, which has a path without links, too; the names that are in a folder which is to be read.
 
     Raises:
         OSError: it cannot be looked at.
@@ -129,7 +129,7 @@ def _look(path: Path, top: Path, known: dict[str, Path], found: Files) -> list[s
     mode = path.stat().st_mode
     name += "/" * stat.S_ISDIR(mode)
     wanted = stat.S_ISDIR(mode) or is_policy(path.name)
-    first = known.setdefault(os.path.realpath(path), inner) if wanted else inner
+    first = known.setdefault(real, inner) if wanted else inner
     if first != inner:
         found.others.append(f"{name} (read as {shown(first)})")
     elif stat.S_ISDIR(mode):

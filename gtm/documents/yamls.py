@@ -138,7 +138,7 @@ def load_json(text: bytes) -> list[tuple[Any, Marks]]:
     try:
         [(_, marks)] = load_marked(_HALF.sub(rb"\\u0020", text))
     except (ValueError, YamlError):  # JSON may be spaced as YAML is not: then nobody knows a line
-        marks = Marks(yaml.ScalarNode("", "", yaml.Mark("", 0, 0, 0, None, None)))
+        marks = Marks(yaml.ScalarNode("", "", yaml.Mark("", 0, 0, 0, None, 0)))
     return [(value, marks)]
 
 

@@ -230,6 +230,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "yaml_nodes.MAX_GROWTH",
             "yaml_nodes.FREE_GROWTH",
         ),
+        "files and folders below a policy's folder": ("documents.policy_files.MAX_ENTRIES",),
         "other systems' files, for `gtm import`": (
             "documents.imports.parts.MAX_BYTES",
             "documents.imports.parts.MAX_RECORDS",

@@ -46,7 +46,8 @@ def export(
     policy: Annotated[
         Path | None,
         typer.Option(
-            "--policy", help="A folder of YAML and JSON files, or one file, to write as HCL without any server."
+            "--policy",
+            help="A folder of YAML and JSON files, or one file, to write as HCL without any server.",
         ),
     ] = None,
     admin_states: Annotated[

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.documents.check import Report
 
-Folder = Annotated[Path, typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.")]
+Folder = Annotated[
+    Path, typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.")
+]
 
 
 def register(app: typer.Typer) -> None:
