@@ -202,6 +202,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "dashboard.form_bodies._MAX_HEAD",
             "dashboard.sign_in.pages.MAX_FORM",
         ),
+        "challenges of certificate authorities in a zone": (
+            "control.policy.challenges.MAX_CHALLENGES",
+            "control.policy.challenges.MAX_VALUES",
+        ),
         "sign-in links that are open": (
             "control.live.sessions.MOST_LINKS",
             "control.live.sessions.LINK_LASTS",

@@ -42,7 +42,7 @@ class _Given:
             for server in zone.name_servers:
                 self.written.add(server.name)
                 self.addressed.add(server.name)
-            for record in zone.records:
+            for record in zone.sets:
                 name = absolute(record.name, zone.name)
                 self.written.add(name)
                 if record.type in _ADDRESSES:
