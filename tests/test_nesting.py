@@ -156,6 +156,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a completion": ('{"choices": [%s]}', lambda text: _raised(tokenless(Answer(200, text.encode(), 0.1)))),
     "Route 53": ('{"ResourceRecordSets": [%s]}', route53.read),
     "YAML": ("%s", yamls.load),
+    "JSON of a policy": ("%s", lambda text: yamls.load_json(text.encode())),
     "octoDNS": ('{"a": %s}', octodns.read),
     "a datagram": ('{"more": %s}', lambda text: opened(_datagram(text), lambda _: True)),
     "a chat": ('{"model": "m", "more": %s}', lambda text: backend.read_chat(text.encode())),

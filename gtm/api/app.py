@@ -33,6 +33,7 @@ from gtm.api.routes import (
 )
 from gtm.api.routes.policy import (
     approvals,
+    challenges,
     drafts,
     inventory,
     jurisdictions,
@@ -215,6 +216,7 @@ def _routers() -> Iterator[APIRouter]:
     yield residency.router
     yield from map(resource_router, SLUGS)
     for module in (
+        challenges,
         inventory,
         reading,
         managers,

@@ -124,7 +124,7 @@ class Principal:
     `credential` is the token or, of somebody without one, the session (`token ID`, `session ID`), `hands` in whose that is.
 
     `edges` is of tokens of role `edge`: the name of the edge that it speaks for, or a pattern of names. `regions` is of those
-    that are bound to regions: what they may report on, likewise.
+    that are bound to regions: what they may report on, likewise; `names` of role `acme`: at which names it may write challenges.
     """
 
     name: str
@@ -134,6 +134,7 @@ class Principal:
     regions: str | None = None
     via: Via = Via.API
     _: KW_ONLY
+    names: str | None = None
     credential: str
     hands: Hands
 
@@ -260,7 +261,14 @@ async def authenticate(ctx: Context, text: str) -> Principal:
 def _principal(held: Token, sha256: str) -> Principal:
     credential = f"token {held.id}"
     return Principal(
-        held.name, held.role, sha256, held.edges, held.regions, credential=credential, hands=held.hands
+        held.name,
+        held.role,
+        sha256,
+        held.edges,
+        held.regions,
+        names=held.names,
+        credential=credential,
+        hands=held.hands,
     )
 
 
@@ -268,8 +276,8 @@ def _revoked(token: Token) -> bool:
     return token.revoked_at is not None and token.revoked_at <= datetime.now(UTC)
 
 
-def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
-    """A dependency that lets only tokens of a role (or one that includes it) pass.
+def requires(role: Role, *others: Role) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that lets only tokens of a role (or one that includes it) pass; or of others that it names.
 
     Raises:
         Unauthorized: no token, or one that does not count.
@@ -283,7 +291,7 @@ def requires(role: Role) -> Callable[..., Awaitable[Principal]]:
                 raise Unauthorized(NO_TOKEN)
             found = await authenticate(ctx, credentials.credentials)
         CALLER.set(found.credential)
-        if not permits(found.role, role):
+        if not any(permits(found.role, one) for one in (role, *others)):
             raise Forbidden(
                 f"this needs a token of role `{role.value}`; yours is `{found.role.value}` "
                 f"(gtm token create NAME --role {role.value})"
@@ -300,6 +308,8 @@ Admin = Annotated[Principal, Depends(requires(Role.ADMIN))]
 Edge = Annotated[Principal, Depends(requires(Role.EDGE))]
 Balancer = Annotated[Principal, Depends(requires(Role.BALANCER))]
 Reporter = Annotated[Principal, Depends(requires(Role.REPORTER))]
+Acme = Annotated[Principal, Depends(requires(Role.ACME))]
+AcmeOrViewer = Annotated[Principal, Depends(requires(Role.VIEWER, Role.ACME))]
 
 
 def reply_lines(lines: AsyncIterator[bytes]) -> StreamingResponse:

@@ -29,9 +29,10 @@ from gtm.core.model.requests import ContradictionError, Location, Request, agree
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
-from gtm.documents.folders import EXPECTATIONS, check_references, located, read_folder, read_yaml
+from gtm.documents.folders import check_references, located, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.plausibility import all_findings, errors
+from gtm.documents.policy_files import shown
 from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 from gtm.geoip.centres import country_centres
@@ -108,7 +109,8 @@ class Result:
 class Report:
     """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
-    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`.
+    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `not_read` the files in the
+    folder that were not.
     """
 
     problems: tuple[Problem, ...]
@@ -116,6 +118,9 @@ class Report:
     results: tuple[Result, ...] = ()
     policy: Policy | None = None
     findings: tuple[Problem, ...] = ()
+    not_read: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """The same in sentences."""
 
     @property
     def ok(self) -> bool:
@@ -138,19 +143,21 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
         now: POSIX seconds, for findings, and for expectations that name no time.
     """
     folder = read_folder(path)
+    files = folder.found
     problems, snapshot = check_references(folder)
-    expectations, wrong = _expectations(path)
+    expectations, wrong = _expectations(files.expectations)
     problems += wrong
+    report = Report(tuple(problems), not_read=(*files.passed, *files.others), notes=tuple(files.notes()))
     if problems or snapshot is None:
-        return Report(tuple(problems))
-    refused = errors(snapshot)
+        return report
+    refused, policy = errors(snapshot), snapshot.policy
     found = tuple(one for one in all_findings(snapshot, now) if one not in refused)
-    policy = snapshot.policy
+    report = replace(report, warnings=snapshot.warnings, policy=policy, findings=found)
     if refused:
-        return Report(tuple(located(folder, one) for one in refused), snapshot.warnings, (), policy, found)
-    unknown = tuple(_unknown_regions(path, policy, expectations))
-    results = () if unknown else tuple(check(policy, item, locate, now) for item in expectations)
-    return Report(unknown, snapshot.warnings, results, policy, found)
+        return replace(report, problems=tuple(located(folder, one) for one in refused))
+    unknown = tuple(_unknown_regions(policy, expectations))
+    results = () if unknown else tuple(check(policy, item, locate, now) for _, item in expectations)
+    return replace(report, problems=unknown, results=results)
 
 
 def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
@@ -189,38 +196,36 @@ def _asked(view: View, item: Expectation) -> tuple[str, str | None, str | None]:
     return view.snapshot.hostnames[host.name], *agreed(host, item.tenant, item.data_class)
 
 
-def _expectations(path: Path) -> tuple[list[Expectation], list[Problem]]:
-    file = path / EXPECTATIONS
-    if not path.is_dir() or not file.exists():
-        return [], []
-    marked, problems = read_yaml(file)
-    documents = [document for document, _ in marked]
-    found: list[Expectation] = []
-    for document in documents:
-        items = document.get("expectations") if isinstance(document, dict) and len(document) == 1 else None
-        if not isinstance(items, list):
-            message = "must be a mapping with a list `expectations` and nothing else"
-            problems.append(Problem(str(file), "wrong_type", message))
-            continue
-        for index, item in enumerate(items):
-            try:
-                found.append(Expectation.model_validate(item))
-            except ValidationError as error:
-                where = f"{file}: expectations[{index}]"
-                problems += problems_of(error, prefix=where, model=Expectation)
+def _expectations(files: list[Path]) -> tuple[list[tuple[str, Expectation]], list[Problem]]:
+    """The expected decisions in files, each with where it stands; and what is wrong with others."""
+    found: list[tuple[str, Expectation]] = []
+    problems: list[Problem] = []
+    for file in files:
+        marked, wrong = read_yaml(file)
+        problems += wrong
+        for document, _ in marked:
+            items = (
+                document.get("expectations") if isinstance(document, dict) and len(document) == 1 else None
+            )
+            if not isinstance(items, list):
+                message = "must be a mapping with a list `expectations` and nothing else"
+                problems.append(Problem(shown(file), "wrong_type", message))
+                continue
+            for index, item in enumerate(items):
+                where = f"{shown(file)}: expectations[{index}]"
+                try:
+                    found.append((where, Expectation.model_validate(item)))
+                except ValidationError as error:
+                    problems += problems_of(error, prefix=where, model=Expectation)
     return found, problems
 
 
-def _unknown_regions(path: Path, policy: Policy, items: list[Expectation]) -> list[Problem]:
+def _unknown_regions(policy: Policy, items: list[tuple[str, Expectation]]) -> list[Problem]:
     """A misspelt region would make an expectation about nothing."""
     known = {region.name for region in policy.regions}
     return [
-        Problem(
-            f"{path / EXPECTATIONS}: expectations[{index}].{field}",
-            "unknown_reference",
-            f"there is no region `{name}`",
-        )
-        for index, item in enumerate(items)
+        Problem(f"{where}.{field}", "unknown_reference", f"there is no region `{name}`")
+        for where, item in items
         for field, names in (
             ("down", item.down),
             ("drained", item.drained),

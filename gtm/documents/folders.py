@@ -1,7 +1,7 @@
-"""A folder of YAML files → a policy, with every problem and where it is.
+"""A folder of YAML and JSON files → a policy, with every problem and where it is.
 
-Files are mappings from kinds (`regions`, `services`, …) to lists of objects; several files merge by concatenation.
-`expect.yaml` holds expected decisions instead (`gtm.documents.check`).
+Files are mappings from kinds (`regions`, `services`, …) to lists of objects; several files merge by concatenation. Which
+files are read, `gtm.documents.policy_files` says. `expect.yaml` holds expected decisions instead (`gtm.documents.check`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import yamls
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.policy_files import Files, policy_files, shown
 from gtm.documents.resources import MAX_RESOURCES, ResourceDocument
 from gtm.documents.schema import DOCUMENTS, PolicyDocument
 from gtm.documents.structure import problems_of
 
-EXPECTATIONS = "expect.yaml"
-SUFFIXES = frozenset({".yaml", ".yml"})
 _NAME_ENDS = re.compile(r"[.\[]")
 _STEP = re.compile(r"[^.\[\]]+")
 _UNREAD = frozenset({"invalid_yaml", "unreadable", "too_large"})
@@ -52,8 +51,11 @@ class Place:
 class Folder:
     """What was read: documents by kind, the file of each name, and everything that was wrong.
 
-    `rejected` are the names of documents that were left out: what refers to them is not wrong because of that.
+    `found` are its files. `rejected` are the names of documents that were left out: what refers to them is not wrong because of
+    that. `said` are the kinds that any file has, if only with an empty list.
     """
+
+    found: Files = field(default_factory=Files)
 
     documents: dict[str, list[ResourceDocument[Any]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}
@@ -61,6 +63,7 @@ class Folder:
     files: dict[tuple[str, str], Place] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     rejected: set[str] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
 
     def document(self) -> PolicyDocument:
         """All files together as one policy, by kind in the order read."""
@@ -68,22 +71,18 @@ class Folder:
 
 
 def read_folder(path: Path) -> Folder:
-    """Read every file of a folder (or just one file), structure checked, references not yet.
+    """Read every policy file of a folder (or just one file), structure checked, references not yet.
 
-    Problems are in the result; each path begins with its file's.
+    Problems are in the result; each path begins with its file's. That no file says anything is one: an empty policy, which
+    deletes all that there is, has to be written.
     """
-    folder = Folder()
-    if path.is_dir():
-        files = sorted(
-            file for file in path.iterdir() if file.suffix in SUFFIXES and file.name != EXPECTATIONS
-        )
-        if not files:
-            message = "there are no *.yaml files in this folder"
-            folder.problems.append(Problem(str(path), "missing", message))
-    else:
-        files = [path]
-    for file in files:
+    files = policy_files(path)
+    folder = Folder(found=files, problems=list(files.problems))
+    for file in files.policy:
         _read_file(folder, file)
+    if not folder.said and not folder.problems:
+        message = "no policy is in it: give a kind at the least, `services: []` if nothing is meant"
+        folder.problems.append(Problem(shown(path), "missing", message))
     return folder
 
 
@@ -160,15 +159,17 @@ def located(folder: Folder, problem: Problem) -> Problem:
 
 
 def read_yaml(file: Path) -> tuple[list[tuple[Any, yamls.Marks]], list[Problem]]:
-    """The documents in a file with where their values stand; or none, and why."""
+    """The documents in a file with where their values stand; or none, and why. A `*.json` file holds one, of JSON and no more."""
+    name = shown(file)
+    load = yamls.load_json if file.suffix.lower() == ".json" else yamls.load_marked
     try:
         if file.stat().st_size > yamls.MAX_BYTES:
-            return [], [Problem(str(file), "too_large", f"larger than {yamls.MAX_BYTES >> 20} MiB")]
-        return yamls.load_marked(file.read_bytes()), []
+            return [], [Problem(name, "too_large", f"larger than {yamls.MAX_BYTES >> 20} MiB")]
+        return load(file.read_bytes()), []
     except OSError as error:
-        return [], [Problem(str(file), "unreadable", (error.strerror or "cannot be read").lower())]
+        return [], [Problem(name, "unreadable", (error.strerror or "cannot be read").lower())]
     except yamls.YamlError as error:
-        return [], [Problem(str(file), "invalid_yaml", str(error))]
+        return [], [Problem(name, "invalid_yaml", str(error))]
 
 
 def read_text(text: str, called: str, most: float = inf) -> Folder:
@@ -189,7 +190,7 @@ def read_text(text: str, called: str, most: float = inf) -> Folder:
 def _read_file(folder: Folder, file: Path) -> None:
     documents, problems = read_yaml(file)
     folder.problems += problems
-    _read_documents(folder, str(file), documents)
+    _read_documents(folder, shown(file), documents)
 
 
 def _read_documents(
@@ -217,7 +218,9 @@ def _read_kind(folder: Folder, kind: str, items: Any, place: Place, most: float)
         meant = f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KINDS)}"
         message = f"unknown kind{meant}"
         folder.problems.append(Problem(where, "unknown_field", message))
-    elif items is not None and not isinstance(items, list):
+        return
+    folder.said.add(kind)
+    if items is not None and not isinstance(items, list):
         folder.problems.append(Problem(where, "wrong_type", "must be a list of objects"))
     elif items is not None and len(folder.documents[kind]) + len(items) > MAX_RESOURCES:
         folder.problems.append(Problem(where, "too_many", f"a policy has at most {MAX_RESOURCES} of them"))

@@ -65,13 +65,17 @@ class ResourceDocument(Document, Generic[C]):
 
         Args:
             kind: its class.
-            before: the resource of this name in force, whose admin state stays where the document has none.
+            before: the resource of this name in force, whose admin state and challenges stay where the document has none.
             now: when a drain begins that the document starts without saying when; None: that stays open.
         """
         document = self.model_dump(mode="json")
         known = before if isinstance(before, Region) else None
         if document.get("admin_state", ...) is None:
             document["admin_state"] = (known.admin_state if known else AdminState.ACTIVE).value
+        if document.get("challenges", ...) is None:
+            document["challenges"] = (
+                msgspec.to_builtins(before.challenges) if isinstance(before, Zone) else ()
+            )
         value = msgspec.convert(document, kind)
         return cast("C", with_drain_start(value, known, now)) if isinstance(value, Region) else value
 
@@ -251,6 +255,10 @@ class ZoneDocument(ResourceDocument[Zone]):
     """What the zone holds beside services."""
     dnssec: f.Flag = False
     """Its answers are signed. To switch it off, the DS records at the parent go first."""
+    explanations: f.Flag = True
+    """Host names of services explain their answers to who asks for TXT; otherwise they have no TXT records but those of the zone."""
+    challenges: Annotated[tuple[RecordSetDocument, ...], Field(max_length=1000)] | None = None
+    """Answers to certificate authorities, which ACME clients write one by one; absent: they stay as they are."""
 
     @model_validator(mode="after")
     def _sets(self) -> Self:
@@ -258,7 +266,8 @@ class ZoneDocument(ResourceDocument[Zone]):
         if zone is None:  # left to a URL: what is read then is read again with it
             return self
         try:
-            check_sets([RecordSet(item.name, item.type, item.data) for item in self.records], zone)
+            every = (*self.records, *(self.challenges or ()))
+            check_sets([RecordSet(item.name, item.type, item.data) for item in every], zone)
         except RecordError as error:
             raise f.invalid("invalid_format", str(error)) from error
         return self

@@ -14,6 +14,7 @@ from pydantic import Field
 from gtm.core.model.kinds import KINDS, Resource
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Region
+from gtm.core.model.services import Zone
 from gtm.documents.resources import (
     MAX_RESOURCES,
     Document,
@@ -48,7 +49,7 @@ class PolicyDocument(Document):
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
-        """The document of a policy, admin states included.
+        """The document of a policy, admin states and challenges included.
 
         Raises:
             ValidationError: the policy holds what no document may.
@@ -56,12 +57,15 @@ class PolicyDocument(Document):
         return cls.model_validate(msgspec.to_builtins(policy))
 
     def to_core(self, before: Policy | None = None, now: datetime | None = None) -> Policy:
-        """The core value; regions without an admin state keep that of `before`, and drains begin `now`."""
-        known = {region.name: region for region in before.regions} if before is not None else {}
+        """The core value; regions without an admin state and zones without challenges keep those of `before`, and drains begin `now`."""
+        known: dict[type, dict[str, Region | Zone]] = {}
+        if before is not None:
+            known[Region] = {region.name: region for region in before.regions}
+            known[Zone] = {zone.name: zone for zone in before.zones}
         return Policy(
             **{
                 kind: tuple(
-                    item.to_core(core, known.get(item.name) if core is Region else None, now)
+                    item.to_core(core, known.get(core, {}).get(item.name), now)
                     for item in getattr(self, kind)
                 )
                 for kind, core in KINDS.items()
@@ -100,11 +104,13 @@ def export_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, li
 
     Args:
         policy: what to export.
-        admin_states: whether regions carry theirs. A policy kept in version control should not: applied again, it
-            would undo a drain made since.
+        admin_states: whether regions carry theirs, and zones their challenges. A policy kept in version control should not:
+            applied again, it would undo a drain made since, and delete what a certificate authority is about to ask for.
     """
     exported: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(policy)
     if not admin_states:
         for region in exported["regions"]:
             del region["admin_state"], region["draining_since"]
+        for zone in exported["zones"]:
+            del zone["challenges"]
     return exported

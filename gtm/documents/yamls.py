@@ -9,6 +9,8 @@ Which texts are read at all, `gtm.yaml_nodes` says.
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,9 +18,10 @@ from typing import Any
 
 import yaml
 
+from gtm.nesting import read
 from gtm.yaml_nodes import MAX_BYTES, BaseLoader, YamlError, read_nodes
 
-__all__ = ["MAX_BYTES", "Marks", "YamlError", "dump", "load", "load_marked"]
+__all__ = ["MAX_BYTES", "Marks", "YamlError", "dump", "load", "load_json", "load_marked"]
 
 
 class _Loader(BaseLoader):  # type: ignore[misc]  # which of two it is, PyYAML says
@@ -111,6 +114,32 @@ def load_marked(text: str | bytes) -> list[tuple[Any, Marks]]:
         YamlError: not YAML, not UTF-8, too large, too deep, or with a key twice in one mapping.
     """
     return read_nodes(text, lambda loader, node: (loader.construct_document(node), Marks(node)), _Loader)
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""Half of a surrogate pair, in which JSON escapes a letter, and YAML none."""
+
+
+def load_json(text: bytes) -> list[tuple[Any, Marks]]:
+    """The one document in a text of JSON (RFC 8259), as `load_marked` has it. A byte order mark, which editors write, is passed over.
+
+    Raises:
+        YamlError: not JSON in UTF-8, too large, too deep, or with a member twice in one object.
+    """
+    if len(text) > MAX_BYTES:
+        raise YamlError(f"larger than {MAX_BYTES >> 20} MiB")
+    text = text.removeprefix(codecs.BOM_UTF8)
+    try:
+        value = read(text)
+    except json.JSONDecodeError as error:
+        raise YamlError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except ValueError as error:
+        raise YamlError(f"not acceptable JSON: {error}") from error
+    try:
+        [(_, marks)] = load_marked(_HALF.sub(rb"\\u0020", text))
+    except (ValueError, YamlError):  # JSON may be spaced as YAML is not: then nobody knows a line
+        marks = Marks(yaml.ScalarNode("", "", yaml.Mark("", 0, 0, 0, None, 0)))
+    return [(value, marks)]
 
 
 def dump(value: Any) -> str:

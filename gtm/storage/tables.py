@@ -114,6 +114,8 @@ tokens = Table(
     Column("edges", Text, nullable=True),
     # Which regions a token of role `balancer` or `reporter` may speak of: a name, or a pattern with `*`; of a reporter NULL: any.
     Column("regions", Text, nullable=True),
+    # At which names a token of role `acme` may write challenges: a name, or a pattern with `*`; of all others NULL.
+    Column("names", Text, nullable=True),
     # In whose hands its text is (`gtm.core.model.access.Hands`). NULL: it is from before that was written down.
     Column("owner", Text, nullable=True),
     Column("makers", ARRAY(Text), nullable=False, server_default="{}"),
@@ -121,10 +123,12 @@ tokens = Table(
     _timestamp("expires_at", nullable=True),
     _timestamp("revoked_at", nullable=True),
     CheckConstraint(
-        "role IN ('viewer', 'operator', 'fence-admin', 'admin', 'edge', 'reporter', 'balancer')", name="role"
+        "role IN ('viewer', 'operator', 'fence-admin', 'admin', 'edge', 'reporter', 'balancer', 'acme')",
+        name="role",
     ),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
     CheckConstraint("(role = 'edge') = (edges IS NOT NULL)", name="edges"),
+    CheckConstraint("(role = 'acme') = (names IS NOT NULL)", name="names"),
     CheckConstraint(
         "role = 'reporter' OR (role = 'balancer') = (regions IS NOT NULL)",
         name="regions",

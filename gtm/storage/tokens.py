@@ -40,6 +40,8 @@ class Token:
     """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
     regions: str | None = None
     """Of roles `balancer` and `reporter`: the region that it is bound to, or a pattern of names; None: of a reporter, any."""
+    names: str | None = None
+    """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
     owner: str | None = None
     makers: tuple[str, ...] = ()
 
@@ -68,7 +70,7 @@ class TokenRepository:
     """Tokens by name. `sha256` is always the 32-byte digest of the secret.
 
     `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name. `regions` is of those of
-    roles `balancer`, which must have it, and `reporter`. `hands` are those in which the text is.
+    roles `balancer`, which must have it, and `reporter`, `names` of those of role `acme`, which must have it. `hands` are those in which the text is.
     """
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -84,6 +86,7 @@ class TokenRepository:
         token_id: str | None = None,
         edges: str | None = None,
         regions: str | None = None,
+        names: str | None = None,
         hands: Hands = UNKNOWN_HANDS,
     ) -> Token:
         """Store a new token. One of that name that has expired counts as revoked since.
@@ -104,7 +107,17 @@ class TokenRepository:
         query = (
             insert(tables.tokens)
             .values(
-                _values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions, hands=hands)
+                _values(
+                    name,
+                    role,
+                    sha256,
+                    expires_at,
+                    token_id,
+                    edges=edges,
+                    regions=regions,
+                    names=names,
+                    hands=hands,
+                )
             )
             .on_conflict_do_nothing(index_elements=["name"], index_where=tables.tokens.c.revoked_at.is_(None))
             .returning(*_COLUMNS)
@@ -124,6 +137,7 @@ class TokenRepository:
         token_id: str | None = None,
         edges: str | None = None,
         regions: str | None = None,
+        names: str | None = None,
         hands: Hands = UNKNOWN_HANDS,
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
@@ -131,7 +145,17 @@ class TokenRepository:
         query = (
             insert(tables.tokens)
             .values(
-                _values(name, role, sha256, expires_at, token_id, edges=edges, regions=regions, hands=hands)
+                _values(
+                    name,
+                    role,
+                    sha256,
+                    expires_at,
+                    token_id,
+                    edges=edges,
+                    regions=regions,
+                    names=names,
+                    hands=hands,
+                )
             )
             .returning(*_COLUMNS)
         )
@@ -250,6 +274,7 @@ def _values(
     *,
     edges: str | None,
     regions: str | None,
+    names: str | None,
     hands: Hands,
 ) -> dict[str, Any]:
     return {
@@ -260,6 +285,7 @@ def _values(
         "expires_at": expires_at,
         "edges": (edges or name) if role is Role.EDGE else None,
         "regions": regions,
+        "names": names,
         "owner": hands.owner,
         "makers": list(hands.makers),
     }

@@ -54,6 +54,7 @@ def prepare(url: str) -> None:
                     text,
                     edges="*",
                     regions=regions,
+                    names="*" if role is Role.ACME else None,
                     owner=f"{role.value}-one",
                 )
             assert await tokens.bootstrap(database) is None
@@ -140,6 +141,7 @@ class Api:
     edge: httpx.Client
     reporter: httpx.Client
     balancer: httpx.Client
+    acme: httpx.Client
     anonymous: httpx.Client
     database_url: str
     made: bool = False

@@ -162,6 +162,8 @@ def test_every_operation_that_changes_is_known(api: Api) -> None:
             "drain_region",
             "activate_region",
             "disable_region",
+            "put_challenge",
+            "delete_challenge",
         ),
         *("create_token", "rotate_token", "revoke_token", "end_session", "end_sessions"),
         *(

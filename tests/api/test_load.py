@@ -130,12 +130,14 @@ def test_a_region_that_goes_takes_its_load_with_it(loaded: Api) -> None:
 
 
 def test_roles_include_what_they_should() -> None:
-    """Viewer < operator < fence-admin < admin; balancers do what a reporter does; nothing else includes anything."""
+    """Viewer < operator < fence-admin < admin; balancers do what a reporter does, operators what `acme` does; nothing else includes anything."""
     order = [Role.VIEWER, Role.OPERATOR, Role.FENCE_ADMIN, Role.ADMIN]
     for held in Role:
         for needed in Role:
             reports = held is Role.BALANCER and needed is Role.REPORTER
             expected = held is needed or reports
+            if needed is Role.ACME and held in order:
+                expected = held is not Role.VIEWER
             if held in order and needed in order:
                 expected = order.index(held) >= order.index(needed)
             assert permits(held, needed) is expected

@@ -394,5 +394,5 @@ def test_the_server_says_nothing_of_itself_on_garbage(api: Api) -> None:
 def test_every_role_is_covered() -> None:
     """The tests above speak of every role there is."""
     assert {role.value for role in Role} == {
-        *("viewer", "operator", "fence-admin", "admin", "edge", "reporter", "balancer")
+        *("viewer", "operator", "fence-admin", "admin", "edge", "reporter", "balancer", "acme")
     }

@@ -37,42 +37,45 @@ from tests.system.harness import eventually
 
 KINDS = "regions|zones|services|residency-rules|spillover-rules|jurisdictions|tenants|data-classes"
 TABLE = rf"""
-                                              viewer operator fence-admin admin edge balancer reporter
-GET    /v1/({KINDS})                             x       x         x        x     .      .        .
-GET    /v1/({KINDS})/x                           x       x         x        x     .      .        .
-GET    /v1/(resources|references|names)          x       x         x        x     .      .        .
-GET    /v1/residency(/calendar|/monitored)?      x       x         x        x     .      .        .
-GET    /v1/(policy|demand(/recorded|/timeline)?) x       x         x        x     .      .        .
-GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x     .      .        .
-GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .
-GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .
-GET    /v1/balancers                             x       x         x        x     .      .        .
-GET    /v1/(plan(/history)?|top|dnssec(/x)?)     x       x         x        x     .      .        .
-GET    /v1/(fence-approvals|managers)            x       x         x        x     .      .        .
-GET    /v1/audit(:export)?                       x       x         x        x     .      .        .
-GET    /v1/sessions                              x       x         x        x     .      .        .
-POST   /v1/sign-in-links                         x       x         x        x     .      .        .
-DELETE /v1/sessions/x                            x       x         x        x     .      .        .
-DELETE /v1/people/x/sessions                     .       .         .        x     .      .        .
-POST   /v1/(policy:(simulate|read|plan)|route:explain)  x       x         x        x     .      .        .
-PUT    /v1/({KINDS})/x                           .       x         x        x     .      .        .
-DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .
-POST   /v1/regions/x:(drain|activate|disable)    .       x         x        x     .      .        .
-POST   /v1/(policy:apply|revisions/1:rollback)   .       x         x        x     .      .        .
-POST   /v1/managers:reassign                     .       x         x        x     .      .        .
-POST   /v1/dnssec/x/(roll|ds-seen|withdraw)      .       x         x        x     .      .        .
-DELETE /v1/edges/x                               .       x         x        x     .      .        .
-POST   /v1/latency:forget                        .       x         x        x     .      .        .
-POST   /v1/fence-approvals                       .       .         x        x     .      .        .
-POST   /v1/revisions:accept-older                .       .         x        x     .      .        .
-GET    /v1/tokens                                .       .         .        x     .      .        .
-POST   /v1/(tokens|tokens/x:rotate)              .       .         .        x     .      .        .
-DELETE /v1/tokens/x                              .       .         .        x     .      .        .
-GET    /v1/feed                                  .       .         .        .     x      .        .
-POST   /v1/edges/x/report                        .       .         .        .     x      .        .
-GET    /v1/balancers/x/feed                      .       .         .        .     .      x        .
-POST   /v1/balancers/x/(room|report)             .       .         .        .     .      x        .
-POST   /v1/load-reports                          .       .         .        .     .      x        x
+                                              viewer operator fence-admin admin edge balancer reporter acme
+GET    /v1/({KINDS})                             x       x         x        x     .      .        .        .
+GET    /v1/({KINDS})/x                           x       x         x        x     .      .        .        .
+GET    /v1/(resources|references|names)          x       x         x        x     .      .        .        .
+GET    /v1/residency(/calendar|/monitored)?      x       x         x        x     .      .        .        .
+GET    /v1/(policy|demand(/recorded|/timeline)?) x       x         x        x     .      .        .        .
+GET    /v1/(revisions|revisions/1(/diff)?)       x       x         x        x     .      .        .        .
+GET    /v1/(edges|status|health|load|latency)    x       x         x        x     .      .        .        .
+GET    /v1/(edges/x|health/(steps|changes))      x       x         x        x     .      .        .        .
+GET    /v1/balancers                             x       x         x        x     .      .        .        .
+GET    /v1/(plan(/history)?|top|dnssec(/x)?)     x       x         x        x     .      .        .        .
+GET    /v1/(fence-approvals|managers)            x       x         x        x     .      .        .        .
+GET    /v1/audit(:export)?                       x       x         x        x     .      .        .        .
+GET    /v1/sessions                              x       x         x        x     .      .        .        .
+POST   /v1/sign-in-links                         x       x         x        x     .      .        .        .
+DELETE /v1/sessions/x                            x       x         x        x     .      .        .        .
+DELETE /v1/people/x/sessions                     .       .         .        x     .      .        .        .
+POST   /v1/(policy:(simulate|read|plan)|route:explain)  x       x         x        x     .      .        .        .
+PUT    /v1/({KINDS})/x                           .       x         x        x     .      .        .        .
+DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .        .
+GET    /v1/zones/x/records/x                     x       x         x        x     .      .        .        x
+PUT    /v1/zones/x/records/x                     .       x         x        x     .      .        .        x
+DELETE /v1/zones/x/records/x                     .       x         x        x     .      .        .        x
+POST   /v1/regions/x:(drain|activate|disable)    .       x         x        x     .      .        .        .
+POST   /v1/(policy:apply|revisions/1:rollback)   .       x         x        x     .      .        .        .
+POST   /v1/managers:reassign                     .       x         x        x     .      .        .        .
+POST   /v1/dnssec/x/(roll|ds-seen|withdraw)      .       x         x        x     .      .        .        .
+DELETE /v1/edges/x                               .       x         x        x     .      .        .        .
+POST   /v1/latency:forget                        .       x         x        x     .      .        .        .
+POST   /v1/fence-approvals                       .       .         x        x     .      .        .        .
+POST   /v1/revisions:accept-older                .       .         x        x     .      .        .        .
+GET    /v1/tokens                                .       .         .        x     .      .        .        .
+POST   /v1/(tokens|tokens/x:rotate)              .       .         .        x     .      .        .        .
+DELETE /v1/tokens/x                              .       .         .        x     .      .        .        .
+GET    /v1/feed                                  .       .         .        .     x      .        .        .
+POST   /v1/edges/x/report                        .       .         .        .     x      .        .        .
+GET    /v1/balancers/x/feed                      .       .         .        .     .      x        .        .
+POST   /v1/balancers/x/(room|report)             .       .         .        .     .      x        .        .
+POST   /v1/load-reports                          .       .         .        .     .      x        x        .
 """
 """Routes × roles: x may, . is refused. Names in paths are `x`, numbers 1."""
 OPEN = {"/healthz", "/readyz", "/metrics", "/v1/handoff/jwks.json"}

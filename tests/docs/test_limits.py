@@ -204,6 +204,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "dashboard.form_bodies._MAX_HEAD",
             "dashboard.sign_in.pages.MAX_FORM",
         ),
+        "challenges of certificate authorities in a zone": (
+            "control.policy.challenges.MAX_CHALLENGES",
+            "control.policy.challenges.MAX_VALUES",
+        ),
         "sign-in links that are open": (
             "control.live.sessions.MOST_LINKS",
             "control.live.sessions.LINK_LASTS",
@@ -232,6 +236,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "yaml_nodes.MAX_GROWTH",
             "yaml_nodes.FREE_GROWTH",
         ),
+        "files and folders below a policy's folder": ("documents.policy_files.MAX_ENTRIES",),
         "other systems' files, for `gtm import`": (
             "documents.imports.parts.MAX_BYTES",
             "documents.imports.parts.MAX_RECORDS",

@@ -243,6 +243,7 @@ def _zones(draw: st.DrawFn, name: str, zones: Mapping[str, bool], hosts: Sequenc
             expire=seconds,
             minimum=st.integers(1, 86400),
             dnssec=st.booleans(),
+            explanations=st.booleans(),
         )
     )
 

@@ -35,6 +35,10 @@ from gtm.documents.structure import problems_of
 DEMO = Path(__file__).parents[2] / "policies" / "demo"
 
 
+KEPT = {"admin_state", "challenges"}
+"""What stays as it is where a document has none."""
+
+
 def _parity(value: Any, document: type[BaseModel]) -> None:
     """Field names are the same, and defaults too, all the way down."""
     own = {field.name: field for field in dataclasses.fields(value)}
@@ -43,7 +47,7 @@ def _parity(value: Any, document: type[BaseModel]) -> None:
         given = document.model_fields[name]
         if isinstance(given.default, BaseModel):
             _parity(field.default, type(given.default))
-        elif field.default is not dataclasses.MISSING and not given.is_required() and name != "admin_state":
+        elif field.default is not dataclasses.MISSING and not given.is_required() and name not in KEPT:
             assert given.default == field.default, f"{document.__name__}.{name}"
 
 

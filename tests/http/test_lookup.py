@@ -254,7 +254,7 @@ def test_looking_up_others_takes_a_token(run_edge: Callable[..., Edge]) -> None:
 
     for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN):
         assert ask(f"bearer {TOKENS[role]}").json()["region"] == "eu-central"
-    for role in (Role.EDGE, Role.BALANCER, Role.REPORTER):
+    for role in (Role.EDGE, Role.BALANCER, Role.REPORTER, Role.ACME):
         response = ask(f"Bearer {TOKENS[role]}")
         problem(response, 403, "forbidden")
         assert "insufficient_scope" in response.headers["www-authenticate"]
@@ -404,7 +404,7 @@ def test_metrics_are_for_those_near_and_for_viewers(run_edge: Callable[..., Edge
     for header in ({"X-Forwarded-For": "198.51.100.7"}, {"Forwarded": "for=198.51.100.7"}):
         assert named.get("/metrics", headers=header).status_code == 200
     for role in Role:
-        status = 403 if role in (Role.EDGE, Role.BALANCER, Role.REPORTER) else 200
+        status = 403 if role in (Role.EDGE, Role.BALANCER, Role.REPORTER, Role.ACME) else 200
         token = {"Authorization": f"Bearer {TOKENS[role]}"}
         assert far.get("/metrics", headers=token).status_code == status
 

@@ -31,6 +31,7 @@ KINDS = {
 LEFT_OUT = {
     "region.admin_state": "gtm_region_state has it: a region is drained by hand in an incident, and no plan undoes that",
     "region.draining_since": "likewise",
+    "zone.challenges": "ACME clients write them one by one, and no plan deletes what a certificate authority is about to ask for",
 }
 ORDERED = {
     "service.members": "steering `failover` goes by the order, and where a client's place is unknown all do",

@@ -44,6 +44,8 @@ class TokenRequest(Document):
     regions: str | None = Field(default=None, max_length=63, pattern=f"^{tokens.REGIONS_PATTERN}$")
     """Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a pattern of names (`eu-*`).
     Absent, a reporter may report on any."""
+    names: str | None = Field(default=None, max_length=253, pattern=f"^{tokens.NAMES_PATTERN}$")
+    """Of role `acme`: the name for whose certificates it may write challenges, or a pattern of names (`*.example.com`, which includes `example.com`)."""
     owner: Owner | None = None
     """The person or automation that stands behind it, people as they are called when they sign in. Absent: the owner of what it is made with."""
     sha256: Digest | None = None
@@ -74,6 +76,7 @@ async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
         expires_at=body.expires_at,
         edges=body.edges,
         regions=body.regions,
+        names=body.names,
         owner=body.owner,
         drawn=_drawn(body),
     )

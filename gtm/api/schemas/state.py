@@ -29,6 +29,8 @@ class TokenView(Schema):
     """Of role `edge`: the edge that it speaks for, or a pattern of names."""
     regions: str | None
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null of a reporter: any."""
+    names: str | None
+    """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
     owner: str | None
     """The person or automation that stands behind it; null: it is from before that was written down."""
     makers: list[str]

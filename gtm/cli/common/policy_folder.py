@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gtm.cli.common.exits import CommandError, Exit
-
-if TYPE_CHECKING:
-    from gtm.documents.schema import PolicyDocument
 
 
 def require_readable(folder: Path) -> None:
@@ -27,25 +24,25 @@ def require_readable(folder: Path) -> None:
 
 
 def read_document(folder: Path, *, alone: bool = True) -> dict[str, Any]:
-    """The folder as the control API takes it. Not `alone`: it may refer to what is not in it.
+    """The folder as the control API takes it; which of its files were not read is said. Not `alone`: it may refer to what is not in it.
 
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
     """
     from gtm.cli.common import output
     from gtm.core.model.problems import PolicyError
-    from gtm.documents.folders import load_document, read_folder
+    from gtm.documents.folders import check_references, read_folder
 
     require_readable(folder)
-    with explained(), output.progress(f"reading {folder}"):
-        if alone:
-            document: PolicyDocument = load_document(folder)
-        else:
-            found = read_folder(folder)
-            if found.problems:
-                raise PolicyError(found.problems)
-            document = found.document()
-    return document.model_dump(mode="json")
+    with explained():
+        with output.progress(f"reading {folder}"):
+            read = read_folder(folder)
+            problems = check_references(read)[0] if alone else read.problems
+        for said in read.found.notes():
+            output.note(said, "yellow")
+        if problems:
+            raise PolicyError(problems)
+        return read.document().model_dump(mode="json")
 
 
 class explained:  # noqa: N801 - reads as a verb where it is used

@@ -51,7 +51,7 @@ def create(
         Role,
         typer.Option(
             help="viewer reads, operator changes policy, fence-admin also opens fences, admin also makes tokens; edge is for "
-            "edges, balancer for regions' balancers, reporter for load reports."
+            "edges, balancer for regions' balancers, reporter for load reports, acme for challenges of certificate authorities."
         ),
     ],
     expires: Annotated[
@@ -74,6 +74,12 @@ def create(
             "report on any."
         ),
     ] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            help="Of role acme: the name for whose certificates it is, or a pattern (*.example.com, which includes example.com)."
+        ),
+    ] = None,
     owner: _Owner = None,
     direct: _Direct = False,
     control_url: options.ControlUrl = options.CONTROL,
@@ -86,7 +92,7 @@ def create(
     from gtm.cli.common import client
 
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
-    bound = {"edges": edges, "regions": regions, "owner": owner}
+    bound = {"edges": edges, "regions": regions, "names": names, "owner": owner}
     if direct:
         made = _create_directly(name, role, expires_at, database_url, data_dir, **bound)
     else:
@@ -217,8 +223,8 @@ def _kind(made: dict[str, Any]) -> str:
 
 
 def _bound(item: dict[str, Any]) -> str:
-    """The edges or regions that a token is bound to."""
-    return str(item.get("edges") or item.get("regions") or "")
+    """The edges, regions or names that a token is bound to."""
+    return str(item.get("edges") or item.get("regions") or item.get("names") or "")
 
 
 def _create_directly(
@@ -240,6 +246,7 @@ def _create_directly(
             expires_at=expires_at,
             edges=bound.get("edges"),
             regions=bound.get("regions"),
+            names=bound.get("names"),
             owner=bound.get("owner"),
         )
 
@@ -310,6 +317,7 @@ def _view(token: Token) -> dict[str, Any]:
         "role": token.role.value,
         "edges": token.edges,
         "regions": token.regions,
+        "names": token.names,
         "owner": token.owner,
         "makers": list(token.makers),
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},

@@ -46,7 +46,8 @@ def export(
     policy: Annotated[
         Path | None,
         typer.Option(
-            "--policy", help="A folder of YAML files, or one file, to write as HCL without any server."
+            "--policy",
+            help="A folder of YAML and JSON files, or one file, to write as HCL without any server.",
         ),
     ] = None,
     admin_states: Annotated[
@@ -109,25 +110,24 @@ class _Texts:
     """An export: the text of each file that the policy needs, and all in one.
 
     `vacant` is the text of every other file that an export may write, which it does only over one of an earlier export: what
-    that holds would otherwise come back. `suffixes` are those of files that would define things twice.
+    that holds would otherwise come back. `alone`: other policy files, in the folder or below it, would define things twice.
     """
 
     files: Mapping[str, str]
     whole: str
     vacant: Mapping[str, str]
-    suffixes: frozenset[str] = frozenset()
+    alone: bool = False
 
 
 def _yaml(document: dict[str, Any]) -> _Texts:
     from gtm.cli.common import output
-    from gtm.documents.folders import SUFFIXES
 
     policy = {kind: items for kind, items in document.items() if items}
     return _Texts(
         {f"{kind}.yaml": output.yaml_text({kind: items}) for kind, items in policy.items()},
         output.yaml_text(policy),
         {f"{kind}.yaml": output.yaml_text({kind: []}) for kind in document if kind not in policy},
-        SUFFIXES,
+        alone=True,
     )
 
 
@@ -171,16 +171,14 @@ def _write(folder: Path, texts: _Texts, *, overwrite: bool) -> list[Path]:
         CommandError: the folder holds other policy files, or cannot be written; then nothing was written, or each
             file is either the old or the new one.
     """
-    from gtm.documents.folders import EXPECTATIONS
+    from gtm.documents.policy_files import names_within
 
     ours = {**texts.files, **texts.vacant}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        present = {
-            path.name
-            for path in folder.iterdir()
-            if (path.suffix in texts.suffixes and path.name != EXPECTATIONS) or path.name in ours
-        }
+        present = {name for name in ours if (folder / name).exists()}
+        if texts.alone:
+            present.update(names_within(folder, expectations=False))
         _require_room(folder, present, set(ours), overwrite=overwrite)
         written = []
         for name, text in ours.items():

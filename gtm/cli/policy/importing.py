@@ -141,13 +141,13 @@ def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
     Raises:
         CommandError: it has one, or cannot be written.
     """
-    from gtm.documents.folders import SUFFIXES
+    from gtm.core.model.references import some
+    from gtm.documents.policy_files import names_within
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        present = sorted(path.name for path in folder.iterdir() if path.suffix in SUFFIXES)
-        if present:
-            message = f"`{folder}` holds {', '.join(present[:5])} already: import into another folder"
+        if present := names_within(folder):
+            message = f"`{folder}` holds {some(present, 'files')} already: import into another folder"
             raise CommandError(f"{message}; nothing was written")
         written = []
         for name, text in texts.items():

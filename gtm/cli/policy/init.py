@@ -121,8 +121,12 @@ def _eea() -> frozenset[str]:
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise CommandError(f"`{folder}` is a file: give a folder to write to")
-    if folder.is_dir() and any(path.suffix in {".yaml", ".yml"} for path in folder.iterdir()):
-        raise CommandError(f"`{folder}` has YAML files already: nothing was written; name a new folder")
+    from gtm.core.model.references import some
+    from gtm.documents.policy_files import names_within
+
+    if folder.is_dir() and (present := names_within(folder)):
+        message = f"`{folder}` holds {some(present, 'files')} already"
+        raise CommandError(f"{message}: nothing was written; name a new folder")
 
 
 def _place(text: str) -> _Region:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.documents.check import Report
 
-Folder = Annotated[Path, typer.Argument(help="A folder of YAML files, or one file.")]
+Folder = Annotated[
+    Path, typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -209,6 +211,8 @@ def _report(report: Report) -> None:
 
     for problem in report.problems:
         output.say(str(problem), "red")
+    for said in report.notes:
+        output.say(said, "yellow")
     for warning in report.warnings:
         output.say(f"warning: {warning}", "yellow")
     for finding in report.findings:
@@ -255,5 +259,6 @@ def _report_json(report: Report) -> None:
             "warnings": list(report.warnings),
             "findings": [asdict(finding) for finding in report.findings],
             "expectations": [asdict(result) for result in report.results],
+            "not_read": list(report.not_read),
         }
     )

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 def get_policy(*, admin_states: bool | None = None) -> Call[types.PolicyView]:
     """Export the whole policy. JSON, or YAML for `Accept: application/yaml`. Regions carry their admin
-    state only if asked for, since applying an export must not undo a drain made since.
+    state and zones their challenges only if asked for, since applying an export must not undo a drain
+    or delete a challenge made since.
 
     Args:
-        admin_states: Include the regions' admin states.
+        admin_states: Include the regions' admin states and the zones' challenges.
     """
     return Call(
         "GET",
@@ -121,8 +122,8 @@ def rollback_revision(
     managed_by: str | None = None,
 ) -> Call[types.PolicyChanged]:
     """Put an earlier revision's policy in force again. Makes a new revision. Regions keep their admin
-    state of today. `If-Match` with the ETag of `GET /v1/policy` guards against changes made
-    meanwhile.
+    state of today, zones their challenges. `If-Match` with the ETag of `GET /v1/policy` guards
+    against changes made meanwhile.
 
     Args:
         number: The revision's number.
@@ -1202,6 +1203,51 @@ def list_data_classes(
         "GET",
         "/v1/data-classes",
         parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    )
+
+
+def get_challenge(zone: types.HostName, name: str) -> Call[types.ChallengeView]:
+    """Get a challenge's records. What is there, and whether all edges answer so.
+
+    Args:
+        zone: The zone's name.
+        name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+    """
+    return Call(
+        "GET",
+        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
+    )
+
+
+def put_challenge(zone: types.HostName, name: str, body: types.ChallengePut) -> Call[types.ChallengeView]:
+    """Write a challenge's records. For ACME clients (DNS-01, RFC 8555 §8.4). Idempotent. Whole writes of
+    the zone, by whomever, leave challenges as they are, and nobody's management of the zone stands
+    against them. The edges answer with it once `sync` says `IN_SYNC`.
+
+    Args:
+        zone: The zone's name.
+        name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+    """
+    return Call(
+        "PUT",
+        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
+        body=body,
+    )
+
+
+def delete_challenge(zone: types.HostName, name: str, *, value: str | None = None) -> Call[types.Changed]:
+    """Delete a challenge's records. What is not there is deleted all the same: clients clean up more
+    than once.
+
+    Args:
+        zone: The zone's name.
+        name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+        value: Only this one; left out: all.
+    """
+    return Call(
+        "DELETE",
+        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
+        parameters={"value": value},
     )
 
 

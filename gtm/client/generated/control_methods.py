@@ -18,10 +18,11 @@ class ControlMethods(Session):
 
     def get_policy(self, *, admin_states: bool | None = None) -> types.PolicyView:
         """Export the whole policy. JSON, or YAML for `Accept: application/yaml`. Regions carry their admin
-        state only if asked for, since applying an export must not undo a drain made since.
+        state and zones their challenges only if asked for, since applying an export must not undo a drain
+        or delete a challenge made since.
 
         Args:
-            admin_states: Include the regions' admin states.
+            admin_states: Include the regions' admin states and the zones' challenges.
         """
         return self.send(calls.get_policy(admin_states=admin_states)).value
 
@@ -103,8 +104,8 @@ class ControlMethods(Session):
         managed_by: str | None = None,
     ) -> types.PolicyChanged:
         """Put an earlier revision's policy in force again. Makes a new revision. Regions keep their admin
-        state of today. `If-Match` with the ETag of `GET /v1/policy` guards against changes made
-        meanwhile.
+        state of today, zones their challenges. `If-Match` with the ETag of `GET /v1/policy` guards
+        against changes made meanwhile.
 
         Args:
             number: The revision's number.
@@ -1066,6 +1067,37 @@ class ControlMethods(Session):
         """
         return self.items(calls.list_data_classes(managed_by=managed_by, limit=1000))
 
+    def get_challenge(self, zone: types.HostName, name: str) -> types.ChallengeView:
+        """Get a challenge's records. What is there, and whether all edges answer so.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+        """
+        return self.send(calls.get_challenge(zone, name)).value
+
+    def put_challenge(self, zone: types.HostName, name: str, body: types.ChallengePut) -> types.ChallengeView:
+        """Write a challenge's records. For ACME clients (DNS-01, RFC 8555 §8.4). Idempotent. Whole writes of
+        the zone, by whomever, leave challenges as they are, and nobody's management of the zone stands
+        against them. The edges answer with it once `sync` says `IN_SYNC`.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+        """
+        return self.send(calls.put_challenge(zone, name, body)).value
+
+    def delete_challenge(self, zone: types.HostName, name: str, *, value: str | None = None) -> types.Changed:
+        """Delete a challenge's records. What is not there is deleted all the same: clients clean up more
+        than once.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+            value: Only this one; left out: all.
+        """
+        return self.send(calls.delete_challenge(zone, name, value=value)).value
+
     def search_resources(
         self,
         *,
@@ -1627,10 +1659,11 @@ class AsyncControlMethods(AsyncSession):
 
     async def get_policy(self, *, admin_states: bool | None = None) -> types.PolicyView:
         """Export the whole policy. JSON, or YAML for `Accept: application/yaml`. Regions carry their admin
-        state only if asked for, since applying an export must not undo a drain made since.
+        state and zones their challenges only if asked for, since applying an export must not undo a drain
+        or delete a challenge made since.
 
         Args:
-            admin_states: Include the regions' admin states.
+            admin_states: Include the regions' admin states and the zones' challenges.
         """
         return (await self.send(calls.get_policy(admin_states=admin_states))).value
 
@@ -1714,8 +1747,8 @@ class AsyncControlMethods(AsyncSession):
         managed_by: str | None = None,
     ) -> types.PolicyChanged:
         """Put an earlier revision's policy in force again. Makes a new revision. Regions keep their admin
-        state of today. `If-Match` with the ETag of `GET /v1/policy` guards against changes made
-        meanwhile.
+        state of today, zones their challenges. `If-Match` with the ETag of `GET /v1/policy` guards
+        against changes made meanwhile.
 
         Args:
             number: The revision's number.
@@ -2724,6 +2757,41 @@ class AsyncControlMethods(AsyncSession):
             managed_by: Only what this tool manages, such as `terraform/prod-network`.
         """
         return self.items(calls.list_data_classes(managed_by=managed_by, limit=1000))
+
+    async def get_challenge(self, zone: types.HostName, name: str) -> types.ChallengeView:
+        """Get a challenge's records. What is there, and whether all edges answer so.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+        """
+        return (await self.send(calls.get_challenge(zone, name))).value
+
+    async def put_challenge(
+        self, zone: types.HostName, name: str, body: types.ChallengePut
+    ) -> types.ChallengeView:
+        """Write a challenge's records. For ACME clients (DNS-01, RFC 8555 §8.4). Idempotent. Whole writes of
+        the zone, by whomever, leave challenges as they are, and nobody's management of the zone stands
+        against them. The edges answer with it once `sync` says `IN_SYNC`.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+        """
+        return (await self.send(calls.put_challenge(zone, name, body))).value
+
+    async def delete_challenge(
+        self, zone: types.HostName, name: str, *, value: str | None = None
+    ) -> types.Changed:
+        """Delete a challenge's records. What is not there is deleted all the same: clients clean up more
+        than once.
+
+        Args:
+            zone: The zone's name.
+            name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
+            value: Only this one; left out: all.
+        """
+        return (await self.send(calls.delete_challenge(zone, name, value=value))).value
 
     def search_resources(
         self,

@@ -294,6 +294,35 @@ class CertificateSchema(TypedDict):
     """Within 21 days, or it has ended."""
 
 
+class ChallengePut(TypedDict):
+    """What is to be at the name of a challenge."""
+
+    values: list[str]
+    """Texts without spaces, quotes and backslashes, each of a TXT record."""
+    type: NotRequired[Literal["TXT"]]
+    """Challenges have no other."""
+    ttl: NotRequired[int]
+    """How long resolvers keep them, in seconds."""
+    add: NotRequired[bool]
+    """Whether the values that are there stay; otherwise these replace them."""
+
+
+class ChallengeView(TypedDict):
+    """What is at the name of a challenge."""
+
+    zone: str
+    name: str
+    """Written out."""
+    type: str
+    values: list[str]
+    ttl: int
+    """How long resolvers keep them, in seconds."""
+    revision: int
+    """The revision in force."""
+    sync: SyncSchema
+    """Whether all edges answer from it."""
+
+
 class ChangePage(TypedDict):
     """Changes, the newest first."""
 
@@ -2315,9 +2344,11 @@ class RevisionView(TypedDict):
     policy: PolicyDocument
 
 
-Role: TypeAlias = Literal["viewer", "operator", "fence-admin", "admin", "edge", "reporter", "balancer"]
-"""What a bearer token may do. Viewer < operator < fence-admin < admin; `edge`, `balancer` and `reporter`
-have a work of their own.
+Role: TypeAlias = Literal[
+    "viewer", "operator", "fence-admin", "admin", "edge", "reporter", "balancer", "acme"
+]
+"""What a bearer token may do. Viewer < operator < fence-admin < admin; `edge`, `balancer`, `reporter`
+and `acme` have a work of their own.
 """
 
 
@@ -2858,6 +2889,8 @@ class TokenCreated(TypedDict):
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null
     of a reporter: any.
     """
+    names: str | None
+    """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
     owner: str | None
     """The person or automation that stands behind it; null: it is from before that was written down."""
     makers: list[str]
@@ -2882,6 +2915,10 @@ class TokenRequest(TypedDict):
     regions: NotRequired[str | None]
     """Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a
     pattern of names (`eu-*`). Absent, a reporter may report on any.
+    """
+    names: NotRequired[str | None]
+    """Of role `acme`: the name for whose certificates it may write challenges, or a pattern of names
+    (`*.example.com`, which includes `example.com`).
     """
     owner: NotRequired[str | None]
     """The person or automation that stands behind it, people as they are called when they sign in.
@@ -2909,6 +2946,8 @@ class TokenView(TypedDict):
     """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null
     of a reporter: any.
     """
+    names: str | None
+    """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
     owner: str | None
     """The person or automation that stands behind it; null: it is from before that was written down."""
     makers: list[str]
@@ -3115,6 +3154,14 @@ class ZoneDocument(TypedDict):
     """What the zone holds beside services."""
     dnssec: NotRequired[bool]
     """Its answers are signed. To switch it off, the DS records at the parent go first."""
+    explanations: NotRequired[bool]
+    """Host names of services explain their answers to who asks for TXT; otherwise they have no TXT
+    records but those of the zone.
+    """
+    challenges: NotRequired[list[RecordSetDocument] | None]
+    """Answers to certificate authorities, which ACME clients write one by one; absent: they stay as they
+    are.
+    """
 
 
 class ZoneDocumentPut(TypedDict):
@@ -3144,6 +3191,14 @@ class ZoneDocumentPut(TypedDict):
     """What the zone holds beside services."""
     dnssec: NotRequired[bool]
     """Its answers are signed. To switch it off, the DS records at the parent go first."""
+    explanations: NotRequired[bool]
+    """Host names of services explain their answers to who asks for TXT; otherwise they have no TXT
+    records but those of the zone.
+    """
+    challenges: NotRequired[list[RecordSetDocument] | None]
+    """Answers to certificate authorities, which ACME clients write one by one; absent: they stay as they
+    are.
+    """
 
 
 class ZoneKeysList(TypedDict):

@@ -39,6 +39,9 @@ EDGES_WORDS = (
 REGIONS_PATTERN = r"[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?"
 """A region's name, or a pattern of names."""
 REGIONS_WORDS = "must be a region's name, or a pattern of names such as `eu-*`: lower-case letters, digits, `-` and `*` (at most 63)"
+NAMES_PATTERN = r"[a-z0-9*]([a-z0-9.*_-]{0,251}[a-z0-9*])?"
+"""A domain name, or a pattern of names."""
+NAMES_WORDS = "must be a domain name in lower case, or a pattern of names such as `*.example.com`, which includes `example.com`"
 _BOUND = (Role.BALANCER, Role.REPORTER)
 """Roles whose tokens can be bound to regions."""
 
@@ -61,6 +64,11 @@ def speaks_for(edges: str | None, edge: str) -> bool:
     return edges is not None and matches(edges, edge)
 
 
+def certifies(names: str, domain: str) -> bool:
+    """Whether a token for `names` is one for the certificates of a domain. `*.example.com` is for `example.com`, too, as the certificate of that name is."""
+    return matches(names, domain) or (names.startswith("*.") and names[2:] == domain)
+
+
 async def create(
     database: Database,
     name: str,
@@ -71,6 +79,7 @@ async def create(
     expires_at: datetime | None = None,
     edges: str | None = None,
     regions: str | None = None,
+    names: str | None = None,
     owner: str | None = None,
     drawn: bytes | None = None,
 ) -> NewToken:
@@ -86,15 +95,16 @@ async def create(
         edges: of role `edge`: the edge that it speaks for, or a pattern of names; None: the edge of its own name.
         regions: of roles `balancer` and `reporter`: the region that it may speak of, or a pattern of names; None: of a
             reporter any, and not allowed of a balancer.
+        names: of role `acme`: the name of whose certificates it may write the challenges, or a pattern of names.
         owner: the person or automation that stands behind it; None: that of what it is made with.
         drawn: the digest of a text that whoever asks has drawn; None: one is drawn here.
 
     Raises:
         Conflict: the name is in use, or the text.
-        Invalid: it would have expired already, or is for edges or regions without being of a role that is, or the other way
+        Invalid: it would have expired already, or is for edges, regions or names without being of a role that is, or the other way
             round, or its owner is none.
     """
-    problem = _binding_problem(role, edges, regions) or _owner_problem(owner)
+    problem = _binding_problem(role, edges, regions) or _names_problem(role, names) or _owner_problem(owner)
     if problem is not None:
         raise Invalid(f"{problem}", (problem,))
     if expires_at is not None and expires_at <= now:
@@ -112,6 +122,7 @@ async def create(
                 token_id=identity,
                 edges=edges,
                 regions=regions,
+                names=names,
                 hands=_hands(by, owner),
             )
             await transaction.audit.add(by, "token.create", f"token {name}", detail=_detail(token))
@@ -170,6 +181,19 @@ def _binding_problem(role: Role, edges: str | None, regions: str | None) -> Prob
     return None
 
 
+def _names_problem(role: Role, names: str | None) -> Problem | None:
+    """What is wrong with the names that a new token is bound to."""
+    if names is None and role is Role.ACME:
+        words = "a token of role `acme` needs the name whose certificates it is for, or a pattern of names such as `*.example.com`"
+        return Problem("names", "missing", words)
+    if names is not None and role is not Role.ACME:
+        words = f"only a token of role `acme` is for names, not one of `{role.value}`"
+        return Problem("names", "not_allowed", words)
+    if names is not None and not re.fullmatch(NAMES_PATTERN, names):
+        return Problem("names", "invalid_format", NAMES_WORDS)
+    return None
+
+
 async def install(
     database: Database,
     name: str,
@@ -178,12 +202,13 @@ async def install(
     *,
     edges: str | None = None,
     regions: str | None = None,
+    names: str | None = None,
     owner: str | None = None,
 ) -> Token:
     """Make a text of the caller's a token, in place of any other of that name (for processes started together)."""
     async with database.transaction() as transaction:
         token = await transaction.tokens.replace(
-            name, role, digest(text), edges=edges, regions=regions, hands=_hands(CONTROL, owner)
+            name, role, digest(text), edges=edges, regions=regions, names=names, hands=_hands(CONTROL, owner)
         )
         await transaction.audit.add(CONTROL, "token.install", f"token {name}", detail=_detail(token))
     return token
@@ -322,6 +347,8 @@ def _detail(token: Token) -> str:
         parts.append(f"for edges {token.edges}")
     if token.regions is not None:
         parts.append(f"for regions {token.regions}")
+    if token.names is not None:
+        parts.append(f"for names {token.names}")
     if token.expires_at is not None:
         parts.append(f"expires {token.expires_at:%Y-%m-%d %H:%M} UTC")
     return ", ".join(parts)

@@ -383,14 +383,16 @@ async def try_rollback(
 
 
 def _with_states_of(policy: Policy, today: Policy) -> Policy:
-    """An earlier policy whose regions are drained or disabled as they are today."""
+    """An earlier policy whose regions are drained or disabled as they are today, and whose zones have today's challenges."""
     known = {region.name: region for region in today.regions}
     regions = tuple(
         replace(region, admin_state=kept.admin_state, draining_since=kept.draining_since)
         for region in policy.regions
         for kept in (known.get(region.name, region),)
     )
-    return replace(policy, regions=regions)
+    challenges = {zone.name: zone.challenges for zone in today.zones}
+    zones = tuple(replace(zone, challenges=challenges.get(zone.name, ())) for zone in policy.zones)
+    return replace(policy, regions=regions, zones=zones)
 
 
 async def _tried(

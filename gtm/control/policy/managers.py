@@ -1,7 +1,7 @@
 """Which tool manages a resource of the policy: whose writes pass, and what becomes of the mark.
 
 Law: at most one tool manages a resource. What it manages nobody else writes or deletes without saying so, and why. The mark is no
-policy: it changes no decision and no checksum, and ends with the resource. A region's admin state is operators': no tool has it.
+policy: it changes no decision and no checksum, and ends with the resource. A region's admin state is operators', a zone's challenges are ACME clients': no tool has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gtm.storage.session import Database, Transaction
 
 _MOST_NAMED = 50
 """Resources that the audit log names of one change; the revision has all."""
-_STATES = frozenset({"admin_state", "draining_since"})
+_STATES = {"regions": frozenset({"admin_state", "draining_since"}), "zones": frozenset({"challenges"})}
 
 
 class OnManaged(StrEnum):
@@ -122,11 +122,11 @@ def settle(
 
 
 def only_state(change: ResourceChange) -> bool:
-    """Whether a change is of nothing but a region's admin state."""
+    """Whether a change is of nothing but a region's admin state or a zone's challenges."""
     return (
-        change.kind == "regions"
+        change.kind in _STATES
         and change.action is Action.UPDATED
-        and _STATES.issuperset(field.path for field in change.fields)
+        and _STATES[change.kind].issuperset(field.path.partition("[")[0] for field in change.fields)
     )
 
 

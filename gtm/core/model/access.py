@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a bearer token may do. Viewer < operator < fence-admin < admin; `edge`, `balancer` and `reporter` have a work of their own."""
+    """What a bearer token may do. Viewer < operator < fence-admin < admin; `edge`, `balancer`, `reporter` and `acme` have a work of their own."""
 
     VIEWER = "viewer"
     """Read everything, and look up routes for any client."""
@@ -25,6 +25,8 @@ class Role(StrEnum):
     BALANCER = "balancer"
     """Follow the feed without zone-signing keys, and send what a reporter may, of the regions that the token is bound to.
     Nothing else: a balancer has no vote on health."""
+    ACME = "acme"
+    """Write the answers to certificate authorities' challenges at the names that the token is bound to. Nothing else."""
 
 
 _RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.FENCE_ADMIN: 3, Role.ADMIN: 4}
@@ -32,9 +34,11 @@ _REPORTING = (Role.REPORTER, Role.BALANCER)
 
 
 def permits(held: Role, needed: Role) -> bool:
-    """Whether a role includes another. `balancer` includes `reporter`; these two and `edge` have to do with no others."""
+    """Whether a role includes another. `balancer` includes `reporter`, `operator` and those above it `acme`; else these and `edge` have to do with no others."""
     if needed is Role.REPORTER:
         return held in _REPORTING
+    if needed is Role.ACME and held in _RANK:
+        needed = Role.OPERATOR
     if held in _RANK and needed in _RANK:
         return _RANK[held] >= _RANK[needed]
     return held is needed

@@ -59,7 +59,7 @@ def _written(policy: Policy) -> Iterator[str]:
             2
         ]  # what is right above a zone lies in the zone around it, if there is one
         yield from [server.name for server in zone.name_servers] or [zone.primary_ns]
-        for record in zone.records:
+        for record in zone.sets:
             yield absolute(record.name, zone.name)
 
 

@@ -212,7 +212,11 @@ class RecordSet:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A DNS zone that the edges answer for. Times in seconds (RFC 1035 §3.3.13, RFC 2308 §4 for `minimum`)."""
+    """A DNS zone that the edges answer for. Times in seconds (RFC 1035 §3.3.13, RFC 2308 §4 for `minimum`).
+
+    `explanations`: names of services explain their answers to who asks for TXT. `challenges` are answers to certificate authorities
+    (RFC 8555 §8.4), which ACME clients write one by one: as little a part of a zone as code as a drain is of a region.
+    """
 
     name: str
     primary_ns: str
@@ -226,3 +230,10 @@ class Zone:
     records: tuple[RecordSet, ...] = ()
     dnssec: bool = False
     """Whether its answers are signed (docs/dnssec.md)."""
+    explanations: bool = True
+    challenges: tuple[RecordSet, ...] = ()
+
+    @property
+    def sets(self) -> tuple[RecordSet, ...]:
+        """All that it answers beside services, challenges included."""
+        return self.records + self.challenges

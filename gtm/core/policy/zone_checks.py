@@ -70,8 +70,11 @@ class _ZoneChecks:
     def _read(self, zone: Zone) -> _Content:
         """Take the records of a zone that lie in it, and note what is wrong with each alone."""
         content = _Content(zone)
-        for index, record in enumerate(zone.records):
-            path = f"zones.{zone.name}.records[{index}]"
+        for index, record in enumerate(zone.sets):
+            own = len(zone.records)
+            path = f"zones.{zone.name}." + (
+                f"records[{index}]" if index < own else f"challenges[{index - own}]"
+            )
             name = absolute(record.name, zone.name)
             if not self._placed(zone, record, name, path):
                 continue

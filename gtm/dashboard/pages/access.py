@@ -42,6 +42,10 @@ PROGRAMS: Sequence[tuple[Role, str]] = (
     (Role.EDGE, "follows the feed with zone-signing keys, reports its clients, probes and round trips"),
     (Role.BALANCER, "follows the feed without zone-signing keys, reports of the regions that it is bound to"),
     (Role.REPORTER, "sends load reports and measured round trips, and nothing else"),
+    (
+        Role.ACME,
+        "writes challenges of certificate authorities at the names that it is bound to, and nothing else",
+    ),
 )
 """What tokens of programs may do; they sign nobody in."""
 
@@ -167,7 +171,7 @@ async def _create(visit: Visit) -> Response:
     given = await visit.form()
     body = {
         key: given[key].strip()
-        for key in ("name", "role", "edges", "regions", "owner")
+        for key in ("name", "role", "edges", "regions", "names", "owner")
         if given.get(key, "").strip()
     }
     days = given.get("lasts", "")
@@ -180,7 +184,10 @@ async def _create(visit: Visit) -> Response:
     command = ["gtm", "token", "create", body["name"], "--role", body["role"]]
     command += ["--expires", f"{days}d"] if days else []
     command += [
-        part for key in ("edges", "regions", "owner") if key in body for part in (f"--{key}", body[key])
+        part
+        for key in ("edges", "regions", "names", "owner")
+        if key in body
+        for part in (f"--{key}", body[key])
     ]
     return await _overview(visit, 201, made=made, command=shlex.join(command))
 

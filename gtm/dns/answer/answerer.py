@@ -17,7 +17,7 @@ from gtm.dns.answer.questions import Questions, name_label
 from gtm.dns.answer.static_way import StaticWay
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
-from gtm.dns.zone.content import Content, explanation, host_content, second_draw, turns
+from gtm.dns.zone.content import Content, explains, explanation, host_content, second_draw, turns
 from gtm.dns.zone.dnssec import Signer
 from gtm.dns.zone.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.zone.zones import Host, Names, build_names
@@ -165,7 +165,7 @@ class Answerer:
         # Only addresses bring a client to a region; questions for anything else are no demand.
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
-        if question.rdtype == wire.TXT:
+        if question.rdtype == wire.TXT and explains(host, question.name):
             texts = explanation(router.explained(routing.ranking, option), routing.request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         content = host_content(router.view, host, question.rdtype, option, texts, turn=turn)

@@ -27,7 +27,7 @@ from gtm.core.model.services import Families, Service
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.svcb import BARE, alias_data, https_data
-from gtm.dns.zone.zones import Cut, Host, ZoneData, wire_name
+from gtm.dns.zone.zones import Cut, Host, ZoneData, suffixes, wire_name
 
 SHORT_TTL = 30
 """The longest TTL, in seconds, of answers that should not outlive their cause: refusals, and health ignored."""
@@ -195,7 +195,7 @@ def host_content(
         host: the name's service and zone.
         rdtype: the question's.
         option: for this client.
-        explanation: the strings of a TXT answer (`explanation`); of no other.
+        explanation: the strings of a TXT answer (`explanation`); none: there is no such record.
         turn: which of the region's addresses come, and which first: less than `turns`.
     """
     if option.outcome is Outcome.REFUSED_EDGE:
@@ -225,7 +225,7 @@ def host_content(
         return replace(content, zone=host.zone)
     if rdtype == wire.ANY:
         return Content(records=(minimal_any(ttl),), zone=host.zone)
-    if rdtype == wire.TXT:
+    if rdtype == wire.TXT and explanation:
         text = b"".join(_character_string(part) for part in explanation)
         return Content(records=(Record(wire.TXT, ttl, text),), tailored=True, zone=host.zone)
     # That a type is not there depends on the region too: it is kept no longer than an address would be.
@@ -334,6 +334,15 @@ def _refusal_error(option: Option) -> ExtendedError:
     if option.reason is Reason.FENCE_EMPTY:
         return ExtendedError(_EDE_PROHIBITED, "residency rules allow no region for this client")
     return ExtendedError(_EDE_PROHIBITED, "residency rules allow no usable region for this client")
+
+
+def explains(host: Host, name: bytes) -> bool:
+    """Whether a host name's TXT answer explains the decision, by the question's name in lower-case wire form.
+
+    Names with a label that begins with an underscore hold what programs read (RFC 8552): to `_acme-challenge` or `_dmarc` below a
+    wildcard an explanation would be a wrong answer, where none is a right one.
+    """
+    return host.zone.explanations and not any(suffix[1:2] == b"_" for suffix in suffixes(name))
 
 
 def explanation(decision: Decision, request: Request) -> list[str]:

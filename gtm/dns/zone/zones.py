@@ -40,6 +40,8 @@ class ZoneData:
     ttl: int
     negative_ttl: int
     """Of the SOA record in a negative answer: the lesser of its own TTL and its minimum (RFC 2308 §5)."""
+    explanations: bool = True
+    """Whether TXT at services' names explains answers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,7 +219,7 @@ def build_names(snapshot: Snapshot, elsewhere: frozenset[str] = frozenset()) -> 
         for server in written.name_servers:
             _add_addresses(names.records, wire_name(server.name), wire.A, server.ipv4, written.ttl)
             _add_addresses(names.records, wire_name(server.name), wire.AAAA, server.ipv6, written.ttl)
-        for record in written.records:
+        for record in written.sets:
             ttl = written.ttl if record.ttl is None else record.ttl
             sets = names.records.setdefault(wire_name(absolute(record.name, written.name)), {})
             rdtype = dns.rdatatype.from_text(record.type)
@@ -332,6 +334,7 @@ def _zone_data(zone: Zone, revision: int) -> ZoneData:
         name_servers=tuple(dict.fromkeys(wire_name(server) for server in servers)),
         ttl=zone.ttl,
         negative_ttl=min(zone.ttl, zone.minimum),
+        explanations=zone.explanations,
     )
 
 

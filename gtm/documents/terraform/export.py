@@ -47,8 +47,8 @@ terraform {
 }
 """
 _IMPORTS = "# These take over what control has. Once they are applied, they can go.\n"
-_OPERATED = frozenset({"admin_state", "draining_since"})
-"""Fields of regions that operators change by command, and no configuration holds."""
+_OPERATED = frozenset({"admin_state", "draining_since", "challenges"})
+"""Fields that operators and ACME clients change by command, and no configuration holds."""
 
 
 def files(policy: PolicyDocument, *, imports: bool = False) -> dict[str, str]:

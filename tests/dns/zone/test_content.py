@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import dns.flags
 import dns.rcode
+import dns.rdatatype
 import pytest
 
 from gtm.core.decision.router import Router
-from gtm.core.model.policy import Places, Tenant
-from gtm.core.model.services import RefusalAddress, Zone
+from gtm.core.model.policy import Places, Policy, Tenant
+from gtm.core.model.services import RecordSet, RefusalAddress, Zone
 from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.zone.dnssec import Signer
@@ -419,3 +420,31 @@ def test_replaced_answerers_are_gone_at_once() -> None:
         assert sum(isinstance(item, Answerer) for item in gc.get_objects()) == before + 1
     finally:
         gc.enable()
+
+
+def test_challenges_and_names_of_programs() -> None:
+    """A challenge is answered as written, at services' names too; what programs ask of names with an underscore is no explanation, nor is anything where the zone says so."""
+    challenge = RecordSet("_acme-challenge.chat", "TXT", ('"first"', '"second"'), ttl=30)
+    caa = RecordSet("chat", "CAA", ('0 issue "ca.example.net"',))
+    zones = {zone.name: zone for zone in POLICY.zones}
+    demo = zones["demo.test"]
+
+    def policy(zone: Zone) -> Policy:
+        return replace(POLICY, zones=(zone, *(one for one in POLICY.zones if one is not demo)))
+
+    server = answerer(policy=policy(replace(demo, records=(*demo.records, caa), challenges=(challenge,))))
+    reply = both(server, query("_Acme-Challenge.chat.demo.test", "TXT"))
+    assert sorted(addresses(reply)) == ['"first"', '"second"']
+    assert reply.answer[0].ttl == 30
+    assert addresses(both(server, query("chat.demo.test", "CAA"))) == ['0 issue "ca.example.net"']
+    for name in ("_acme-challenge.wild.demo.test", "_dmarc.x.wild.demo.test", "x._tcp.wild.demo.test"):
+        denied = both(server, query(name, "TXT", subnet=DE))
+        assert (denied.rcode(), denied.answer) == (dns.rcode.NOERROR, [])
+        assert denied.authority[0].rdtype == dns.rdatatype.SOA
+        assert both(server, query(name, "A", subnet=DE)).answer
+    assert "service=wild" in str(addresses(both(server, query("x.wild.demo.test", "TXT", subnet=DE))))
+    silent = answerer(policy=policy(replace(demo, explanations=False)))
+    for name in ("chat.demo.test", "x.wild.demo.test"):
+        denied = both(silent, query(name, "TXT", subnet=DE))
+        assert (denied.rcode(), denied.answer) == (dns.rcode.NOERROR, [])
+        assert both(silent, query(name, "A", subnet=DE)).answer

@@ -88,8 +88,8 @@ class RollbackRequest(Document):
     tags=["policy"],
     operation_id="get_policy",
     summary="Export the whole policy",
-    description="JSON, or YAML for `Accept: application/yaml`. Regions carry their admin state only if asked for, "
-    "since applying an export must not undo a drain made since.",
+    description="JSON, or YAML for `Accept: application/yaml`. Regions carry their admin state and zones their challenges only "
+    "if asked for, since applying an export must not undo a drain or delete a challenge made since.",
     response_model=PolicyView,
     responses={
         200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}},
@@ -101,7 +101,9 @@ async def export(
     ctx: Ctx,
     _: Viewer,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
-    admin_states: Annotated[bool, Query(description="Include the regions' admin states.")] = False,
+    admin_states: Annotated[
+        bool, Query(description="Include the regions' admin states and the zones' challenges.")
+    ] = False,
 ) -> Response:
     """The policy in force."""
     current, revision = await policy.current_policy(ctx.database)
@@ -111,7 +113,8 @@ async def export(
         return Response(text, headers=headers, media_type=YAML)
     document = {kind: getattr(current, kind) for kind in KINDS}  # encoded as they are: a large one is 7 MB
     if not admin_states:
-        document["regions"] = export_policy(Policy(regions=current.regions))["regions"]
+        operated = export_policy(Policy(regions=current.regions, zones=current.zones))
+        document |= {kind: operated[kind] for kind in ("regions", "zones")}
     return reply({"revision": revision, "policy": document}, headers=headers)
 
 
@@ -258,7 +261,7 @@ async def diff_revision(
     tags=["revisions"],
     operation_id="rollback_revision",
     summary="Put an earlier revision's policy in force again",
-    description="Makes a new revision. Regions keep their admin state of today. `If-Match` with the ETag of "
+    description="Makes a new revision. Regions keep their admin state of today, zones their challenges. `If-Match` with the ETag of "
     "`GET /v1/policy` guards against changes made meanwhile.",
     response_model=PolicyChanged,
     responses=errors(404, 409, 412, 413, 415),

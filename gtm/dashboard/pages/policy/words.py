@@ -18,7 +18,7 @@ TITLES = {kind: kind.replace("_", " ").capitalize() for kind in KINDS}
 _KINDS = {slug: kind for kind, slug in SLUGS.items()}
 _FEW = 4
 """Names that a sentence lists."""
-_STATES = ("admin_state", "draining_since")
+_STATES = ("admin_state", "draining_since", "challenges")
 
 
 def kind_of(slug: str) -> str:
@@ -33,7 +33,7 @@ def kind_of(slug: str) -> str:
 
 
 def as_yaml(resources: Mapping[str, Iterable[Mapping[str, Any]]], *, states: bool = False) -> str:
-    """Documents by kind as `gtm export` writes them: without defaults and, unless told otherwise, without regions' admin states."""
+    """Documents by kind as `gtm export` writes them: without defaults and, unless told otherwise, without regions' admin states and zones' challenges."""
     return yamls.dump(
         {kind: [concise(kind, one, states=states) for one in items] for kind, items in resources.items()}
     )

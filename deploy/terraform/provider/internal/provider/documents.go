@@ -21,41 +21,12 @@ import (
 )
 
 const (
-	// expectations is the file of a folder that holds expected decisions, which are `gtm check`'s.
-	expectations = "expect.yaml"
 	// largestFile bounds a file of a policy, as gtm does.
 	largestFile = 10 << 20
 )
 
 // document is a policy as JSON: kind → resources.
 type document map[string][]any
-
-// readFolder reads the YAML files of a folder; several merge by concatenation.
-func readFolder(folder string) (document, error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	whole, found := document{}, false
-	for _, entry := range entries { // by name
-		name := entry.Name()
-		if suffix := filepath.Ext(name); entry.IsDir() || name == expectations || (suffix != ".yaml" && suffix != ".yml") {
-			continue
-		}
-		found = true
-		part, err := readFile(filepath.Join(folder, name))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		for kind, resources := range part {
-			whole[kind] = append(whole[kind], resources...)
-		}
-	}
-	if !found {
-		return nil, fmt.Errorf("there are no *.yaml files in `%s`", folder)
-	}
-	return whole, nil
-}
 
 func readFile(path string) (document, error) {
 	file, err := os.Open(path)
@@ -69,6 +40,9 @@ func readFile(path string) (document, error) {
 	}
 	if len(text) > largestFile {
 		return nil, fmt.Errorf("it has more than %d bytes", largestFile)
+	}
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		return readJSON(text)
 	}
 	return readText(text)
 }

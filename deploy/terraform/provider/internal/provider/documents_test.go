@@ -123,7 +123,7 @@ func TestAFolderIsItsFilesTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := readFolder(folder)
+	read, _, err := readFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,16 +133,16 @@ func TestAFolderIsItsFilesTogether(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "c.yaml"), []byte("tenants: {"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = readFolder(folder); err == nil || !strings.Contains(err.Error(), "c.yaml") {
+	if _, _, err = readFolder(folder); err == nil || !strings.Contains(err.Error(), "c.yaml") {
 		t.Errorf("the file with the fault is not named: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "c.yaml"), make([]byte, largestFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = readFolder(folder); err == nil || !strings.Contains(err.Error(), "bytes") {
+	if _, _, err = readFolder(folder); err == nil || !strings.Contains(err.Error(), "bytes") {
 		t.Errorf("too large a file: %v", err)
 	}
-	if _, err = readFolder(t.TempDir()); err == nil {
+	if _, _, err = readFolder(t.TempDir()); err == nil {
 		t.Error("an empty folder was read")
 	}
 }

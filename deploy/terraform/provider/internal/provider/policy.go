@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -58,7 +59,7 @@ func (r *policyResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 		MarkdownDescription: "A folder of YAML files, or a document, as one revision: all of it or nothing, in whatever order its parts refer to one another, and looked at as a whole when it is planned. " +
 			"A resource belongs here or to a resource of its own kind, not to both.",
 		Attributes: map[string]schema.Attribute{
-			"folder":   schema.StringAttribute{Optional: true, MarkdownDescription: "A folder of `*.yaml` files, as `gtm apply` takes one. Either this or `document`."},
+			"folder":   schema.StringAttribute{Optional: true, MarkdownDescription: "A folder of `*.yaml`, `*.yml` and `*.json` files, with those in folders below it, as `gtm apply` takes one. Either this or `document`."},
 			"document": schema.StringAttribute{Optional: true, MarkdownDescription: "The policy itself, as YAML or JSON: `jsonencode({ tenants = [{ name = \"clinic\" }] })`."},
 			"whole":    schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false), MarkdownDescription: "Whether this is the whole policy: everything else is deleted, whoever made it. Default: `false`."},
 			"sha256":   schema.StringAttribute{Computed: true, MarkdownDescription: "Of the content."},
@@ -81,7 +82,11 @@ func (m policyModel) read(diagnostics *diag.Diagnostics) (found document, ok boo
 		at = path.Root("document")
 		found, err = readText([]byte(m.Document.ValueString()))
 	default:
-		found, err = readFolder(m.Folder.ValueString())
+		var unread []string
+		if found, unread, err = readFolder(m.Folder.ValueString()); len(unread) > 0 {
+			called := "A policy's files are called *.yaml, *.yml or *.json. Not read: "
+			diagnostics.AddAttributeWarning(at, "Files in the folder were not read", called+strings.Join(unread, ", "))
+		}
 	}
 	if err == nil {
 		_, err = found.names()

@@ -39,6 +39,7 @@ type tokenModel struct {
 	Role    types.String `tfsdk:"role"`
 	Edges   types.String `tfsdk:"edges"`
 	Regions types.String `tfsdk:"regions"`
+	Names   types.String `tfsdk:"names"`
 	Owner   types.String `tfsdk:"owner"`
 	Expires types.String `tfsdk:"expires_at"`
 	Secret  types.String `tfsdk:"secret_wo"`
@@ -57,7 +58,7 @@ func (r *tokenResource) Configure(_ context.Context, request resource.ConfigureR
 
 func (r *tokenResource) Schema(_ context.Context, _ resource.SchemaRequest, response *resource.SchemaResponse) {
 	replaced := []planmodifier.String{stringplanmodifier.RequiresReplace()}
-	roles := spec.Attribute{Type: spec.String, Enum: []string{"viewer", "operator", "fence-admin", "admin", "edge", "balancer", "reporter"}}
+	roles := spec.Attribute{Type: spec.String, Enum: []string{"viewer", "operator", "fence-admin", "admin", "edge", "balancer", "reporter", "acme"}}
 	secret := check{"long enough", func(value any) string {
 		if len(value.(string)) < shortestSecret {
 			return fmt.Sprintf("a secret has at least %d characters: draw them, such as by `ephemeral \"random_password\"`", shortestSecret)
@@ -69,9 +70,10 @@ func (r *tokenResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			"Needs Terraform 1.11 (write-only attributes) and a provider token of role `admin`.",
 		Attributes: map[string]schema.Attribute{
 			"name":              schema.StringAttribute{Required: true, PlanModifiers: replaced, MarkdownDescription: "Its name."},
-			"role":              schema.StringAttribute{Required: true, PlanModifiers: replaced, MarkdownDescription: "What it may do: `viewer`, `operator`, `fence-admin`, `admin`, `edge`, `balancer` or `reporter`.", Validators: []validator.String{stringCheck{textChecks(roles)[0]}}},
+			"role":              schema.StringAttribute{Required: true, PlanModifiers: replaced, MarkdownDescription: "What it may do: `viewer`, `operator`, `fence-admin`, `admin`, `edge`, `balancer`, `reporter` or `acme`.", Validators: []validator.String{stringCheck{textChecks(roles)[0]}}},
 			"edges":             schema.StringAttribute{Optional: true, PlanModifiers: replaced, MarkdownDescription: "Of role `edge`: the edge that it speaks for, or a pattern of names (`fra-*`). Left out: the edge of its own name."},
 			"regions":           schema.StringAttribute{Optional: true, PlanModifiers: replaced, MarkdownDescription: "Of role `balancer`, and if wanted of role `reporter`: the region that it may report on, or a pattern of names (`eu-*`)."},
+			"names":             schema.StringAttribute{Optional: true, PlanModifiers: replaced, MarkdownDescription: "Of role `acme`: the name for whose certificates it may write challenges, or a pattern of names (`*.example.com`, which includes `example.com`)."},
 			"owner":             schema.StringAttribute{Optional: true, PlanModifiers: replaced, MarkdownDescription: "The person or automation that stands behind it. Left out: the owner of the provider's token."},
 			"expires_at":        schema.StringAttribute{Optional: true, PlanModifiers: replaced, MarkdownDescription: "When it ends (RFC 3339). Left out: never."},
 			"secret_wo":         schema.StringAttribute{Required: true, WriteOnly: true, Sensitive: true, MarkdownDescription: "The token's text. Write-only.", Validators: []validator.String{stringCheck{secret}}},
@@ -95,7 +97,7 @@ func (r *tokenResource) Create(ctx context.Context, request resource.CreateReque
 		return
 	}
 	body := map[string]any{"name": model.Name.ValueString(), "role": model.Role.ValueString(), "sha256": digestOf(config.Secret)}
-	for name, value := range map[string]types.String{"edges": model.Edges, "regions": model.Regions, "owner": model.Owner, "expires_at": model.Expires} {
+	for name, value := range map[string]types.String{"edges": model.Edges, "regions": model.Regions, "names": model.Names, "owner": model.Owner, "expires_at": model.Expires} {
 		if !value.IsNull() {
 			body[name] = value.ValueString()
 		}
@@ -143,6 +145,7 @@ type heldToken struct {
 	Role      string  `json:"role"`
 	Edges     *string `json:"edges"`
 	Regions   *string `json:"regions"`
+	Names     *string `json:"names"`
 	Owner     *string `json:"owner"`
 	ExpiresAt *string `json:"expires_at"`
 	RevokedAt *string `json:"revoked_at"`
@@ -201,6 +204,7 @@ func (r *tokenResource) Read(ctx context.Context, request resource.ReadRequest, 
 	model.ID, model.Role = types.StringValue(found.ID), types.StringValue(found.Role)
 	if imported {
 		model.Edges, model.Regions = types.StringPointerValue(found.Edges), types.StringPointerValue(found.Regions)
+		model.Names = types.StringPointerValue(found.Names)
 		model.Owner, model.Expires = types.StringPointerValue(found.Owner), types.StringPointerValue(found.ExpiresAt)
 		model.Version, model.Grace = types.Int64Value(1), types.Int64Value(3600)
 	}

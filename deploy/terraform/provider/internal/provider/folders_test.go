@@ -1,0 +1,101 @@
+package provider
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"terraform-provider-gtm/internal/values"
+)
+
+// folderCase is a folder and what gtm itself reads of it; Wrong: what it says of it instead. `tests/documents/test_folders.py`
+// holds the file against gtm.
+type folderCase struct {
+	Said         string            `json:"said"`
+	Files        map[string]string `json:"files"`
+	Links        map[string]string `json:"links"`
+	Folders      []string          `json:"folders"`
+	Policy       []string          `json:"policy"`
+	Expectations []string          `json:"expectations"`
+	Passed       []string          `json:"passed"`
+	Others       []string          `json:"others"`
+	Wrong        string            `json:"wrong"`
+}
+
+func (c folderCase) written(t *testing.T) string {
+	top := t.TempDir()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range c.Folders {
+		must(os.MkdirAll(filepath.Join(top, name), 0o700))
+	}
+	for name, text := range c.Files {
+		must(os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o700))
+		must(os.WriteFile(filepath.Join(top, name), []byte(text), 0o600))
+	}
+	for name, target := range c.Links {
+		must(os.Symlink(target, filepath.Join(top, name)))
+	}
+	return top
+}
+
+func TestFoldersAreReadAsGtmReadsThem(t *testing.T) {
+	var cases []folderCase
+	text, err := os.ReadFile("testdata/folders.json")
+	if err == nil {
+		err = values.Unmarshal(text, &cases)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range cases {
+		t.Run(one.Said, func(t *testing.T) {
+			top := one.written(t)
+			_, unread, err := readFolder(top)
+			if one.Wrong != "" {
+				if err == nil || !strings.Contains(err.Error(), one.Wrong) {
+					t.Errorf("it says %v, not `%s`", err, one.Wrong)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := filesOf(top)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pair := range [][2][]string{
+				{found.policy, one.Policy}, {found.expectations, one.Expectations}, {found.passed, one.Passed}, {found.others, one.Others}, {unread, one.Others},
+			} {
+				if !slices.Equal(pair[0], pair[1]) {
+					t.Errorf("%q, not %q", pair[0], pair[1])
+				}
+			}
+		})
+	}
+}
+
+func TestADiskIsNoPolicy(t *testing.T) {
+	top := t.TempDir()
+	for i := range mostEntries {
+		if err := os.Symlink("x", filepath.Join(top, fmt.Sprintf("%d~", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := filesOf(top); err == nil || !strings.Contains(err.Error(), "there are no") {
+		t.Errorf("as many as may be: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(top, "x.yaml"), []byte("tenants: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filesOf(top); err == nil || !strings.Contains(err.Error(), "more than 10000") {
+		t.Errorf("one more: %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+"""Answers to certificate authorities: written one by one by ACME clients, and left alone by all that write zones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from gtm.control.policy.challenges import TTL
+from tests.api.conftest import POLICY, ZONE, Api
+from tests.api.test_managers import BY, CI, PROD, PURPOSE, apply, put
+from tests.api.test_resources import problem
+
+NAME = "demo.test"
+ZONE_PATH = f"/v1/zones/{NAME}"
+FIRST, SECOND = "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0", "9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
+
+
+def path(name: str) -> str:
+    """Where the challenge at a name is."""
+    return f"{ZONE_PATH}/records/{name}"
+
+
+def write(api: Api, name: str, *values: str, **more: Any) -> httpx.Response:
+    """PUT it."""
+    return api.operator.put(path(name), json={"values": values, **more})
+
+
+def test_a_hook_writes_and_cleans_up(world: Api) -> None:
+    """As certbot, lego and acme.sh do: a value for each name of a certificate, by whole names or within the zone."""
+    whole = f"_acme-challenge.new.{NAME}"
+    made = write(world, whole, FIRST, add=True)
+    assert made.status_code == 200, made.text
+    document = made.json()
+    assert (document["name"], document["values"], document["ttl"]) == (whole, [FIRST], TTL)
+    assert document["sync"]["state"] in ("PENDING", "IN_SYNC", "NO_EDGES"), document
+    again = write(world, "_acme-challenge.new", FIRST, add=True).json()
+    assert again["revision"] == document["revision"] == world.revision(), "nothing new makes no revision"
+    assert world.viewer.get(path(f"{whole.upper()}.")).json()["values"] == [FIRST]
+    assert write(world, "_acme-challenge.new", SECOND).json()["values"] == [SECOND]
+    assert write(world, "_acme-challenge.new", FIRST, add=True).json()["values"] == [SECOND, FIRST]
+    for _ in range(2):
+        assert world.operator.delete(path(whole), params={"value": FIRST}).status_code == 200
+    assert world.viewer.get(path(whole)).json()["values"] == [SECOND]
+    assert world.operator.delete(path(whole)).status_code == 200
+    assert "there is no challenge" in problem(world.viewer.get(path(whole)), 404)
+    assert "challenges" not in world.viewer.get("/v1/policy").json()["policy"]["zones"][0]
+
+
+def test_a_name_and_its_wildcard(world: Api) -> None:
+    """acme-dns/acme-dns#331: a certificate of a name and its wildcard has two values at one name, and the second took the first's place."""
+    write(world, "_acme-challenge", FIRST, add=True)
+    write(world, "_acme-challenge", SECOND, add=True)
+    assert world.viewer.get(path("_acme-challenge")).json()["values"] == [FIRST, SECOND]
+
+
+def test_no_whole_write_deletes_one(world: Api) -> None:
+    """octodns/octodns#352: what puts a zone's records in force from files deleted the challenges between them."""
+    world.must_put(ZONE_PATH, ZONE)
+    before = world.viewer.get("/v1/policy").json()["policy"]
+    revision = world.revision()
+    assert write(world, "_acme-challenge.x", FIRST).status_code == 200
+    held = world.viewer.get(ZONE_PATH).json()["challenges"]
+    assert [one["data"] for one in held] == [[f'"{FIRST}"']]
+    assert world.viewer.get("/v1/policy").json()["policy"] == before, (
+        "a folder that was exported shows no drift"
+    )
+    for policy in (POLICY, before):
+        tried = apply(world, policy, dry_run=True).json()
+        assert [one for one in tried["changes"] if one["kind"] == "zones"] == []
+        assert apply(world, policy).status_code == 200
+        assert world.viewer.get(ZONE_PATH).json()["challenges"] == held
+    world.must_put(ZONE_PATH, {**ZONE, "minimum": 61})
+    assert world.operator.post(f"/v1/revisions/{revision}:rollback").status_code == 200
+    assert world.viewer.get(ZONE_PATH).json()["challenges"] == held
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
+    assert world.viewer.get(ZONE_PATH).json()["challenges"] == []
+
+
+def test_nobodys_management_stands_against_one(world: Api) -> None:
+    """A zone that Terraform manages goes on to be Terraform's, and is as it was."""
+    assert put(world, ZONE_PATH, ZONE, PROD).status_code in (200, 201)
+    assert write(world, "_acme-challenge.m", FIRST).status_code == 200
+    assert world.viewer.get(ZONE_PATH).headers[BY] == PROD
+    assert put(world, ZONE_PATH, {**ZONE, "minimum": 62}, CI).status_code == 409
+    assert put(world, ZONE_PATH, ZONE, CI, **PURPOSE).status_code == 200
+    assert world.viewer.get(path("_acme-challenge.m")).json()["values"] == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "says"),
+    [
+        ("www", {"values": ["x"]}, 400, "no name of a challenge"),
+        ("x._acme-challenge", {"values": ["x"]}, 400, "no name of a challenge"),
+        ("_acme-challengex", {"values": ["x"]}, 400, "no name of a challenge"),
+        ("_acme-challenge.example.org.", {"values": ["x"]}, 400, "no name of a challenge"),
+        ("_acme-challenge", {"values": ['a"b']}, 422, "values"),
+        ("_acme-challenge", {"values": ["a b"]}, 422, "values"),
+        ("_acme-challenge", {"values": []}, 422, "values"),
+        ("_acme-challenge", {"values": ["x"], "type": "A"}, 422, "type"),
+    ],
+)
+def test_nothing_else_is_written(world: Api, name: str, body: dict[str, Any], status: int, says: str) -> None:
+    """Other names, types and texts are refused, and change nothing."""
+    revision = world.revision()
+    refused = world.operator.put(path(name), json=body)
+    assert refused.status_code in {status, 422}, refused.text
+    assert says in refused.text
+    assert world.revision() == revision
+    missing = world.operator.put("/v1/zones/none.test/records/_acme-challenge", json={"values": ["x"]})
+    assert "there is no zone" in problem(missing, 404)
+
+
+def test_no_other_answer_changes(world: Api) -> None:
+    """A challenge below a name for which a wildcard answers would take it from the wildcard; the wildcard's own takes nothing."""
+    wild = {"name": "*.apps", "type": "A", "data": ["192.0.2.7"]}
+    alias = {"name": "_acme-challenge.cname", "type": "CNAME", "data": ["x.acme.example.net."]}
+    world.must_put(ZONE_PATH, {**ZONE, "records": [*ZONE.get("records", ()), wild, alias]})
+    refused = problem(write(world, "_acme-challenge.one.apps", FIRST), 409)
+    assert f"`one.apps.{NAME}` would exist" in refused
+    assert write(world, "_acme-challenge.apps", FIRST).status_code == 200
+    assert write(world, "_acme-challenge.cname", FIRST).status_code in (409, 422)
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
+
+
+def test_a_token_of_certain_names(world: Api) -> None:
+    """A token of role `acme` writes the challenges of its names, and does nothing else; one of a zone's has the zone's own name, too."""
+
+    def client(names: str) -> httpx.Client:
+        name = f"acme-{names.strip('*.').replace('.', '-')}-{'*' in names:d}"
+        body = {"name": name, "role": "acme", "names": names}
+        made = world.admin.post("/v1/tokens", json=body)
+        assert made.status_code == 201, made.text
+        headers = {"Authorization": f"Bearer {made.json()['token']}"}
+        return httpx.Client(base_url=world.url, headers=headers, trust_env=False, timeout=60)
+
+    body = {"values": [FIRST]}
+    with client(f"*.{NAME}") as zone, client(f"chat.{NAME}") as one, client("*.other.test") as other:
+        for name in ("_acme-challenge", "_acme-challenge.chat", f"_ACME-Challenge.a.b.{NAME}."):
+            assert zone.put(path(name), json=body).status_code == 200
+            assert zone.get(path(name)).status_code == 200
+            assert "your token is for certificates of" in problem(other.put(path(name), json=body), 403)
+            assert problem(other.get(path(name)), 403)
+            assert problem(other.delete(path(name)), 403)
+            allowed = one.put(path(name), json=body).status_code == 200
+            assert allowed is (name == "_acme-challenge.chat")
+        assert problem(one.put(path("_acme-challenge.xchat"), json=body), 403)
+        assert problem(one.put(path("_acme-challenge.x.chat"), json=body), 403)
+        assert problem(zone.put(ZONE_PATH, json=ZONE), 403)
+        assert problem(zone.get(ZONE_PATH), 403)
+        assert zone.put(path("www"), json=body).status_code >= 400
+        assert zone.delete(path("_acme-challenge.chat")).status_code == 200
+    for wrong, says in (
+        ({"role": "acme"}, "needs the name"),
+        ({"role": "acme", "names": "A B"}, "names"),
+        ({"role": "viewer", "names": "a.test"}, "only a token of role `acme`"),
+    ):
+        assert says in world.admin.post("/v1/tokens", json={"name": "wrong", **wrong}).text
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
