@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command_name
 
 import gtm
-from gtm.cli.common import options
+from gtm.cli.common import options, service_links
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.live import (
     audit,
@@ -39,6 +39,8 @@ from gtm.cli.policy import (
     simulation,
 )
 from gtm.cli.servers import db, demo, servers
+
+_SERVERS = ("serve", "control", "edge", "balancer")
 
 
 def _typer() -> typer.Typer:
@@ -140,6 +142,9 @@ def _open_streams() -> None:
 def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
     _open_streams()
+    for line in service_links.ignore(os.environ):
+        if sys.argv[1:2] and sys.argv[1] in _SERVERS:  # others do not look at them
+            typer.echo(line, err=True)
     try:
         needed(sys.argv[1:])()
     except CommandError as error:
