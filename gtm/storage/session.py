@@ -205,6 +205,7 @@ class Database:
         )
         settle(self._engine.sync_engine)
         self._renewed = -inf
+        self._refused = False
         self._looked = -inf
         self._held: set[tuple[int, str]] = set()
         self._lasting: set[tuple[int, str]] = set()
@@ -270,6 +271,9 @@ class Database:
                         rows = await connection.execute(text(_HOLDERS), {"tables": list(metadata.tables)})
                         held = {(int(pid), str(table)) for pid, table in rows}
                         self._held, self._lasting = held, held & self._held
+        if self._refused:  # other connections of that time are there still
+            self._refused = False
+            await self._engine.dispose()
         if self._lasting:
             pid, table = min(self._lasting)
             raise StorageBusy(f"database: server process {pid} keeps `{table}` locked", LOCKED)
@@ -278,11 +282,13 @@ class Database:
     async def _renewing(self) -> AsyncIterator[None]:
         """Drop the pool's connections when a server takes no writes, so that the next lead to its successor.
 
-        They are dropped once in `RENEW_EVERY`: who only reads goes on with what is there.
+        They are dropped once in `RENEW_EVERY`, so that who only reads goes on with what is there, and all of them once a
+        `ping` finds a server that takes writes.
         """
         try:
             yield
         except StorageReadOnly:
+            self._refused = True
             now = time.monotonic()
             if now - self._renewed >= RENEW_EVERY:
                 self._renewed = now

@@ -174,6 +174,28 @@ async def test_a_read_only_database(connect: Callable[[str], Database], database
     await other.ping()
 
 
+async def test_no_connection_of_a_read_only_time_stays(database_url: str) -> None:
+    """Once somebody asks and finds that the server takes writes, each connection of the pool is one that does."""
+    _run(database_url, "ALTER DATABASE {} SET default_transaction_read_only = on")
+    database = Database(database_url, pool_size=3)
+    try:
+        with pytest.raises(StorageReadOnly):
+            await _put(database)
+        async with (
+            database.transaction() as one,
+            database.transaction() as two,
+            database.transaction() as three,
+        ):
+            for tx in (one, two, three):
+                assert await tx.resources("tenants").all() == []
+            _run(database_url, "ALTER DATABASE {} RESET default_transaction_read_only")
+            await database.ping()  # by a fourth
+        for _ in range(3):
+            await _put(database)
+    finally:
+        await database.dispose()
+
+
 async def test_connections_to_a_read_only_database_are_kept_for_a_while(
     connect: Callable[[str], Database], database_url: str
 ) -> None:

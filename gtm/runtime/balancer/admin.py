@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol, cast
 
 import msgspec
-from httptools import HttpParserError, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
@@ -265,6 +265,8 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass  # asked for another protocol, or for a tunnel: answered as what it is, and what follows is not read
         except HttpParserError:
             self._transport.close()
 
