@@ -19,10 +19,10 @@ DRIVER = "postgresql+psycopg://"
 """What SQLAlchemy is told; where the server is, libpq is told."""
 CONNECT_TIMEOUT = 5
 """Seconds until a server that doesn't answer counts as unreachable."""
-LOCK_TIMEOUT = "5s"
-"""How long a statement waits for a lock that somebody else holds on a table or a row."""
-STATEMENT_TIMEOUT = "60s"
-"""How long a statement may take."""
+LOCK_TIMEOUT = 5
+"""Seconds for which a statement waits for a lock that somebody else holds on a table or a row."""
+STATEMENT_TIMEOUT = 60
+"""Seconds that a statement may take."""
 OLDEST = 14
 """The oldest major version of Postgres that gtm works with."""
 _SCHEMES = ("postgres", "postgresql", "postgresql+psycopg")
@@ -40,8 +40,8 @@ _SESSION = {
     "extra_float_digits": "1",  # with 0, numbers come back rounded
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",
-    "lock_timeout": LOCK_TIMEOUT,
-    "statement_timeout": STATEMENT_TIMEOUT,
+    "lock_timeout": f"{LOCK_TIMEOUT}s",
+    "statement_timeout": f"{STATEMENT_TIMEOUT}s",
     # The seat of the active control and its notifications rest for days, and plans are made within a transaction.
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",

@@ -34,7 +34,7 @@ async def take(connection: AsyncConnection, lock: Lock) -> None:
     await connection.execute(text(f"SET LOCAL lock_timeout = '{TIMEOUT}'"))
     await connection.execute(select(func.pg_advisory_xact_lock(int(lock))))
     # Not DEFAULT, which is what the server or the role says.
-    await connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'"))
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'"))
 
 
 class Seat:

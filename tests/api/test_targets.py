@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from psycopg import conninfo, sql
 
 from gtm.core.model.access import Role
+from gtm.storage.connecting import LOCK_TIMEOUT
 from tests import request_lines
 from tests.api.conftest import TOKENS, Api
 from tests.worlds.control import region
@@ -97,3 +98,16 @@ def test_a_right_that_is_missing(world: Api) -> None:
     refused = world.viewer.get("/v1/audit")
     assert refused.status_code == 503
     assert "is not as gtm needs it" in refused.json()["detail"]
+
+
+@pytest.mark.drill
+def test_a_locked_table_holds_nobody_for_long(world: Api) -> None:
+    """Who reads what somebody keeps locked is told so after a while, with the way to find out who it is."""
+    with psycopg.connect(world.database_url) as other:
+        other.execute("LOCK TABLE audit")
+        began = time.monotonic()
+        refused = world.viewer.get("/v1/audit")
+        waited = time.monotonic() - began
+    assert refused.status_code == 503
+    assert "is busy with others' work" in refused.json()["detail"]
+    assert waited > LOCK_TIMEOUT
