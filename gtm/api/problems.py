@@ -114,7 +114,7 @@ async def _storage(request: Request, error: Exception) -> Response:
     remedy = f" ({error.remedy})" if error.remedy else ""
     return problem(
         503,
-        f"the database {error.why}{remedy}: nothing was changed; edges go on answering, try again",
+        f"the database {error.why}: nothing was changed; edges go on answering, try again{remedy}",
         title="unavailable",
         headers=_RETRY_AFTER,
         instance=request.url.path,

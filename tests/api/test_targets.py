@@ -74,7 +74,10 @@ def test_a_database_that_is_read_only(world: Api, setting: str) -> None:
         session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         refused = world.put("/v1/regions/eu-west", region("eu-west", cost_weight=2))
         assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
-        assert "the database is read-only (name the primary" in refused.json()["detail"]
+        assert (
+            "the database is read-only: nothing was changed; edges go on answering, try again (name the primary"
+            in refused.json()["detail"]
+        )
         not_ready = world.viewer.get("/readyz")
         assert not_ready.status_code == 503
         assert (

@@ -379,6 +379,19 @@ def test_a_role_that_may_not_create(postgres: EmbeddedPostgres, empty_database_u
             session.execute("DROP ROLE app")
 
 
+def test_a_role_without_room(postgres: EmbeddedPostgres) -> None:
+    """Too many connections are a state of the server that passes."""
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute("CREATE ROLE crowded LOGIN PASSWORD 'x' CONNECTION LIMIT 0")
+        try:
+            given = {**conninfo.conninfo_to_dict(postgres.url), "user": "crowded", "password": "x"}
+            url = "postgresql://?" + "&".join(f"{name}={value}" for name, value in given.items())
+            with pytest.raises(StorageBusy, match=r"too many connections for role.*CONNECTION LIMIT"):
+                migrate.current(url)
+        finally:
+            session.execute("DROP ROLE crowded")
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
