@@ -33,7 +33,6 @@ _LIVENESS = {  # seconds; a peer that vanished without a word is noticed within 
     "tcp_user_timeout": 15_000,  # milliseconds
 }
 _SESSION = {
-    "client_encoding": "UTF8",
     "DateStyle": "ISO, MDY",  # the driver reads no other
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
@@ -64,6 +63,9 @@ def parameters(url: str) -> dict[str, Any]:
         ValueError: it is no Postgres URL; the message doesn't repeat it, since it may hold a password.
     """
     scheme, mark, rest = url.partition("://")
+    who, _, path = rest.partition("?")[0].partition("/")
+    if "@" in path or who.count("@") > 1:  # libpq would take a part of the password for a host, and tell it
+        raise ValueError("the database URL has an `@` or a `/` in its user or password: write %40 and %2F")
     found: dict[str, Any] | None = None
     if mark and scheme in _SCHEMES:
         try:

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -95,6 +94,14 @@ def test_unknown_parameters_are_named(name: str) -> None:
         connecting.parameters(f"postgresql://u:secret@h/d?{name}=hidden")
     assert "secret" not in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["sec@ret", "sec/ret", "1/secret", "@secret", "/secret"])
+def test_passwords_are_not_taken_for_hosts(password: str) -> None:
+    """What is not written with percent signs is refused before it stands in a message about a host or a database."""
+    with pytest.raises(ValueError, match="%40") as caught:
+        connecting.parameters(f"postgresql://gtm:{password}@db.example.com/gtm")
+    assert "ret" not in str(caught.value).replace("write", "")
 
 
 async def test_a_session_states_what_it_needs(connect: Callable[[str], Database], database_url: str) -> None:
@@ -190,8 +197,8 @@ async def test_no_connection_of_a_read_only_time_stays(database_url: str) -> Non
                 assert await tx.resources("tenants").all() == []
             _run(database_url, "ALTER DATABASE {} RESET default_transaction_read_only")
             await database.ping()  # by a fourth
-        for _ in range(3):
-            await _put(database)
+        for name in ("one", "two", "three"):
+            await _put(database, name)
     finally:
         await database.dispose()
 
@@ -469,6 +476,6 @@ async def _tokens(database: Database) -> None:
         await tx.tokens.live()
 
 
-async def _put(database: Database) -> Any:
+async def _put(database: Database, name: str = "clinic") -> None:
     async with database.transaction() as tx:
-        await tx.resources("tenants").put(Tenant("clinic"))
+        await tx.resources("tenants").put(Tenant(name))
