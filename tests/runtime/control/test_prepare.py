@@ -6,9 +6,10 @@ import logging
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from gtm.runtime.control.prepare import prepare
-from gtm.storage.errors import DatabaseUnfit
+from gtm.storage.errors import DatabaseUnfit, StorageReadOnly
 
 pytestmark = pytest.mark.anyio
 
@@ -22,3 +23,14 @@ async def test_waiting_mends_no_unfit_database(
     with caplog.at_level(logging.WARNING), pytest.raises(DatabaseUnfit, match="a database of its own"):
         await prepare(empty_database_url)
     assert "waiting for the database" not in caplog.text
+
+
+async def test_a_prepared_database_may_be_read_only(prepared_url: str, database_url: str) -> None:
+    """Control starts on it in the middle of a failover: there is nothing to write. A fresh one is refused, in one line."""
+    for url in (prepared_url, database_url):
+        with psycopg.connect(url, autocommit=True) as session:
+            name = sql.Identifier(session.info.dbname)
+            session.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+    assert (await prepare(prepared_url)).admin_token is None
+    with pytest.raises(StorageReadOnly, match="name the primary"):
+        await prepare(database_url)
