@@ -302,6 +302,21 @@ def base_url(text: str) -> str | None:
     return text.strip().rstrip("/")
 
 
+def site_url(text: str) -> str | None:
+    """The same without a path: pages link to each other from the root of their host.
+
+    Raises:
+        ValueError: something else.
+    """
+    found = base_url(text)
+    if found is not None and urlsplit(found).path:
+        raise ValueError(
+            f"`{text}` has a path, and the dashboard works at the root of a host name alone: give it a name of its own, "
+            "such as https://gtm.example.com, and have the proxy pass on all paths as they are"
+        )
+    return found
+
+
 def issuer(text: str) -> str | None:
     """An identity provider's issuer, to the letter: an https URL (http on this machine alone). None without one.
 

@@ -190,7 +190,7 @@ class ControlSettings(ServerSettings):
     dashboard_url: str | None = option(
         "",
         "Where people find the dashboard, as https://gtm.example.com; needed behind a proxy that speaks TLS.",
-        read=options.base_url,
+        read=options.site_url,
     )
     oidc: OidcSettings = OidcSettings()
     sign_in: str = field(default="", repr=False)

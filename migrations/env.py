@@ -3,9 +3,9 @@
 import os
 
 from alembic import context
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection
 
-from gtm.storage.session import database_url
+from gtm.storage.migrate import engine
 from gtm.storage.tables import metadata
 
 
@@ -19,5 +19,5 @@ connection = context.config.attributes.get("connection")
 if connection is not None:
     _migrate(connection)
 else:
-    with create_engine(database_url(os.environ.get("GTM_DATABASE_URL", ""))).begin() as connection:
+    with engine(os.environ.get("GTM_DATABASE_URL", "")).begin() as connection:
         _migrate(connection)

@@ -27,6 +27,7 @@ PACKAGES = {
     "pdns_recursor": "pdns-recursor",
     "kresd": "knot-resolver",
     "haproxy": "haproxy",
+    "pgbouncer": "pgbouncer",
     "nginx": "nginx-light",
     "promtool": "prometheus",
     "chromium-headless-shell": "chromium-headless-shell",

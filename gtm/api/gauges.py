@@ -21,6 +21,7 @@ from gtm.core.health.addresses import families_of
 from gtm.core.health.alarm import Alarm
 from gtm.core.model.state import HealthStatus
 from gtm.core.signing.keys import expiry
+from gtm.storage.errors import UP
 
 REST = 4.0
 """How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""
@@ -34,7 +35,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "gtm_control_policy_timestamp_seconds": ("When the policy in force was written; 0: there is none.", ()),
     "gtm_control_epoch": ("The epoch of the state published.", ()),
-    "gtm_control_database_up": ("1 if the database answered when last asked.", ()),
+    "gtm_control_database_up": ("1 if the database would have taken a change when last asked.", ()),
     "gtm_control_dnssec_problem": ("1 if DNSSEC keys cannot be made, rolled or read.", ()),
     "gtm_control_dnssec_expiry_timestamp_seconds": (
         "When the first signature over a zone's keys ends; 0: no zone is signed.",
@@ -190,7 +191,7 @@ def _of_world(moment: Moment, edges: Sequence[LiveEdge]) -> tuple[list[_Value], 
     """
     began = thread_time()
     found = [*_of_endpoints(moment, edges)]
-    top = top_document(moment, edges, database_up=True)
+    top = top_document(moment, edges, database=UP)
     for region in top["regions"]:
         found += _of_region(region)
     for way in top["spill"]:
@@ -218,7 +219,7 @@ def _of_control(replica: Replica, moment: Moment, edges: Sequence[LiveEdge]) -> 
             present.message.created if present.message is not None else 0,
         ),
         ("gtm_control_epoch", moment.epoch),
-        ("gtm_control_database_up", present.database_up),
+        ("gtm_control_database_up", present.database == UP),
         ("gtm_control_dnssec_problem", bool(replica.dnssec.problem)),
         ("gtm_control_doubtful_networks", sum(one.doubt.doubtful for one in disputed)),
         ("gtm_control_dnssec_expiry_timestamp_seconds", expiry(present.keys)),

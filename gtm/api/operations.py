@@ -31,17 +31,17 @@ async def healthz() -> Response:
     "/readyz",
     operation_id="readyz",
     summary="Whether answers are correct",
-    description="The database answers, the policy in it compiled and is being published, and this control is the active "
+    description="The database would take a change, the policy in it compiled and is being published, and this control is the active "
     "one.",
     response_model=Readiness,
     responses={503: errors()[503]},
 )
 async def readyz(ctx: Ctx) -> Response:
     """Ask the database now."""
-    if not await ctx.replica.watch.ping():
-        return problem(
-            503, "the database cannot be reached; edges are served from memory", title="unavailable"
-        )
+    if trouble := await ctx.replica.watch.ping():
+        remedy = f": {trouble.remedy}" if trouble.remedy else ""
+        words = f"not ready for writes: the database {trouble.why}{remedy}; edges are served from memory"
+        return problem(503, words, title="unavailable")
     ctx.leading()
     if ctx.present.message is None:
         return problem(503, "no policy revision is loaded yet", title="unavailable")

@@ -20,7 +20,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
 from gtm.nesting import ShapeError
 from gtm.secret import redact
-from gtm.storage.errors import StorageBusy, StorageUnavailable
+from gtm.storage.errors import StorageUnavailable
 from gtm.storage.turns import Busy
 
 logger = logging.getLogger(__name__)
@@ -110,10 +110,11 @@ async def _busy(request: Request, error: Exception) -> Response:
 
 async def _storage(request: Request, error: Exception) -> Response:
     logger.warning("answered 503: %s", error)
-    why = "is busy with others' work" if isinstance(error, StorageBusy) else "cannot be reached"
+    assert isinstance(error, StorageUnavailable)  # noqa: S101 - registered for it
+    remedy = f" ({error.remedy})" if error.remedy else ""
     return problem(
         503,
-        f"the database {why}: nothing was changed; edges go on answering, try again",
+        f"the database {error.why}: nothing was changed; edges go on answering, try again{remedy}",
         title="unavailable",
         headers=_RETRY_AFTER,
         instance=request.url.path,
@@ -169,7 +170,8 @@ async def _http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> set[str]:
     """The methods of the path asked for, over all routes (RFC 9110 §15.5.6 wants them all)."""
     here = (route for route in request.app.routes if route.path_regex.match(request.url.path))
-    return {method for route in here for method in route.methods}
+    found = {method for route in here for method in route.methods}
+    return found | {"HEAD"} if "GET" in found else found
 
 
 def unexpected(method: str, path: str, error: Exception) -> Response:

@@ -10,6 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.responses import StreamingResponse
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from gtm.documents import fields
 from gtm.nesting import loads
@@ -53,9 +56,29 @@ class _Route(APIRoute):
         handler = super().get_route_handler()
 
         async def bounded(request: Request) -> Response:
-            return await handler(_Request(request.scope, request.receive))
+            return without_stream(request, await handler(_Request(request.scope, request.receive)))
 
         return bounded
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Say whether a request is for this route; HEAD is wherever GET is (RFC 9110 §9.1)."""
+        return super().matches({**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer HEAD as GET; the server leaves out the body."""
+        if scope["method"] == "HEAD" and "GET" in (self.methods or ()):
+            await self.app(scope, receive, send)
+        else:
+            await super().handle(scope, receive, send)
+
+
+def without_stream(request: Request, response: Response) -> Response:
+    """The same answer; to HEAD without what would be streamed, which nobody sees and which may have no end."""
+    if request.method == "HEAD" and isinstance(response, StreamingResponse):
+        headless = Response(status_code=response.status_code)
+        headless.raw_headers = response.raw_headers
+        return headless
+    return response
 
 
 async def known_query(request: Request) -> None:

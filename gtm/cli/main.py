@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 from typer.main import get_command_name
 
 import gtm
-from gtm.cli.common import options, streams
+from gtm.cli.common import options, service_links, streams
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.live import (
     audit,
@@ -39,6 +40,8 @@ from gtm.cli.policy import (
 )
 from gtm.cli.servers import db, demo, servers
 from gtm.secret import guard_tracebacks
+
+_SERVERS = ("serve", "control", "edge", "balancer")
 
 
 def _typer() -> typer.Typer:
@@ -134,6 +137,9 @@ def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
     streams.open_all()
     guard_tracebacks()
+    for line in service_links.ignore(os.environ):
+        if sys.argv[1:2] and sys.argv[1] in _SERVERS:  # others do not look at them
+            typer.echo(line, err=True)
     try:
         needed(sys.argv[1:])()
     except CommandError as error:

@@ -115,7 +115,7 @@ def top_document(
     moment: Moment,
     edges: Iterable[LiveEdge],
     *,
-    database_up: bool,
+    database: str,
     managed: Mapping[Key, Managed] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Everything at a glance. `managed`: which tools manage what."""
@@ -124,7 +124,7 @@ def top_document(
     return {
         "at": moment.now,
         "revision": moment.revision,
-        "database": "up" if database_up else "down",
+        "database": database,
         "plan": _plan_facts(moment),
         "edges": [
             {

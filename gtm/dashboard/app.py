@@ -77,6 +77,8 @@ class _Both:
         path: str = scope["path"]
         if path == "/":
             return "text/html" not in Headers(scope=scope).get("accept", "")
+        if not path.startswith("/"):  # `*`, or the name of a host: no page is there (RFC 9112 §3.2)
+            return True
         return path.split("/", 2)[1] in _API
 
 

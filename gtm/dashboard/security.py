@@ -38,6 +38,7 @@ _OF_ALL = {
 }
 _PLAIN, _SECURE = "gtm", "__Host-gtm"
 _MOST_NETWORKS = 10_000
+_MOST_SHOWN = 200
 CSRF = "csrf"
 """The field of a form, and `X-CSRF-Token` the header, that shows that a page of ours sent it."""
 
@@ -134,6 +135,22 @@ def is_same_origin(request: Request, url: str | None) -> bool:
     if url is not None and sent.netloc == known.netloc:
         return sent.scheme == known.scheme
     return sent.netloc == host
+
+
+def elsewhere(request: Request, url: str | None) -> str:
+    """What to tell who sent a form that is not ours, as far as the browser says; empty: it is.
+
+    Behind a proxy that asks by another name, it may well be theirs: then a setting is missing.
+    """
+    if is_same_origin(request, url):
+        return ""
+    here = url or f"{request.url.scheme}://{request.headers.get('host', '')}"
+    origin = request.headers.get("origin", "")
+    sent = f" (`{origin[:_MOST_SHOWN]}`, and this is `{here[:_MOST_SHOWN]}`)" if origin else ""
+    return (
+        f"this form was sent from another site{sent}. If a proxy stands before gtm, set GTM_DASHBOARD_URL of control to the "
+        "address that people use, such as https://gtm.example.com"
+    )
 
 
 class Attempts:

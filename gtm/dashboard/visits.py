@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gtm.api.context import Context, Principal
+from gtm.api.query import without_stream
 from gtm.control.live import sessions
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import NOTED, digest
@@ -109,8 +110,6 @@ class Visit:
             return self.dashboard.context.present.session(self.session.sha256.hex(), time.time()) is not None
 
         headers = {**PERSONAL, "X-Accel-Buffering": "no"}
-        if self.request.method == "HEAD":  # it would end never, and nobody would see it
-            return Response(media_type="text/event-stream", headers=headers)
         events = self.dashboard.live.stream(json.dumps(key), render, signed_in, self.session.name)
         return Stream(events, media_type="text/event-stream", headers=headers)
 
@@ -192,7 +191,7 @@ def page(
             return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
         _note(visit)
         try:
-            return await handler(visit)
+            return without_stream(request, await handler(visit))
         except ApiProblem as found:
             return visit.problem(found)
 
@@ -212,7 +211,10 @@ async def _ours(visit: Visit) -> bool:
 
 
 def _not_ours(visit: Visit) -> Response:
-    words = "this form is from another page or has expired: load the page again, then repeat it"
+    elsewhere = security.elsewhere(visit.request, visit.dashboard.url)
+    words = (
+        f"{elsewhere or 'this form is from another page or has expired'}. Load the page again, then repeat it"
+    )
     return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
 
 

@@ -9,6 +9,8 @@ import psycopg
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gtm.storage.connecting import IS_READ_ONLY, LOCK_TIMEOUT, read_only
+
 TIMEOUT = "10s"
 
 
@@ -31,7 +33,8 @@ async def take(connection: AsyncConnection, lock: Lock) -> None:
     """
     await connection.execute(text(f"SET LOCAL lock_timeout = '{TIMEOUT}'"))
     await connection.execute(select(func.pg_advisory_xact_lock(int(lock))))
-    await connection.execute(text("SET LOCAL lock_timeout = DEFAULT"))
+    # Not DEFAULT, which is what the server or the role says.
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'"))
 
 
 class Seat:
@@ -47,7 +50,12 @@ class Seat:
         self.held = False
 
     async def take(self) -> bool:
-        """Take the seat if it is free; else stand in line for it, where the one who has it sees that."""
+        """Take the seat if it is free; else stand in line for it, where the one who has it sees that.
+
+        Raises:
+            StorageReadOnly: there is no seat: the server takes no writes, and another may have taken its place.
+        """
+        await self._require_writes()
         self.held = bool(await self._one("SELECT pg_try_advisory_lock(%s)", int(Lock.ACTIVE)))
         if self.held and self._waits:
             await self._one("SELECT pg_advisory_unlock_shared(%s)", int(Lock.STANDBY))
@@ -57,7 +65,12 @@ class Seat:
         return self.held
 
     async def waiting(self) -> int:
-        """How many stand in line. That it answers proves that the seat is held still."""
+        """How many stand in line. That it answers proves that the seat is held still.
+
+        Raises:
+            StorageReadOnly: as `take`.
+        """
+        await self._require_writes()
         return int(await self._one(f"SELECT count(*) {_HOLDERS}", int(Lock.STANDBY)))
 
     async def holder(self) -> str:
@@ -65,6 +78,11 @@ class Seat:
         return str(
             await self._one(f"SELECT coalesce(max(a.application_name), '') {_HOLDERS}", int(Lock.ACTIVE))
         )
+
+    async def _require_writes(self) -> None:
+        row = await (await self._connection.execute(IS_READ_ONLY)).fetchone()
+        if row is None or row[0]:
+            raise read_only()
 
     async def _one(self, query: LiteralString, key: int) -> Any:
         row = await (await self._connection.execute(query, (key,))).fetchone()

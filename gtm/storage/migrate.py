@@ -10,10 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, NullPool, create_engine, func, select, text
+import psycopg
+from sqlalchemy import Connection, Engine, NullPool, create_engine, func, select, text
 
+from gtm.storage.connecting import DRIVER, MIGRATION, connect_arguments, require_fit, settle
 from gtm.storage.errors import SchemaError, unavailable
-from gtm.storage.session import CONNECT_TIMEOUT, database_url
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -125,13 +126,25 @@ def _config() -> Config:
     return config
 
 
+def engine(url: str) -> Engine:
+    """Connections for migrations, which may take their time.
+
+    Raises:
+        ValueError: the URL is not a Postgres URL.
+    """
+    made = create_engine(DRIVER, poolclass=NullPool, connect_args=connect_arguments(url))
+    settle(made, MIGRATION)
+    return made
+
+
 @contextmanager
 def _connection(url: str) -> Iterator[Connection]:
-    parsed = database_url(url)
-    arguments = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT}
-    engine = create_engine(parsed, poolclass=NullPool, connect_args=arguments)
-    with unavailable(), engine.begin() as connection:
-        yield connection
+    arguments = connect_arguments(url)
+    with unavailable():
+        with psycopg.connect(**arguments, autocommit=True) as first:
+            require_fit(url, first)
+        with engine(url).begin() as connection:
+            yield connection
 
 
 def _run(url: str, act: Callable[[Config], object]) -> None:
@@ -151,7 +164,7 @@ def _explain(message: str) -> str:
     if "Can't locate revision" in message:
         return (
             f"the schema revision is unknown to this version of gtm, which works with `{head()}`: it is from a "
-            f"newer version, or mistyped ({message})"
+            f"newer version, another program's (give gtm a database of its own), or mistyped ({message})"
         )
     if "not up to date" in message:
         return f"the database's schema is not this version's `{head()}` yet: {_UPGRADE}"

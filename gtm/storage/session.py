@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import psycopg
-import sqlalchemy.exc
-from psycopg import conninfo, sql
-from sqlalchemy import URL, make_url, text
+from psycopg import sql
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
-from gtm.secret import remember, said
 from gtm.storage import documents
 from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
+from gtm.storage.connecting import (
+    DRIVER,
+    IS_READ_ONLY,
+    connect_arguments,
+    read_only,
+    session_statement,
+    settle,
+)
 from gtm.storage.deferred import DeferredRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
-from gtm.storage.errors import unavailable
+from gtm.storage.errors import LOCKED, StorageBusy, StorageReadOnly, unavailable
 from gtm.storage.forks import ForkRepository
 from gtm.storage.gone import GoneRepository
 from gtm.storage.history.audit import AuditRepository
@@ -37,22 +45,17 @@ from gtm.storage.resources import PolicyRepository, ResourceRepository
 from gtm.storage.revisions import RevisionRepository
 from gtm.storage.secrets import SecretRepository
 from gtm.storage.sessions import SessionRepository
+from gtm.storage.tables import metadata
 from gtm.storage.tokens import TokenRepository
 from gtm.storage.turns import CALLER, TurnLimits, Turns, own_work
 
-_SCHEMES = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
-_SCHEME = "postgresql+psycopg"
-CONNECT_TIMEOUT = 5
-"""Seconds until a server that doesn't answer counts as unreachable."""
 POOL_TIMEOUT = 5.0
+LOOK_EVERY = 5.0
+"""Seconds between looks whether a connection that only listens leads to a server that takes writes, and whether tables stay locked."""
+RENEW_EVERY = 5.0
+"""Seconds for which connections to a server that takes no writes are kept, should it still be the only one there is."""
 _OWN = 3
 """Connections of the pool that are for gtm's own work and for who changes the policy, whatever callers ask."""
-_LIVENESS = {  # seconds; a peer that vanished without a word is noticed within half a minute
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 15_000,  # milliseconds
-}
 _SERVER_LIVENESS = {
     "tcp_keepalives_idle": "2",
     "tcp_keepalives_interval": "1",
@@ -61,33 +64,12 @@ _SERVER_LIVENESS = {
 }
 
 
-def database_url(url: str) -> URL:
-    """Normalise a Postgres URL (libpq's or SQLAlchemy's spelling) for SQLAlchemy with psycopg.
-
-    Raises:
-        ValueError: it is none; the message doesn't repeat it, since it may hold a password.
-    """
-    remember(url)
-    try:
-        parsed = make_url(url)
-    except (sqlalchemy.exc.ArgumentError, ValueError):
-        parsed = None
-    if parsed is None or parsed.drivername not in _SCHEMES:
-        raise ValueError(
-            "the database URL is not a Postgres URL such as postgresql://user:password@host:5432/database"
-        )
-    if "@" in (parsed.host or ""):
-        raise ValueError("the database URL has an `@` in its user or password: write it as %40")
-    parts = (parsed.username, parsed.password, parsed.host, parsed.database)
-    if any("\0" in (part or "") for part in parts):
-        raise ValueError("the database URL has a NUL byte in it (%00), which Postgres takes nowhere")
-    try:
-        conninfo.make_conninfo(**{name: str(value) for name, value in parsed.query.items()})
-    except psycopg.Error as error:
-        raise ValueError(
-            f"the database URL has a parameter that libpq does not take: {said(error).strip()}"
-        ) from None
-    return parsed.set(drivername=_SCHEME)
+_HOLDERS = """SELECT l.pid, c.relname FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation
+WHERE l.granted AND l.locktype = 'relation' AND l.pid <> pg_backend_pid()
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+AND c.relname = ANY (:tables) AND c.relnamespace = to_regnamespace(quote_ident(current_schema()))"""
+"""Who holds a lock on a table of gtm's in whose presence nobody can write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,18 +191,24 @@ class Database:
     """A pool of connections to one Postgres server. Nothing connects before the first use."""
 
     def __init__(self, url: str, *, pool_size: int = 5, max_overflow: int = 5) -> None:
-        """Take a Postgres URL; see `database_url` for its errors."""
-        parsed = database_url(url)
+        """Take a Postgres URL; see `gtm.storage.connecting.parameters` for its errors."""
+        self._arguments = connect_arguments(url)
         self._engine = create_async_engine(
-            parsed,
+            DRIVER,
             pool_size=pool_size,
             max_overflow=max_overflow,
             pool_timeout=POOL_TIMEOUT,
             pool_pre_ping=True,
-            connect_args=_connect_args(parsed),
+            connect_args=self._arguments,
             json_serializer=documents.dumps,
             json_deserializer=documents.loads,
         )
+        settle(self._engine.sync_engine)
+        self._renewed = -inf
+        self._refused = False
+        self._looked = -inf
+        self._held: set[tuple[int, str]] = set()
+        self._lasting: set[tuple[int, str]] = set()
         places = max(1, pool_size + max_overflow - _OWN)
         self.callers = Turns(
             TurnLimits(places, max(1, places // 2)), "requests that need the database wait for their turn"
@@ -246,6 +234,7 @@ class Database:
             if caller:
                 await stack.enter_async_context(self.callers.turn(caller))
                 stack.enter_context(own_work())
+            await stack.enter_async_context(self._renewing())
             stack.enter_context(unavailable())
             yield Transaction(await stack.enter_async_context(self._engine.begin()))
 
@@ -264,14 +253,47 @@ class Database:
                     yield transaction
 
     async def ping(self) -> None:
-        """Ask the server for an answer.
+        """Ask the server whether it would take a change now, without making one.
 
         Raises:
-            StorageUnavailable: there is none.
+            StorageReadOnly: it answers, and takes none.
+            StorageBusy: likewise, since somebody has locked a table for some seconds.
+            StorageUnavailable: there is no answer.
         """
-        with unavailable():
-            async with self._engine.connect() as connection:
-                await connection.execute(text("SELECT 1"))
+        async with self._renewing():
+            with unavailable():
+                async with self._engine.connect() as connection:
+                    if (await connection.execute(text(IS_READ_ONLY))).scalar():
+                        raise read_only()
+                    now = time.monotonic()
+                    if now - self._looked >= LOOK_EVERY:
+                        self._looked = now
+                        rows = await connection.execute(text(_HOLDERS), {"tables": list(metadata.tables)})
+                        held = {(int(pid), str(table)) for pid, table in rows}
+                        self._held, self._lasting = held, held & self._held
+        if self._refused:  # other connections of that time are there still
+            self._refused = False
+            await self._engine.dispose()
+        if self._lasting:
+            pid, table = min(self._lasting)
+            raise StorageBusy(f"database: server process {pid} keeps `{table}` locked", LOCKED)
+
+    @asynccontextmanager
+    async def _renewing(self) -> AsyncIterator[None]:
+        """Drop the pool's connections when a server takes no writes, so that the next lead to its successor.
+
+        They are dropped once in `RENEW_EVERY`, so that who only reads goes on with what is there, and all of them once a
+        `ping` finds a server that takes writes.
+        """
+        try:
+            yield
+        except StorageReadOnly:
+            self._refused = True
+            now = time.monotonic()
+            if now - self._renewed >= RENEW_EVERY:
+                self._renewed = now
+                await self._engine.dispose()
+            raise
 
     async def listen(self, channel: str) -> AsyncIterator[str]:
         """The payloads of a channel's notifications, over a connection of its own; it never ends by itself.
@@ -286,8 +308,12 @@ class Database:
             async with await self._connection_apart() as connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                 yield ""
-                async for notification in connection.notifies():
-                    yield notification.payload
+                while True:
+                    async for notification in connection.notifies(timeout=LOOK_EVERY):
+                        yield notification.payload
+                    found = await (await connection.execute(IS_READ_ONLY)).fetchone()
+                    if found is None or found[0]:
+                        raise read_only()
 
     @asynccontextmanager
     async def seat(self, name: str) -> AsyncIterator[Seat]:
@@ -306,18 +332,14 @@ class Database:
 
     async def _connection_apart(self) -> psycopg.AsyncConnection[tuple[Any, ...]]:
         """A connection beside the pool, in autocommit mode, that its user keeps."""
-        _, arguments = self._engine.dialect.create_connect_args(self._engine.url)
-        arguments.pop("context", None)
-        return await psycopg.AsyncConnection.connect(
-            autocommit=True, **{**_connect_args(self._engine.url), **arguments}
-        )
+        connection = await psycopg.AsyncConnection.connect(autocommit=True, **self._arguments)
+        try:
+            await connection.execute(session_statement())
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def dispose(self) -> None:
         """Close the pool's connections, at the end of the process."""
         await self._engine.dispose()
-
-
-def _connect_args(url: URL) -> dict[str, Any]:
-    """Defaults for what the operator's URL leaves open."""
-    arguments = {"connect_timeout": CONNECT_TIMEOUT, "application_name": "gtm", **_LIVENESS}
-    return {key: value for key, value in arguments.items() if key not in url.query}

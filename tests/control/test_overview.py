@@ -63,7 +63,7 @@ EDGE = LiveEdge(
 
 def test_top_shows_where_demand_goes() -> None:
     """Spilled is what was decided away from home, a DNS answer counting as the requests that it stands for."""
-    found = top_document(MOMENT, [EDGE], database_up=False)
+    found = top_document(MOMENT, [EDGE], database="down")
     assert found["decisions"] == {"dns": 1.0, "lookup": 2.0, "redirect": 38.0}
     assert found["spill"] == [
         {"from": "home", "to": "away", "requests_per_second": 9.0, "planned": 10.0, "quotas": ["rule"]}
@@ -89,7 +89,7 @@ def test_top_shows_where_demand_goes() -> None:
 
 def test_top_shows_what_regions_say() -> None:
     """Reported, declared and planned stand side by side; what is not reported is null, not 0."""
-    home, away = top_document(MOMENT, [], database_up=True)["regions"]
+    home, away = top_document(MOMENT, [], database="up")["regions"]
     told = {name: home[name] for name in ("outstanding", "queue", "limit", "utilisation", "report_age")}
     assert told == {"outstanding": 8.0, "queue": 3.0, "limit": 8.0, "utilisation": 1.0, "report_age": 1.0}
     assert (home["demand"], home["planned"], home["decided"]) == (50.0, 30.0, 25.0)
@@ -105,7 +105,7 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
         corrections={("", "away"): 2.0, ("home", "away"): 7.5},
         slots={"home": Standing(0.0, 8.0, 3.0, -0.25, 4)},
     )
-    found = top_document(told, [], database_up=True)
+    found = top_document(told, [], database="up")
     assert found["corrections"] == [
         {"from": "home", "to": "away", "requests_per_second": 7.5},
         {"from": None, "to": "away", "requests_per_second": 2.0},
@@ -113,14 +113,14 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
     home, away = found["regions"]
     assert home["free_slots"] == {"open": 0.0, "counted": 0.0, "limit": 8.0, "waiting": 3.0, "age": 0.25}
     assert away["free_slots"] is None
-    assert top_document(MOMENT, [], database_up=True)["corrections"] == []
+    assert top_document(MOMENT, [], database="up")["corrections"] == []
 
 
 def test_top_shows_how_many_free_slots_count() -> None:
     """Those that the policy declares, whatever balancers say beside."""
     told = replace(MOMENT, slots={name: Standing(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")})
     bound, unbound = REGIONS[0], replace(REGIONS[1], capacity=Capacity())
-    home, away = top_document(replace(told, regions=(bound, unbound)), [], database_up=True)["regions"]
+    home, away = top_document(replace(told, regions=(bound, unbound)), [], database="up")["regions"]
     assert home["free_slots"] == {"open": 100.0, "counted": 10.0, "limit": 120.0, "waiting": 0.0, "age": 0.25}
     assert away["free_slots"]["counted"] == 100.0
 
@@ -136,7 +136,7 @@ def test_top_shows_what_balancers_pushed_and_kept() -> None:
             Pushed("away", "chat", "", "came"): 2.0,
         },
     )
-    assert top_document(told, [], database_up=True)["pushes"] == [
+    assert top_document(told, [], database="up")["pushes"] == [
         {"from": "home", "to": None, "why": "no_quota", "requests_per_second": 7.0, "quotas": []},
         {"from": "home", "to": "away", "why": "moved", "requests_per_second": 5.0, "quotas": ["rule"]},
     ]
@@ -164,7 +164,7 @@ def test_plan_shows_classes() -> None:
 def test_documents_before_the_first_plan() -> None:
     """A control that has just started shows regions, and that it knows nothing of their load yet."""
     fresh = replace(MOMENT, planned=Planned(), rates={})
-    found = top_document(fresh, [], database_up=True)
+    found = top_document(fresh, [], database="up")
     assert found["plan"]["age"] is None
     assert [one["freshness"] for one in found["regions"]] == ["never", "never"]
     assert (found["spill"], found["quotas"], found["latency_p99_ms"]) == ([], [], None)

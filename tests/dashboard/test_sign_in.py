@@ -297,7 +297,7 @@ def test_forms_of_others_do_nothing(people: People, world: Api) -> None:
     ):
         answer = person.post("/sign-out", fields, **headers)
         assert answer.status_code == 403, (fields, headers)
-        assert "load the page again" in answer.text
+        assert "oad the page again" in answer.text
     assert person.get("/").status_code == 200
     with _client(world) as client:
         answer = client.post(

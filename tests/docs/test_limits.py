@@ -177,6 +177,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "queries over TCP that are answered in one turn": ("dns.io.tcp._TURN", "dns.io.tcp._TURN_TIME"),
     },
     "Control": {
+        "a statement in the database": (
+            "storage.connecting.STATEMENT_TIMEOUT",
+            "storage.connecting.LOCK_TIMEOUT",
+        ),
         "requests that wait for the database": (
             *(_TURNS.waiting_each, _TURNS.waiting, _TURNS.patience),
             *(_TURNS.each, _TURNS.places),

@@ -10,10 +10,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
 from gtm.core.model.policy import Tenant
+from gtm.storage.connecting import parameters as parse
 from gtm.storage.embedded import EmbeddedPostgres
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
-from gtm.storage.session import database_url as parse
 
 pytestmark = pytest.mark.anyio
 
@@ -36,9 +36,14 @@ async def connect() -> AsyncIterator[Callable[[str], Database]]:
 def test_postgres_urls(scheme: str) -> None:
     """Every spelling of a Postgres URL means the same, its options included."""
     url = parse(f"{scheme}://u%40x:p%2Fw@db.example:5433/gtm?sslmode=require")
-    assert url.drivername == "postgresql+psycopg"
-    assert (url.username, url.password, url.host, url.port) == ("u@x", "p/w", "db.example", 5433)
-    assert (url.database, dict(url.query)) == ("gtm", {"sslmode": "require"})
+    assert url == {
+        "user": "u@x",
+        "password": "p/w",
+        "host": "db.example",
+        "port": "5433",
+        "dbname": "gtm",
+        "sslmode": "require",
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,8 +145,13 @@ async def test_full_pool(
 
 async def test_mistakes_are_not_outages(connect: Callable[[str], Database], empty_database_url: str) -> None:
     """A statement that is wrong stays an error of ours, and so does what the caller raises."""
+
+    async def mistake() -> None:
+        async with connect(empty_database_url).transaction() as tx:
+            await tx.connection.execute(text("SELEC 1"))
+
     with pytest.raises(ProgrammingError):
-        await _put(connect(empty_database_url))
+        await mistake()
 
     async def fail() -> None:
         async with connect(empty_database_url).transaction():

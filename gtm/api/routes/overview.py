@@ -349,6 +349,6 @@ async def get_top(ctx: Ctx, _: Viewer) -> Response:
     edges = active.reports.vantages.live()
     return reply(
         await asyncio.to_thread(
-            top_document, moment, edges, database_up=present.database_up, managed=present.managed
+            top_document, moment, edges, database=present.database, managed=present.managed
         )
     )

@@ -44,7 +44,7 @@ router = strict_router(prefix="/v1")
 async def status(ctx: Ctx, _: Viewer) -> Response:
     """The state at a glance."""
     replica, now = ctx.replica, datetime.now(UTC)
-    up = await replica.watch.ping()
+    await replica.watch.ping()
     known = await edges.list_all(ctx.database, replica.edges(), now)
     revision = ctx.present.revision
     return reply(
@@ -54,7 +54,7 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
             "control": replica.election.standing,
             "active": replica.election.active,
             "standbys": replica.election.standbys,
-            "database": "up" if up else "down",
+            "database": ctx.present.database,
             "sync": edges.sync_of(known, revision, ctx.present.lost),
             "warnings": [
                 *warnings(replica, now.timestamp(), ctx.approvals),

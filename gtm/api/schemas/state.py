@@ -13,6 +13,7 @@ from gtm.core.capacity.processing import TimeSource
 from gtm.core.model.access import Role
 from gtm.core.model.regions import AdminState
 from gtm.core.model.state import HealthStatus
+from gtm.storage.errors import STATES
 
 
 class TokenView(Schema):
@@ -189,7 +190,8 @@ class StatusView(Schema):
     """Who is active, if it is another control and known."""
     standbys: int
     """How many control processes stand by for this one."""
-    database: str = Field(json_schema_extra={"enum": ["up", "down"]})
+    database: str = Field(json_schema_extra={"enum": list(STATES)})
+    """up: it takes changes; read_only and busy: it answers and takes none now; unfit: it has to be changed; down: it cannot be reached."""
     sync: SyncSchema
     warnings: list[str]
     """Of the policy in force."""

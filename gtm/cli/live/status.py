@@ -32,7 +32,10 @@ def status(
         return
     output.facts(
         (
-            ("control", f"gtm {found['version']}{_standing(found)}, database {found['database']}"),
+            (
+                "control",
+                f"gtm {found['version']}{_standing(found)}, database {found['database'].replace('_', '-')}",
+            ),
             ("revision", found["sync"]["revision"]),
             ("edges", changes.sync_words(found["sync"])),
         )

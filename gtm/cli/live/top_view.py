@@ -63,7 +63,10 @@ def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
     if lost:
         yield Text(f"{output.plain(lost)}; the screen is the last that it sent", style="bold red")
     if found["database"] != "up":
-        yield Text("the database is down: edges and plans go on, changes wait", style="bold yellow")
+        yield Text(
+            f"the database is {found['database'].replace('_', '-')}: edges and plans go on, changes wait",
+            style="bold yellow",
+        )
     if plan["error"]:
         yield Text(f"no new plan: {output.plain(plan['error'])}", style="bold red")
     elif age is not None and age > _OLD and not lost:

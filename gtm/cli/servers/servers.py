@@ -259,10 +259,10 @@ def _check_identity(settings: ControlSettings) -> None:
 def _check_database(url: str | None) -> None:
     if url is None:
         return
-    from gtm.storage.session import database_url
+    from gtm.storage.connecting import parameters
 
     try:
-        database_url(url)
+        parameters(url)
     except ValueError as error:
         raise CommandError(f"GTM_DATABASE_URL: {error}") from error
 

@@ -2027,8 +2027,8 @@ def healthz() -> Call[types.Liveness]:
 
 
 def readyz() -> Call[types.Readiness]:
-    """Whether answers are correct. The database answers, the policy in it compiled and is being
-    published, and this control is the active one.
+    """Whether answers are correct. The database would take a change, the policy in it compiled and is
+    being published, and this control is the active one.
     """
     return Call(
         "GET",

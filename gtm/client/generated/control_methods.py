@@ -1642,8 +1642,8 @@ class ControlMethods(Session):
         return self.send(calls.healthz()).value
 
     def readyz(self) -> types.Readiness:
-        """Whether answers are correct. The database answers, the policy in it compiled and is being
-        published, and this control is the active one.
+        """Whether answers are correct. The database would take a change, the policy in it compiled and is
+        being published, and this control is the active one.
         """
         return self.send(calls.readyz()).value
 
@@ -3345,8 +3345,8 @@ class AsyncControlMethods(AsyncSession):
         return (await self.send(calls.healthz())).value
 
     async def readyz(self) -> types.Readiness:
-        """Whether answers are correct. The database answers, the policy in it compiled and is being
-        published, and this control is the active one.
+        """Whether answers are correct. The database would take a change, the policy in it compiled and is
+        being published, and this control is the active one.
         """
         return (await self.send(calls.readyz())).value
 

@@ -2734,7 +2734,10 @@ class StatusView(TypedDict):
     """Who is active, if it is another control and known."""
     standbys: int
     """How many control processes stand by for this one."""
-    database: Literal["up", "down"]
+    database: Literal["up", "read_only", "busy", "unfit", "down"]
+    """up: it takes changes; read_only and busy: it answers and takes none now; unfit: it has to be
+    changed; down: it cannot be reached.
+    """
     sync: SyncSchema
     warnings: list[str]
     """Of the policy in force."""

@@ -4,7 +4,7 @@ Laws:
   1. A `Present` never changes. Who reads one reads one moment, in any thread, however long the reading takes.
   2. An epoch never goes back: it starts from the clock, so that a restarted control is ahead of what it said before.
 
-Each field has one owner, the only one who replaces it: the policy, its managers, tokens and `database_up` the watch of the database
+Each field has one owner, the only one who replaces it: the policy, its managers, tokens and `database` the watch of the database
 (`gtm.control.live.watch`), the keys `gtm.control.dnssec.keys`, those of handoffs and balancers' peers `gtm.control.handoff_keys`, and state, plan, table and rooms the active control
 (`gtm.control.lead.active`).
 """
@@ -58,7 +58,8 @@ class Present:
     rooms: RoomMessage = NO_ROOMS
     peers: PeersMessage = NO_PEERS
     keep_plan: bool = True
-    database_up: bool = False
+    database: str = "down"
+    """What the database was when it was last asked: `up`, or the `state` of an error of `gtm.storage.errors`."""
     forks: tuple[Fork, ...] = ()
     """Revisions that the database has lost, and that followers keep until somebody says that going back is meant."""
 

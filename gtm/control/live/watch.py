@@ -19,7 +19,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage
-from gtm.storage.errors import StorageUnavailable
+from gtm.storage.errors import UP, StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL, Revision
 from gtm.storage.session import Database
 from gtm.storage.turns import own_work
@@ -49,7 +49,7 @@ class DatabaseWatch:
         self._keys = keys
         self._notified = asyncio.Event()
         self._refreshing = asyncio.Lock()
-        self._pinging: asyncio.Task[bool] | None = None
+        self._pinging: asyncio.Task[StorageUnavailable | None] | None = None
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
@@ -111,10 +111,13 @@ class DatabaseWatch:
                 if latest is not None and not _same(held, latest):
                     policy = await transaction.revisions.policy(latest.number)
                 await self._keys.refresh(transaction)
-        except StorageUnavailable:
-            self._is_up(False)
+        except StorageUnavailable as error:
+            self._found(error)
             raise
-        self._is_up(True)
+        if (
+            self._current.now.database == StorageUnavailable.state
+        ):  # what else may be wrong, reading does not tell
+            self._found(None)
         if forks != self._current.now.forks:  # before the policy: who holds what is lost keeps it
             self._current.become(replace(self._current.now, forks=forks))
         if latest is not None and policy is not None and not _emptied(held, latest.number, policy):
@@ -147,24 +150,27 @@ class DatabaseWatch:
             with contextlib.suppress(StorageUnavailable):  # made as soon as the database answers
                 await self._keys.settle()
 
-    async def ping(self) -> bool:
-        """Whether the database answers right now. It is asked once for all who want to know at a time."""
+    async def ping(self) -> StorageUnavailable | None:
+        """Why the database would take no change right now; None: it would. It is asked once for all who want to know at a time."""
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.create_task(self._ping())
         return await asyncio.shield(self._pinging)
 
-    async def _ping(self) -> bool:
+    async def _ping(self) -> StorageUnavailable | None:
+        found = None
         try:
             await self._database.ping()
-        except StorageUnavailable:
-            self._is_up(False)
-        else:
-            self._is_up(True)
-        return self._current.now.database_up
+        except StorageUnavailable as error:
+            found = error
+        self._found(found)
+        return found
 
-    def _is_up(self, up: bool) -> None:
-        if self._current.now.database_up is not up:
-            self._current.become(replace(self._current.now, database_up=up))
+    def _found(self, trouble: StorageUnavailable | None) -> None:
+        before, state = self._current.now.database, UP if trouble is None else trouble.state
+        if before != state:
+            self._current.become(replace(self._current.now, database=state))
+            if trouble is not None and before == UP:
+                logger.warning("the database %s, going on from memory: %s", trouble.why, trouble)
 
     async def _poll(self) -> None:
         while True:
@@ -172,12 +178,9 @@ class DatabaseWatch:
                 known = self._current.now.message is not None
                 await asyncio.wait_for(self._notified.wait(), POLL if known else _FIRST_POLL)
             self._notified.clear()
-            was_up = self._current.now.database_up
-            try:
+            with contextlib.suppress(StorageUnavailable):  # which the log says once
                 await self.refresh()
-            except StorageUnavailable as error:
-                if was_up:
-                    logger.warning("lost the database, going on from memory: %s", error)
+                await self.ping()
 
     async def _listen(self) -> None:
         while True:

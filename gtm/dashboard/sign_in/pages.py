@@ -72,8 +72,8 @@ def form(request: Request, problem: str = "", status: int = 200, to: str | None 
 
 async def _token(request: Request) -> Response:
     dashboard: Dashboard = request.app.state.dashboard
-    if not security.is_same_origin(request, dashboard.url):
-        return form(request, "this form was sent from another site", 403)
+    if words := security.elsewhere(request, dashboard.url):
+        return form(request, words, 403)
     try:
         fields = await read_form(request, MAX_FORM)
     except HTTPException as error:

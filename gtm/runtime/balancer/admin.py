@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, Protocol, cast
 
 import msgspec
-from httptools import HttpParserError, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
@@ -31,6 +32,7 @@ from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.process.connections import Connections
 from gtm.settings import BalancerSettings, Network
 
+_METHODS = (b"GET", b"HEAD")
 _MAX = 8192
 _CONNECTIONS = 64
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
@@ -263,6 +265,8 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass  # asked for another protocol, or for a tunnel: answered as what it is, and what follows is not read
         except HttpParserError:
             self._transport.close()
 
@@ -279,12 +283,24 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self) -> None:
         peer = self._transport.get_extra_info("peername")
-        path = self._url.partition(b"?")[0]
-        status, kind, body = await self._admin.answer(
-            path, peer[0] if isinstance(peer, tuple) else None, self._host
-        )
+        method, path = self._parser.get_method(), self._url.partition(b"?")[0]
+        if method in _METHODS:
+            allow = b""
+            status, kind, body = await self._admin.answer(
+                path, peer[0] if isinstance(peer, tuple) else None, self._host
+            )
+        else:
+            allow = b"allow: %b\r\n" % b", ".join(_METHODS)
+            status, kind, body = 405, _JSON, msgspec.json.encode({"detail": "this page is only read"})
         self._transport.write(
-            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (status, b"OK" if status == 200 else b"Error", kind, len(body), body)
+            b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n%b"
+            % (
+                status,
+                HTTPStatus(status).phrase.encode(),
+                kind,
+                len(body),
+                allow,
+                b"" if method == b"HEAD" else body,  # RFC 9110 §9.3.2
+            )
         )
         self._transport.close()

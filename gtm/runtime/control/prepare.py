@@ -17,7 +17,7 @@ from gtm.documents.schema import PolicyDocument
 from gtm.runtime.control.first_token import FirstToken
 from gtm.settings import LOCAL_EDGE
 from gtm.storage import migrate
-from gtm.storage.errors import StorageUnavailable
+from gtm.storage.errors import DatabaseUnfit, StorageUnavailable
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 
@@ -54,6 +54,7 @@ async def prepare(
         comment: kept with the revision, if that changes the policy.
 
     Raises:
+        DatabaseUnfit: the database has to be changed, or the URL.
         StorageUnavailable: the database stays unreachable (half a minute of tries).
         SchemaError: the database was migrated by a newer gtm.
         OSError: the first admin token cannot be kept; there is none then.
@@ -99,6 +100,8 @@ async def _migrated(url: str) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             await asyncio.to_thread(migrate.upgrade, url)
+        except DatabaseUnfit:
+            raise  # by waiting nothing gets better
         except StorageUnavailable as error:
             if attempt == _ATTEMPTS:
                 raise

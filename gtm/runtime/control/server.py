@@ -29,7 +29,7 @@ from gtm.runtime.process.sockets import listener, reserve
 from gtm.settings import ControlSettings
 from gtm.storage import migrate
 from gtm.storage.embedded import EmbeddedPostgres
-from gtm.storage.errors import StorageUnavailable
+from gtm.storage.errors import DatabaseUnfit, StorageUnavailable
 from gtm.storage.session import Database
 
 logger = logging.getLogger(__name__)
@@ -81,8 +81,12 @@ async def run_control(
         if prepare is not None:
             await prepare(url)
         else:
-            with suppress(StorageUnavailable):  # it serves once the database answers
+            try:
                 await asyncio.to_thread(migrate.require, url)
+            except DatabaseUnfit:
+                raise
+            except StorageUnavailable as error:
+                logger.warning("serving once the database answers: %s", error)
         await _serve(settings, url, port)
     finally:
         if postgres is not None:

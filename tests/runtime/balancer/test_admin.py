@@ -15,7 +15,9 @@ from gtm.runtime.balancer.admin import Admin
 from gtm.settings import LOOPBACK
 
 
-class _Shown:
+class Shown:
+    """A process that is well."""
+
     async def unready(self) -> str:
         return ""
 
@@ -31,7 +33,7 @@ def test_the_host_is_one_of_this_machine(path: str) -> None:
     """Over loopback, on a real connection; from elsewhere, and of `/readyz`, no name is asked for."""
 
     async def main() -> None:
-        admin = Admin(_Shown(), (*LOOPBACK, ip_network("192.0.2.0/24")), names=own_names("127.0.0.1"))
+        admin = Admin(Shown(), (*LOOPBACK, ip_network("192.0.2.0/24")), names=own_names("127.0.0.1"))
         server = await asyncio.get_running_loop().create_server(admin.connection, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
 
@@ -58,7 +60,7 @@ def test_what_the_process_itself_counts_is_among_the_metrics() -> None:
     """Whatever processes carry requests."""
 
     async def main() -> None:
-        admin = Admin(_Shown(), LOOPBACK, counted=lambda: render_untold(3))
+        admin = Admin(Shown(), LOOPBACK, counted=lambda: render_untold(3))
         _, _, text = await admin.answer(b"/metrics", "127.0.0.1", b"localhost")
         families = {one.name: one for one in text_string_to_metric_families(text.decode())}
         (sample,) = families["gtm_balancer_pushes_untold"].samples

@@ -88,8 +88,8 @@ variable "dashboard_url" {
   type        = string
   default     = null
   validation {
-    condition     = var.dashboard_url == null ? true : can(regex("^https?://[^\\s'?#]+$", var.dashboard_url))
-    error_message = "dashboard_url is the beginning of an address, such as https://gtm.example.com."
+    condition     = var.dashboard_url == null ? true : can(regex("^https?://[^\\s'?#/]+/?$", var.dashboard_url))
+    error_message = "dashboard_url is the address of a host without a path, such as https://gtm.example.com."
   }
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gtm.dashboard.pages.world.seen import Now
+from gtm.storage.errors import UP, DatabaseUnfit, StorageBusy, StorageReadOnly, StorageUnavailable
 
 
 def wrong(seen: Now) -> list[tuple[str, str, str]]:
@@ -21,8 +22,13 @@ def wrong(seen: Now) -> list[tuple[str, str, str]]:
 
 
 def _of_control(seen: Now) -> Iterator[tuple[int, str, str, str]]:
-    if seen.top["database"] == "down":
-        words = "The database cannot be reached: nothing can be changed or recorded. Edges and this page go on from memory."
+    if seen.top["database"] != UP:
+        why = {kind.state: kind.why for kind in (StorageReadOnly, StorageBusy, DatabaseUnfit)}.get(
+            seen.top["database"], StorageUnavailable.why
+        )
+        words = (
+            f"The database {why}: nothing can be changed or recorded. Edges and this page go on from memory."
+        )
         yield 0, "bad", words, ""
     if seen.top["plan"]["error"]:
         yield 2, "bad", f"The planner failed, so the plan before stays: {seen.top['plan']['error']}", ""
