@@ -201,7 +201,13 @@ def test_one_may_be_a_part_of_another() -> None:
 def test_what_a_database_driver_says() -> None:
     """Of a connection that failed, the first line, without the password."""
     remember("postgresql://gtm:the-password-of-gtm@db/gtm")
-    with pytest.raises(StorageUnavailable, match=r"^database: no such \[hidden\]; see to user and password in GTM_DATABASE_URL$"), unavailable():
+    with (
+        pytest.raises(
+            StorageUnavailable,
+            match=r"^database: no such \[hidden\]; see to user and password in GTM_DATABASE_URL$",
+        ),
+        unavailable(),
+    ):
         raise psycopg.OperationalError("no such the-password-of-gtm\nDETAIL: more")
 
 
