@@ -308,7 +308,7 @@ def test_unknown_routes_and_methods(api: Api) -> None:
     problem(api.viewer.get("/v1/nothing"), 404)
     refused = api.viewer.patch("/v1/regions/x")
     problem(refused, 405)
-    assert refused.headers["allow"] == "DELETE, GET, PUT"
+    assert refused.headers["allow"] == "DELETE, GET, HEAD, PUT"
 
 
 def test_roles_are_held(world: Api) -> None:
