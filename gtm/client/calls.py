@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Content(Enum):
-    """What an answer holds."""
+    """The content of an answer."""
 
     JSON = auto()
     LINES = auto()
@@ -56,12 +56,12 @@ class Call(Generic[T]):
 
     @property
     def query(self) -> dict[str, Any]:
-        """Its parameters that are given."""
+        """The query parameters of the call that have a value."""
         return _given(self.parameters)
 
     @property
     def fields(self) -> dict[str, str]:
-        """Its headers that are given."""
+        """The headers of the call that have a value."""
         return _given(self.headers)
 
 

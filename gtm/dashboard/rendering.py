@@ -30,7 +30,7 @@ class _Templates(Environment):
     """Looks names up in dictionaries, which nearly all that is shown is made of, without trying for an attribute first: that takes six times as long."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """As Jinja finds it."""
+        """Find an attribute as Jinja does."""
         if type(obj) is dict and attribute not in _METHODS:
             try:
                 return obj[attribute]

@@ -37,7 +37,7 @@ class Bar:
 
     @property
     def middle(self) -> float:
-        """Where its label stands."""
+        """The height at which the bar's label stands."""
         return round(self.y + self.height / 2, 1)
 
 

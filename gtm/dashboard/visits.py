@@ -71,7 +71,7 @@ class Visit:
 
     @property
     def csrf(self) -> str:
-        """What forms of theirs show."""
+        """The text that forms of this visit must show (against forged requests)."""
         return security.csrf_token(self.secret)
 
     @property

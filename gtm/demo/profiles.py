@@ -21,7 +21,7 @@ BURST_UNTIL = 30.0
 
 
 class Profile(StrEnum):
-    """How demand changes."""
+    """The way in which demand changes over a day."""
 
     STEADY = "steady"
     FOLLOW_THE_SUN = "follow-the-sun"

@@ -17,7 +17,7 @@ MEAN_TOKENS = 15.5
 SPREAD = 0.3
 """The standard deviation of the logarithm of that number: a few answers are long."""
 MAX_SLOTS = 10_000
-"""Of a region."""
+"""The largest number of slots that a region of the demo has."""
 _MOST = NormalDist(log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD)
 
 
@@ -82,5 +82,5 @@ class ModelServers:
 
     @property
     def urls(self) -> list[str]:
-        """Where they are."""
+        """The URLs of a region's model servers."""
         return [backend.url for backend in self._backends]

@@ -86,7 +86,7 @@ def _rounded(value: float | None) -> float | None:
 
 @dataclass(slots=True)
 class _Times:
-    """Of what was served."""
+    """Times of requests that were served."""
 
     served: int = 0
     decision: Histogram = field(default_factory=Histogram)

@@ -229,7 +229,7 @@ Message = (
     | PeersMessage
     | HeartbeatMessage
 )
-"""What control tells edges."""
+"""A message that control sends to edges."""
 
 _Message = TypeVar("_Message")
 

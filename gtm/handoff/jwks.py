@@ -10,7 +10,7 @@ from gtm.core.handoff.keys import key_bytes, thumbprint
 from gtm.nesting import shallow
 
 PATH = "/.well-known/gtm/jwks.json"
-"""Where edges publish it."""
+"""The path at which edges publish their keys."""
 MEDIA_TYPE = "application/jwk-set+json"
 MAX_SET = 1024 * 1024
 """Longest set read, in bytes."""

@@ -41,7 +41,7 @@ class Answer:
         self._out.append(b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, response.reason, lines))
 
     def begin(self, request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> None:
-        """Its head: see `answer_head`."""
+        """Write the head of the answer, as `answer_head` makes it."""
         self.framing = framing
         self.events = response.is_events
         self._out.append(answer_head(request, response, framing, more))
@@ -78,12 +78,12 @@ class Answer:
             self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
 
     def end(self) -> None:
-        """It is complete."""
+        """The backend has sent all of the answer: write what ends it."""
         if self.framing is CHUNKED:
             self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers or ()))
 
     def take(self) -> bytes:
-        """What there is to send."""
+        """Take out the bytes that are to be sent to the client now."""
         out = self._out
         if not out:
             return b""

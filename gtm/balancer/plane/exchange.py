@@ -408,7 +408,7 @@ class Exchange:
     # --- the request ---
 
     def begin(self) -> None:
-        """It is its turn."""
+        """Judge the request: all that its client asked before is answered."""
         if self.phase is not NEW:
             return
         answer = self.proxy.judge(self)

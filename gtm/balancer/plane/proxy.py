@@ -173,7 +173,7 @@ class Proxy:
         self._clients[client] = None
 
     def left(self, client: Downstream) -> None:
-        """It is closed."""
+        """A client's connection is closed."""
         self.room.leave(client)
         self.held.hold(client, 0, client.whose)
         self._clients.pop(client, None)

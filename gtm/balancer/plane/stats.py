@@ -74,9 +74,9 @@ class Stats:
         self.left_out = 0
         """Requests that are not among these, since there were `MOST_SERIES` of them."""
         self.refusals: Counter[str] = Counter()
-        """By code."""
+        """Refusals, by their code."""
         self.failures: Counter[str] = Counter()
-        """Of backends."""
+        """Failures of backends, by URL."""
         self.full: Counter[str] = Counter()
         """Requests that a backend had no room for, as it said."""
         self.came: Counter[str] = Counter()
@@ -92,7 +92,7 @@ class Stats:
         self.waited = 0.0
         """Seconds that requests which backends have had were in the queue before."""
         self.durations: dict[str, Histogram] = {}
-        """Of whole requests, by backend."""
+        """Seconds from a request's arrival to the end of its answer, by backend."""
         self.first_bytes: dict[str, Histogram] = {}
         """To the first byte of the answer's body, a stream's first token; of one without a body, to its head. By backend."""
         self.between: dict[str, Histogram] = {}

@@ -122,7 +122,7 @@ class Tracer:
         return Span(Context(trace, random.randbytes(8), sampled=True), b"" if told is None else told.span)
 
     def ended(self, span: Span, exchange: Exchange, url: str, how: str, now: float) -> None:
-        """It has ended."""
+        """Record the span of a request that has ended."""
         if len(self._waiting) >= MOST:
             self.dropped += 1
             return

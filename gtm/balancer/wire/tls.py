@@ -181,7 +181,7 @@ class BackendContext:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """As of the last look."""
+        """The context that was made of the files at the last look."""
         return self._context.value
 
     @property

@@ -35,7 +35,7 @@ _PREFIX = "gtm control "
 
 
 class Standing(StrEnum):
-    """What a control process is."""
+    """The part that a control process plays: active, standing by or adrift."""
 
     ACTIVE = "active"
     STANDBY = "standby"

@@ -192,7 +192,7 @@ class Rooms:
         return {region: replace(one, at=one.at - now) for region, one in found.items() if one is not None}
 
     def message(self) -> RoomMessage:
-        """What is known now."""
+        """The message with all free slots that are known now."""
         now = self._monotonic()
         found: dict[str, tuple[RoomReport, ...]] = {}
         for region, rooms in list(self._rooms.items()):

@@ -24,7 +24,7 @@ class Sample:
 
     @property
     def requests(self) -> float:
-        """How many requests there were."""
+        """The number of requests that the sample stands for."""
         return sum(self.counts.values())
 
     @property

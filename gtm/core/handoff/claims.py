@@ -27,7 +27,7 @@ _ANY_V6 = bytes(16 - PREFIX_V6 // 8)
 
 
 class Issuer(StrEnum):
-    """What speaks by a key."""
+    """The process that signs with a key: an edge or a balancer."""
 
     EDGE = "edge"
     BALANCER = "balancer"

@@ -37,7 +37,7 @@ class Flaw(StrEnum):
 
 
 class Code(StrEnum):
-    """How a judgement ends."""
+    """The outcome of judging a request."""
 
     SERVE = "serve"
     WRONG_REGION = "wrong_region"

@@ -63,7 +63,7 @@ class Sample:
 
 
 class Verdict(StrEnum):
-    """What became of a sample."""
+    """Whether a sample was taken, or why not."""
 
     ACCEPTED = "accepted"
     UNKNOWN_REGION = "unknown_region"
@@ -79,7 +79,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """What a statistic is about."""
+    """What a statistic of round trips is about, from the narrowest to the widest."""
 
     REGION = "region"
     """A region that measured another: values are round trips, not residuals."""

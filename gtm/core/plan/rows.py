@@ -43,7 +43,7 @@ class Matrix:
     """A sparse matrix: its entries, column by column. Those of column `n` are `starts[n]` to `starts[n + 1]`."""
 
     count: int
-    """Of rows."""
+    """The number of rows."""
     row: Ints
     column: Ints
     value: Floats

@@ -197,7 +197,7 @@ class Shown:
 
     @property
     def location(self) -> Mapping[str, Any]:
-        """Where the client is."""
+        """The location of the client that was asked for."""
         found: Mapping[str, Any] = self._answer["request"]["location"]
         return found
 
@@ -207,7 +207,7 @@ class Shown:
 
     @property
     def scene(self) -> dict[str, Any]:
-        """What the map draws."""
+        """The scene that the map draws."""
         mine = {one["region"]: one for one in self.rows}
         location = self.location
         located = location["lat"] is not None and location["lon"] is not None

@@ -47,7 +47,7 @@ class Filter:
 
     @classmethod
     def of(cls, visit: Visit) -> Filter:
-        """What the address says."""
+        """The filter that a page's address states."""
         return cls(**{one: visit.query(one) for one in cls.__slots__})
 
     def holds(self, one: Mapping[str, Any]) -> bool:

@@ -34,7 +34,7 @@ _LONGEST = 3000
 
 
 class _Kept(msgspec.Struct):
-    """What the cookie holds."""
+    """The content of the cookie that a sign-in begins with."""
 
     state: str
     nonce: str

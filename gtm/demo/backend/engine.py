@@ -25,7 +25,7 @@ MAX_BEHIND = 0.25
 
 
 class Listener(Protocol):
-    """Who waits for a job."""
+    """Something that waits for a job's tokens."""
 
     def progressed(self) -> None:
         """The job has more tokens, has finished or has failed."""
@@ -68,7 +68,7 @@ class Engine:
         """Jobs that wait for their model, by the time at which it is there."""
         self._jobs = 0
         self._ends: float | None = None
-        """When the present step ends."""
+        """The time at which the present step ends."""
         self._preempted = 0
 
     def resize(self, slots: int) -> None:

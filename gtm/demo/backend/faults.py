@@ -11,7 +11,7 @@ from gtm.nesting import shallow
 
 
 class Mode(StrEnum):
-    """How a server behaves."""
+    """The way in which a server misbehaves, or does not."""
 
     OK = "ok"
     REFUSE = "refuse"
@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: int = 3
     """Tokens of a stream before it stalls or is reset."""
     factor: float = 10.0
-    """Of `slow`."""
+    """How many times slower a server of mode `slow` is."""
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not 0 < self.seconds <= 86_400:

@@ -81,7 +81,7 @@ class Meters:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """How a model stands now."""
+    """The gauges of a model as they are now."""
 
     running: int
     waiting: int

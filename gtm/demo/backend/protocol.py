@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self.paused = False
         """Whether the client is behind with what was written."""
         self._request: Request | None = None
-        """That is being answered."""
+        """The request that is being answered."""
         self._next: list[Request] = []
         self._dead = False
         self._begin()
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._connections.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:
-        """It is gone."""
+        """The client is gone."""
         self._dead = True
         self._connections.discard(self)
         lost, self.on_lost, self.on_resumed = self.on_lost, None, None
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.paused = True
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has caught up with what was sent."""
         self.paused = False
         if self.on_resumed is not None:
             self.on_resumed()
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Its end."""
+        """The request has come to its end."""
         request = Request(
             method=self._parser.get_method().decode("ascii"),
             target=self._target,

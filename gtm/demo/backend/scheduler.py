@@ -27,7 +27,7 @@ from gtm.demo.backend.tokens import Content
 
 
 class Phase(Enum):
-    """Where a sequence is."""
+    """The phase of a sequence: waiting, in prefill, or decoding."""
 
     WAITING = "waiting"
     RUNNING = "running"

@@ -59,7 +59,7 @@ class Backend:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL at which the server answers."""
         host, port = self._address
         return f"http://{host}:{port}"
 
@@ -142,11 +142,11 @@ class Backend:
         self.answers.discard(answer)
 
     def reading(self) -> Reading:
-        """What the metrics say now."""
+        """The figures that the page of metrics shows now."""
         return self.engine.reading(time.time())
 
     def state(self) -> dict[str, Any]:
-        """How it stands."""
+        """The server's state, for its own page."""
         found = self.engine.state(self._loop.time())
         return {"url": self.url, "connections": len(self.connections), **found}
 

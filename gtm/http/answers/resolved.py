@@ -74,7 +74,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     draw: Callable[[], float] = random
 
     def pick(self) -> Option:
-        """How one such request ends."""
+        """Draw how one request of this kind ends."""
         corrections = self.corrections
         option = self._drawn()
         if corrections is None or not corrections.current.rooms:

@@ -115,7 +115,7 @@ def _decision(region: Schema, endpoint: Schema) -> dict[str, Schema]:
 
 
 def _whole() -> dict[str, Schema]:
-    """What an explanation has besides."""
+    """The schema of an explanation: of an answer, and what an explanation has besides."""
     return {
         "request": _said({"type": "object"}, "The request as it was understood."),
         "ranking_class": _said(TEXT, "The requests planned together with this one."),

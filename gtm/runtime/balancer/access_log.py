@@ -98,7 +98,7 @@ class LogFile:
             self._descriptor = -1
 
     def _write(self, descriptor: int, lines: Sequence[bytes]) -> int:
-        """How many are there whole."""
+        """Write the lines; returns how many of them are whole in the file."""
         data = b"".join(lines)
         before = b"\n" if self._torn else b""
         count = os.write(descriptor, before + data) - len(before)

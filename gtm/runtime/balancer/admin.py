@@ -85,7 +85,7 @@ class Page:
         )
 
     def state(self) -> dict[str, Any]:
-        """What is known now."""
+        """The state of the balancer as it is now."""
         snapshot = self._admission.admission.snapshot()
         compiled = self._current.snapshot
         now = asyncio.get_running_loop().time()
@@ -173,7 +173,7 @@ class Shown(Protocol):
         """Counters and gauges, as Prometheus text."""
 
     async def state(self) -> dict[str, Any]:
-        """What is known now."""
+        """The state of the balancer as it is now."""
 
 
 class Admin:

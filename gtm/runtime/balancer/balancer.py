@@ -87,7 +87,7 @@ class Balancer:
 
     @property
     def name(self) -> str:
-        """This balancer's."""
+        """The name of this balancer."""
         return self.settings.name
 
     @property
@@ -202,7 +202,7 @@ class Balancer:
             raise self._tasks.failure
 
     def _made(self, locator: Locator, pushes: Pushes) -> Carriers:
-        """What will carry requests."""
+        """Make what will carry requests: this process, or a pool of workers."""
         settings = self.settings
         if settings.workers > 1:
             Front(self._file.document, settings.file)  # what is wrong with it is better said once

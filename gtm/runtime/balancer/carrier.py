@@ -344,7 +344,7 @@ class Carrier:
         return {str(name): (tier.running, tier.waiting) for name, tier in tiers.items()}
 
     def counts(self) -> Counts:
-        """What it has now."""
+        """The requests that this process has now."""
         tiers = self._admission.admission.snapshot().tiers.values()
         return Counts(
             sum(tier.running for tier in tiers),

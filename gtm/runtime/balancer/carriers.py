@@ -51,7 +51,7 @@ class Carriers(Protocol):
         """Other leases are held now."""
 
     def spent(self) -> Sequence[Spent]:
-        """What was done with them."""
+        """What each of them did with its part of the leases since this was last asked."""
 
     def pushes(self) -> Mapping[str, int]:
         """Requests that found no slot, and that came for want of one elsewhere, by service, region and why, since this process began."""
@@ -78,7 +78,7 @@ class Carriers(Protocol):
         """How many requests could begin now; None: nobody knows."""
 
     def counts(self) -> Counts:
-        """What they have now."""
+        """The requests that all of them have now."""
 
     async def finish(self) -> None:
         """Take nothing new, and wait for what goes on, for the drain time at most."""

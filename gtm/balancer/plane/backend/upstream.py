@@ -175,7 +175,7 @@ class Upstream(asyncio.Protocol, Outflow):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """The connection to the backend has ended."""
         if self.counted:
             self.counted = False
             self.route.open -= 1
@@ -215,13 +215,13 @@ class Upstream(asyncio.Protocol, Outflow):
             self.exchange.regulate()
 
     def resume_writing(self) -> None:
-        """It takes more."""
+        """The backend takes more bytes again."""
         self.writable = True
         if self.exchange is not None:
             self.exchange.regulate()
 
     def data_received(self, data: bytes) -> None:
-        """What the backend sent."""
+        """The backend has sent these bytes."""
         exchange = self.exchange
         if exchange is None:  # nobody asked
             self.abort()

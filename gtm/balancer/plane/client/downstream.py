@@ -189,13 +189,13 @@ class Downstream(asyncio.Protocol, Outflow):
             self._current.regulate()
 
     def resume_writing(self) -> None:
-        """It takes more."""
+        """The client takes more bytes again."""
         self.writable = True
         if self._current is not None:
             self._current.regulate()
 
     def data_received(self, data: bytes) -> None:
-        """What the client sent."""
+        """The client has sent these bytes."""
         if self._ended or self._refusal is not None:
             if self._lingers_until:
                 self.deadline = min(self._lingers_until, self.proxy.now() + LINGER)
@@ -384,7 +384,7 @@ class Downstream(asyncio.Protocol, Outflow):
             self.deadline = self.proxy.now() + self.proxy.limits.head_timeout
 
     def on_url(self, url: bytes) -> None:
-        """Its target, maybe in parts."""
+        """A part of the request's target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:

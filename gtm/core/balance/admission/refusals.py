@@ -19,7 +19,7 @@ def _about(seconds: float | None) -> float:
 
 
 def deadline(waited: float) -> Refusal:
-    """Its deadline has passed."""
+    """The refusal of a request whose deadline has passed."""
     if waited > 0.0:
         text = f"the request waited {waited:.3g} s for a free slot, until its deadline: allow it more time, or send fewer"
     else:

@@ -43,7 +43,7 @@ class Pick(StrEnum):
     PREQUAL = "prequal"
     """Of a few that are drawn: the fastest that is not hot."""
     ROUND_ROBIN = "round_robin"
-    """In turn, by weight."""
+    """Servers take turns, in proportion to their weights."""
     RANDOM = "random"
     """One that is drawn by weight."""
 
@@ -65,9 +65,9 @@ class By(StrEnum):
     __hash__ = str.__hash__  # it is counted by; an Enum's own is ten times slower
 
     LOAD = "load"
-    """By the pick alone."""
+    """The pick chose the server."""
     SESSION = "session"
-    """It is the session's."""
+    """The request's session leads to the server."""
     PREFIX = "prefix"
     """It is that of prompts that begin so."""
     CACHE = "cache"

@@ -145,7 +145,7 @@ class Breaker:
         self.since = -inf
         """When this state began; -inf: always so."""
         self.until = -inf
-        """When an ejection is over."""
+        """The time at which the ejection is over."""
         self.why = ""
         """Why it was ejected last."""
         self.window = Window()

@@ -45,7 +45,7 @@ class Monitor:
         self.drained_by = now + deadline
 
     def condition(self, now: float) -> Condition:
-        """What choosing is told."""
+        """The condition of the backend, as choosing goes by it."""
         loads = self.loads
         return Condition(
             healthy=self.verdict.good_since is not None,
@@ -61,7 +61,7 @@ class Monitor:
         )
 
     def standing(self, name: str, now: float) -> Standing:
-        """What people are told."""
+        """The condition of the backend in words, for people."""
         state, why, since, until = self._state(now)
         return Standing(
             name=name,
@@ -261,7 +261,7 @@ def warmth(since: float | None, slow_start: float, now: float) -> float:
 
 
 def ends(since: float, slow_start: float) -> float:
-    """When the weight is full."""
+    """The time at which the backend has its full weight."""
     return since + slow_start
 
 

@@ -22,14 +22,14 @@ class Check(StrEnum):
     MODELS = "models"
     """It lists the models that it must have."""
     COMPLETION = "completion"
-    """It generates a token."""
+    """The backend generates a token."""
 
 
 class Failure(StrEnum):
     """How a request that was sent to a backend failed there."""
 
     CONNECT = "connect"
-    """It took no connection."""
+    """The backend took no connection."""
     TIMEOUT = "timeout"
     """It did not answer in time."""
     RESET = "reset"
@@ -48,7 +48,7 @@ class State(StrEnum):
     """How a backend stands, the first that applies."""
 
     DRAINING = "draining"
-    """It takes nothing new."""
+    """The backend takes no new requests."""
     UNKNOWN = "unknown"
     """Some check has not been made yet."""
     DOWN = "down"
@@ -62,7 +62,7 @@ class State(StrEnum):
     WARMING = "warming"
     """It gets a part of its weight."""
     UP = "up"
-    """It gets its weight."""
+    """The backend gets requests by its full weight."""
 
 
 class Sending(NamedTuple):

@@ -76,7 +76,7 @@ class SendingWorker:
     def __init__(self, name: str, siblings: int, afford: Afford, now: float) -> None:
         self.name = name
         self.rooms = _NOTHING
-        """What it goes by."""
+        """The rooms that corrections go by."""
         self.sender = Sender(self._known, Sent(), 1.0, afford)
         self._siblings = siblings
         self._senders = 0

@@ -331,7 +331,7 @@ CAME = "came"
 
 
 class Why(StrEnum):
-    """What decided."""
+    """The reason for a correction or a push, or for none."""
 
     MOVED = "moved"
     """Another region has room, and the request goes there."""

@@ -31,7 +31,7 @@ class Changed:
 
     @property
     def fields(self) -> tuple[FieldVersions, ...]:
-        """What differs."""
+        """The fields in which the two versions differ."""
         return versions(self.was, self.theirs, self.yours)
 
     @property

@@ -91,7 +91,7 @@ async def _shared(visit: Visit) -> Response:
 
 
 async def _go_on(visit: Visit) -> Response:
-    """What a draft's buttons do."""
+    """Carry out what the pressed button of a draft asks for."""
     form = await visit.form()
     draft, do = Draft.of_form(form), form.get("do", "")
     if form.get("kind") in forms.FORMS:

@@ -90,7 +90,7 @@ def _row(one: Mapping[str, Any]) -> dict[str, str]:
 
 
 def path_of(kind: str, called: str) -> str:
-    """Where a resource's page is."""
+    """The path of a resource's page."""
     return f"/policy/{SLUGS[kind]}/{called}"
 
 

@@ -35,18 +35,18 @@ class Filter:
 
     @classmethod
     def of(cls, visit: Visit) -> Filter:
-        """What the address says."""
+        """The filter that a page's address states."""
         return cls(**{name: visit.query(name) for name in BY})
 
     @property
     def asked(self) -> dict[str, str]:
-        """As the API takes it."""
+        """The filter as parameters of the API."""
         given = {"client" if name == "country" else name: getattr(self, name) for name in BY}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def given(self) -> dict[str, str]:
-        """As the address has it."""
+        """The filter as parameters of a page's address."""
         return {name: value for name in BY if (value := getattr(self, name)) is not None}
 
     @property
@@ -91,7 +91,7 @@ class Then:
 
 
 async def now(api: Inside, chosen: Filter) -> Now:
-    """What goes on."""
+    """The world as it is now."""
     top, (demand, problem), status = await asyncio.gather(
         api.get("/v1/top"), _demand(api, chosen), api.get("/v1/status")
     )

@@ -223,7 +223,7 @@ class PeerLine:
             self._pass()
 
     def shown(self) -> Mapping[str, object]:
-        """What people see of it."""
+        """The state of the line, for people."""
         words = self._known.words()
         return {
             "address": self.address,

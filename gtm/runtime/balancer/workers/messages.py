@@ -112,10 +112,10 @@ class ShownMessage:
 
 
 ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage | LookMessage
-"""What a worker is told."""
+"""A message to a worker."""
 
 FromWorker = ReadyMessage | WordMessage | LoadMessage | ShownMessage
-"""What a worker tells."""
+"""A message from a worker."""
 
 TO_WORKER = Lines[ToWorker](
     {**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage, "look": LookMessage}
