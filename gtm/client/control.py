@@ -72,7 +72,7 @@ class AsyncControl(AsyncControlMethods):
 
     @classmethod
     def from_environment(cls) -> Self:
-        """As `Control.from_environment`."""
+        """Make a client by the variables of the environment, as `Control.from_environment` does."""
         return cls(*from_environment())
 
     async def update(
@@ -82,7 +82,7 @@ class AsyncControl(AsyncControlMethods):
         change: Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]],
         **parameters: Any,
     ) -> Answer[Any]:
-        """As `Control.update`; `change` may be asynchronous."""
+        """Read, change and write a resource, as `Control.update` does; `change` may be asynchronous."""
         for left in reversed(range(_ROUNDS)):
             found = await self.send(_call("get", kind, name))
             wanted = change(found.value)

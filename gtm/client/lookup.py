@@ -187,7 +187,7 @@ class Lookup:
 
 
 class AsyncLookup:
-    """As `Lookup`, for asyncio."""
+    """Looks regions up as `Lookup` does, for asyncio."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class AsyncLookup:
             await edge.close()
 
     async def route(self, **asked: Any) -> types.Route:
-        """As `Lookup.route`."""
+        """Ask which region serves a request, as `Lookup.route` does."""
         question = self._lookups.question(asked)
         known = self._lookups.known(question)
         if known is not None:

@@ -60,7 +60,7 @@ class _Both:
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI 3."""
+        """Serve one request of ASGI 3."""
         if scope["type"] != "http":
             await self._api(scope, receive, send)
             return

@@ -195,7 +195,7 @@ class LawGate:
         return "" if self._region in router.view.snapshot.region_numbers else no_region(self._region)
 
     def renew(self, exchange: Exchange) -> Refusal | None:
-        """See `gtm.balancer.plane.contracts.Gate`."""
+        """Judge a request again whose verdict may be of another law than now; None: it may go on."""
         current, verdict = self._current, exchange.verdict
         if current.boot() >= current.deadline:
             current.tick()

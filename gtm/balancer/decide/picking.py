@@ -109,7 +109,7 @@ class _Flying:
         self.began = began
 
     def end(self, exchange: Exchange, how: str) -> None:
-        """See `Flight`."""
+        """Count the request no more at its backend."""
         if not self.ticket.ended:
             self._picker.landed(self, exchange, how)
 
@@ -262,7 +262,7 @@ class PoolPicker:
         return cost
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
-        """See `Picker`."""
+        """Choose a backend for an admitted request, not one of those that were tried (by URL)."""
         facts = exchange.facts
         model = facts.model
         if exchange.asked is None:
@@ -388,7 +388,7 @@ class PoolPicker:
         self._loosened[mark] = now + LOOSE_S
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
-        """See `Picker`: the end of its place in the counts says it."""
+        """Do nothing: the end of the request's place in the counts says that the backend failed."""
 
     def failing_since(self, sent: Sent) -> float | None:
         """Since when a check of a request's backend fails; None: none does."""
@@ -436,7 +436,7 @@ class PoolPicker:
         return max(self.costs.mean, age)
 
     def loaded(self, sent: Sent, said: bytes, now: float) -> None:
-        """See `Picker`. Not each is read of a server that says it with each answer."""
+        """Take in what an answer's head says of its backend's load. Of a server that says it with each answer not each is read."""
         name = sent.route.url
         if self._read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:
             return
@@ -451,7 +451,7 @@ class PoolPicker:
                 self.flights.scraped(name, Scraped(load.running, load.waiting, now))
 
     def usable(self) -> int:
-        """See `Picker`."""
+        """How many backends may be chosen now."""
         return len(self.pool.usable)
 
     def slots(self) -> int | None:
@@ -468,7 +468,7 @@ class PoolPicker:
         return sum(max(0.0, one.slots - one.flight.known) for one in self.pool.usable)
 
     def routes(self) -> tuple[Route, ...]:
-        """See `Picker`."""
+        """The ways to all backends."""
         return tuple(self._routes.values())
 
 

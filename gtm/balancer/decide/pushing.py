@@ -98,7 +98,7 @@ class _Flight:
         self.url = url
 
     def end(self, exchange: Exchange, how: str) -> None:  # noqa: ARG002 - the contract
-        """See `Flight`."""
+        """Count the request no more among those that the peer has."""
         if not self._ended:
             self._ended = True
             self._pusher.landed(self, how)
@@ -170,7 +170,7 @@ class Pusher:
     # --- for the proxy ---
 
     def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | Refusal | None:
-        """See `gtm.balancer.plane.contracts.Pusher`."""
+        """Find a peer for a request that waits, or is to be refused so; None: it stays."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
             return None

@@ -79,7 +79,7 @@ class QueueAdmission:
         """Tokens that answers said and that cannot be, by backend and kind (`input`, `output`)."""
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
-        """See `gtm.balancer.plane.contracts.Admission`."""
+        """Take a request in, to begin now or later; or refuse it."""
         admission = self.admission
         found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
         if isinstance(found, core.Refusal):
@@ -114,7 +114,7 @@ class QueueAdmission:
         return self.admission.waiting > 0
 
     def ended(self, exchange: Exchange, now: float) -> None:
-        """See there."""
+        """Give back the slot of a request that has ended, and count what it used."""
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
@@ -140,7 +140,7 @@ class QueueAdmission:
             totals.errors += 1
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
-        """See there."""
+        """Give back the slot or the place of a request that goes elsewhere."""
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
@@ -148,7 +148,7 @@ class QueueAdmission:
             self.tick(now)
 
     def tick(self, now: float) -> None:
-        """See there."""
+        """Let pass what time has made due: deadlines, and slots that are free."""
         changed = self.admission.due(now)
         if changed:
             # Not at once: each that begins, and fails, would lead to the next from within.

@@ -121,7 +121,7 @@ class AccessLines:
         """Clients' addresses as they are written."""
 
     def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
-        """See `gtm.balancer.plane.contracts.Log`."""
+        """Write the line of a request that has ended."""
         head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
         took = now - began
         line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))
@@ -151,7 +151,7 @@ class AccessLines:
         self._put(_encoded(line))
 
     def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
-        """See `gtm.balancer.plane.contracts.Log`."""
+        """Write the line of a request that could not be read."""
         line = Line(self._time(self._wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
         if target:
             line.path = _path(target.partition(b"?")[0])

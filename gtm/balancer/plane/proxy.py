@@ -401,21 +401,21 @@ class Proxy:
         )
 
     def renew(self, exchange: Exchange) -> Refusal | None:
-        """See `Gate.renew`."""
+        """Have the gate judge a request again; None: it may go on."""
         try:
             return self.gate.renew(exchange)
         except Exception:  # noqa: BLE001 - logged there; the request ends
             return _internal("the gate")
 
     def admit(self, exchange: Exchange) -> Refusal | None:
-        """See `Admission.offer`."""
+        """Offer a request to admission; a refusal, if it is refused at once."""
         try:
             return self.admission.offer(exchange, self.now())
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("admission")
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
-        """See `Picker.pick`."""
+        """Have a backend picked for a request, not one of those that were tried."""
         stats = self.stats
         stats.picks += 1
         try:
@@ -440,7 +440,7 @@ class Proxy:
         self.stats.failed(sent.route.url)
 
     def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
-        """A peer for a request that found no slot; None: it stays. See `Pusher.push`."""
+        """Find a peer for a request that found no slot; None: it stays."""
         if self.pusher is None:
             return None
         found: Sent | Refusal | None = None
@@ -454,12 +454,12 @@ class Proxy:
         return found
 
     def loaded(self, sent: Sent, said: bytes) -> None:
-        """A backend said its load in an answer's head. See `Picker.loaded`."""
+        """Tell the picker of the load that a backend has said in an answer's head."""
         if sent.push is None:
             self._tell(self.picker.loaded, sent, said, self.now())
 
     def taken(self, sent: Sent, said: bytes | None) -> bool:
-        """See `Pusher.answered`."""
+        """Whether a peer has taken a request, by what its answer says."""
         return self.pusher is None or self.pusher.answered(sent, said)
 
     def may_retry(self, tries: int, *, free: bool = False) -> bool:

@@ -149,7 +149,7 @@ class Listener:
         return context, _by_name(self.settings)
 
     def look(self) -> str | None:
-        """See `_Watched.look`; blocks for the reading of some small files."""
+        """Read the files again if they have changed. It blocks for the reading of some small files."""
         return self._loaded.look()
 
     def _choose(self, handshake: ssl.SSLObject, name: str | None, began: ssl.SSLContext) -> int | None:
@@ -192,7 +192,7 @@ class BackendContext:
         return self._http2.value
 
     def look(self) -> str | None:
-        """See `_Watched.look`; blocks for the reading of some small files."""
+        """Read the files again if they have changed. It blocks for the reading of some small files."""
         other = None if self._http2 is None else self._http2.look()
         return self._context.look() or other
 

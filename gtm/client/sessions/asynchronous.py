@@ -42,7 +42,7 @@ class AsyncSession(Speaker):
         await self._http.aclose()
 
     async def send(self, call: Call[T], *, known: Answer[T] | None = None) -> Answer[T]:
-        """As `Session.send`."""
+        """Send a request, as `Session.send` does."""
         call, made = self.asking(call, known), 0
         while True:
             made += 1
@@ -59,13 +59,13 @@ class AsyncSession(Speaker):
             raise self.failed(error) from error
 
     async def items(self, call: Call[Any]) -> AsyncIterator[Any]:
-        """As `Session.items`."""
+        """Yield the items of all pages, as `Session.items` does."""
         async for page in self.pages(call):
             for item in page["items"]:
                 yield item
 
     async def pages(self, call: Call[T]) -> AsyncIterator[T]:
-        """As `Session.pages`."""
+        """Yield pages, as `Session.pages` does."""
         cursor = None
         while True:
             page = (await self.send(page_of(call, cursor))).value
@@ -75,7 +75,7 @@ class AsyncSession(Speaker):
                 return
 
     async def lines(self, call: Call[Any]) -> AsyncIterator[Any]:
-        """As `Session.lines`."""
+        """Yield the lines of an answer, as `Session.lines` does."""
         async with self._streamed(call) as response:
             try:
                 async for text in response.aiter_lines():

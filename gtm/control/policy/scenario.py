@@ -42,7 +42,7 @@ class ScenarioDocument(Document):
 
     @property
     def scenario(self) -> Scenario:
-        """The same as a value."""
+        """The scenario as a value of the core."""
         return Scenario(
             down=frozenset(self.down),
             drain=frozenset(self.drain),

@@ -79,7 +79,7 @@ class Verdict(StrEnum):
 
 
 class Level(StrEnum):
-    """What a statistic of round trips is about, from the narrowest to the widest."""
+    """What a statistic of round trips is about."""
 
     REGION = "region"
     """A region that measured another: values are round trips, not residuals."""

@@ -43,7 +43,7 @@ async def _plan(visit: Visit) -> Response:
 
 
 async def _live(visit: Visit) -> Response:
-    """The same as it changes."""
+    """Stream the page's body as the plan changes."""
     service, api = visit.query("service"), visit.api
 
     async def render() -> Mapping[str, str]:

@@ -290,7 +290,7 @@ class Balancer:
         )
 
     def renamed(self, name: str) -> bool:
-        """See `Follower`: a balancer has the name that it was given."""
+        """Do nothing: a balancer has the name that it was given."""
         del name
         return False
 

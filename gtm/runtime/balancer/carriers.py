@@ -99,7 +99,7 @@ class Alone(Carriers):
         await self._carrier.listen(listeners)
 
     def put(self, message: ViewMessage) -> None:
-        """See `Carriers`: it is used already."""
+        """Do nothing: the one process uses the View already."""
 
     def look_again(self) -> None:
         """Let the one process read its files again."""

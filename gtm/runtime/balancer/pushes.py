@@ -83,7 +83,7 @@ class Pushes:
         self._notice = ""
 
     def serve(self, carriers: Carriers) -> None:
-        """Keep the carriers that push told of peers, keys and quotas from now on."""
+        """Tell these carriers of peers, keys and quotas from now on."""
         self._carriers = carriers
         if self.signing is not None:
             carriers.sign(self.signing)

@@ -103,7 +103,7 @@ class PatientServer(uvicorn.Server):
         self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See `finish`."""
+        """Let the requests that are being answered come to their end."""
         for server in self.servers:
             server.close()
         headers = self.server_state.default_headers

@@ -46,7 +46,7 @@ class Line:
 
     @property
     def last(self) -> str:
-        """Likewise."""
+        """The time at which the line ends, as fields of forms have it."""
         return (self.since + timedelta(seconds=self.step * self.count)).strftime("%Y-%m-%dT%H:%M")
 
 
