@@ -1135,7 +1135,7 @@ class LawSchema(TypedDict):
 
 
 Level: TypeAlias = Literal["region", "network", "asn", "country", "place"]
-"""What a statistic is about."""
+"""What a statistic of round trips is about."""
 
 
 class LineProblem(TypedDict):
@@ -2718,7 +2718,7 @@ class SpilloverRuleDocumentPut(TypedDict):
 
 
 Standing: TypeAlias = Literal["active", "standby", "adrift"]
-"""What a control process is."""
+"""The part that a control process plays: active, standing by or adrift."""
 
 
 class StatusView(TypedDict):
