@@ -437,6 +437,22 @@ def _alias(name: str, rdtype: str, target: str, **more: Any) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("TTL", "ResourceRecords")}
 
 
+def test_quotation_marks_in_values_of_octodns() -> None:
+    """kubernetes-sigs/external-dns#3979 and octodns/octodns#1447: of records with quoted fields, values with quotation marks were lost."""
+    text = """
+caa: {type: CAA, ttl: 60, value: {flags: 0, tag: iodef, value: 'mailto:"x y"@example.com'}}
+uri: {type: URI, ttl: 60, value: {priority: 1, weight: 2, target: 'ftp://x/"y"'}}
+naptr: {type: NAPTR, ttl: 60, value: {order: 1, preference: 2, flags: S, service: SIP, regexp: '!"(.*)"!sip:\\\\1@x!', replacement: .}}
+"""
+    made = _made(octodns.read(text))
+    assert _lost(made) == []
+    assert {name: data for (name, _), (_, data) in _records(made).items()} == {
+        "caa": ['0 iodef "mailto:\\"x y\\"@example.com"'],
+        "uri": ['1 2 "ftp://x/\\"y\\""'],
+        "naptr": ['1 2 "S" "SIP" "!\\"(.*)\\"!sip:\\\\1@x!" .'],
+    }
+
+
 def test_aliases_of_both_families() -> None:
     """kubernetes-sigs/external-dns#5111 (each alias of A has one of AAAA beside it) and #6540 (an AAAA alias was taken for one of A).
 

@@ -53,6 +53,8 @@ _TERM = re.compile(r"[+?~-]?([a-z][a-z0-9._-]*)(?:([:/=])(.*))?", re.IGNORECASE)
 """A term of an SPF record: its name, what ends that, and its value (RFC 7208 §4.6.1)."""
 _LOOKED_UP = frozenset({"include", "a", "mx", "ptr", "exists", "redirect"})
 _VALUED = frozenset({"include", "exists", "ip4", "ip6"})
+_POLICIES = ("none", "quarantine", "reject")
+"""What a DMARC record may ask receivers to do (RFC 7489 §6.3)."""
 _MECHANISMS = _VALUED | {"all", "a", "mx", "ptr"}
 _TAGS = frozenset({"issue", "issuewild", "issuemail", "issuevmc", "iodef", "contactemail", "contactphone"})
 _CAA = re.compile(r'\s*[0-9]+\s+"?([A-Za-z0-9]+)"?\s+(?:"((?:[^"\\]|\\.)*)"|(\S*))')
@@ -70,7 +72,8 @@ def mail_findings(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[
 
     Yields:
         `unread`: a text that receivers do not take for what it is. `misplaced`: one where nobody looks for it. `two_spf`,
-        `two_dkim`, `two_dmarc`, `two_sts`, `two_tlsrpt`: two of a kind at a name, which receivers take for none. `spf_term`: a term
+        `two_dkim`, `two_dmarc`, `two_sts`, `two_tlsrpt`: two of a kind at a name, which receivers take for none. `tag`: a DKIM key or
+        DMARC policy with tags that receivers cannot use. `spf_term`: a term
         of an SPF record that is none, or leads nowhere. `spf_lookups`: an SPF record with too many. `null_mx`: a domain that
         takes no mail, and does. `caa`: a CAA record that nobody goes by.
     """
@@ -113,12 +116,15 @@ def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem
             known.setdefault((name, word), text)
             if kind.place and first is None and f".{kind.place}." not in f".{name}.":
                 elsewhere.append((path, name, word))
+            for wrong in _tags(text, word) if "_report._dmarc" not in name else ():
+                yield Problem(path, "tag", f"`{text}`: {wrong} ({kind.source})")
             if word == "spf":
                 yield from _Spf(snapshot, leads, name).findings(path, text)
     aliased = _aliased(snapshot) if elsewhere else frozenset()
     for path, name, word in elsewhere:
         kind = _KINDS[word]
-        if name not in aliased and _missed(leads, name, kind):
+        # Keys and policies of other domains, whose aliases lead here, stand below a label that says so.
+        if name not in aliased and word not in name.split(".")[1:] and _missed(leads, name, kind):
             place = f"SELECTOR.{kind.place}.{name}" if word == "dkim" else f"{kind.place}.{name}"
             message = (
                 f"`{name}` has {kind.what}, and nobody looks for one there: receivers ask for `{place}` ({kind.source}), "
@@ -141,6 +147,29 @@ def _word(text: str, name: str) -> str | None:
     if meant is not None:
         return meant[1].lower()
     return "dkim" if name.partition(".")[2].startswith("_domainkey.") and _KEY.search(text) else None
+
+
+def _tags(text: str, word: str) -> Iterator[str]:
+    """What is wrong with the tags of a DKIM key or a DMARC policy."""
+    if word not in ("dkim", "dmarc"):
+        return
+    tags: dict[str, str] = {}
+    for part in text.rstrip("; \t").split(";"):
+        tag, sign, value = (piece.strip() for piece in part.partition("="))
+        if not (sign and tag):
+            yield f"`{part.strip()}` is no tag with a value, and receivers take the record for none: write `tag=value` with semicolons between"
+        elif tag in tags:
+            yield f"the tag `{tag}` stands there twice"
+        tags.setdefault(tag, value)
+    if "p" not in tags:
+        yield "it has no tag `p`, without which receivers take it for none"
+    for tag in ("p", "sp", "np") if word == "dmarc" else ():
+        if tag in tags and tags[tag].lower() not in _POLICIES:
+            yield f"`{tag}={tags[tag]}` is no policy: those are {', '.join(_POLICIES)}"
+    for tag in ("rua", "ruf") if word == "dmarc" else ():
+        for where in (one.strip() for one in tags.get(tag, "").split(",")):
+            if where and ":" not in where:
+                yield f"`{where}` of `{tag}` is no URI, so no reports come: write `mailto:{where}`"
 
 
 def _unread(text: str, kind: _Kind) -> str:

@@ -91,6 +91,7 @@ def test_texts_that_are_found() -> None:
         _OTHER,
         ("_dmarc.shop", "CNAME", "shared"),
         ("shared", "TXT", '"v=DMARC1; p=none"'),
+        ("k.dkim", "TXT", '"v=DKIM1; p=AB"'),
         ("*.w", "TXT", '"v=DMARC1; p=none"'),
         ("example.org._report._dmarc", "TXT", '"v=DMARC1"'),
         ("k._domainkey", "TXT", '"p="'),
@@ -100,6 +101,32 @@ def test_texts_that_are_found() -> None:
         ("t", "TXT", '"v=verification; p=1"'),
     )
     assert found(zone(*records)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("v=DMARC1; p=jerect; sp=reject", ["`p=jerect` is no policy"]),
+        ("v=DMARC1; p=none; sp=all", ["`sp=all` is no policy"]),
+        ("v=DMARC1; rua=mailto:a@example.net", ["no tag `p`"]),
+        (
+            "v=DMARC1; p=none; rua=mailto:a@example.net, b@example.net!10m",
+            ["write `mailto:b@example.net!10m`"],
+        ),
+        ("v=DMARC1; p=none rua=mailto:a@example.net", ["`p=none rua=mailto:a@example.net` is no policy"]),
+        ("v=DMARC1; p=None ; fo=1;; ", []),
+        ("v=DMARC1; p=none; pct 50", ["`pct 50` is no tag"]),
+        ("v=DMARC1; p=none; p=reject", ["`p` stands there twice"]),
+        ("v=DMARC1; p=Quarantine; rua=mailto:a@example.net,https://b.example.net/;", []),
+    ],
+)
+def test_tags(text: str, words: list[str]) -> None:
+    """domainaware/checkdmarc#207 (`sp` with a value that is none was valid) and #57 (a policy without `p`)."""
+    told = [one.message for one in found(zone(("_dmarc", "TXT", f'"{text}"'))) if one.code == "tag"]
+    assert len(told) == len(words)
+    assert all(word in one for word, one in zip(words, told, strict=True))
+    (key,) = found(zone(("k._domainkey", "TXT", '"v=DKIM1; k=rsa"')))
+    assert key.code == "tag"
 
 
 _INCLUDED = (
