@@ -72,7 +72,7 @@ def mail_findings(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[
 
     Yields:
         `unread`: a text that receivers do not take for what it is. `misplaced`: one where nobody looks for it. `two_spf`,
-        `two_dkim`, `two_dmarc`, `two_sts`, `two_tlsrpt`: two of a kind at a name, which receivers take for none. `tag`: a DKIM key or
+        `two_texts`: two of a kind at a name, which receivers take for none. `tag`: a DKIM key or
         DMARC policy with tags that receivers cannot use. `spf_term`: a term
         of an SPF record that is none, or leads nowhere. `spf_lookups`: an SPF record with too many. `null_mx`: a domain that
         takes no mail, and does. `caa`: a CAA record that nobody goes by.
@@ -112,7 +112,11 @@ def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem
                     f"`{name}` has two texts that are {kind.what}, `{first}` and `{text}`: receivers take that for an error or for none "
                     f"({kind.source}); make one of them"
                 )
-                yield Problem(path, f"two_{word}", message)
+                yield (
+                    Problem(path, "two_spf", message)
+                    if word == "spf"
+                    else Problem(path, "two_texts", message)
+                )
             known.setdefault((name, word), text)
             if kind.place and first is None and f".{kind.place}." not in f".{name}.":
                 elsewhere.append((path, name, word))
