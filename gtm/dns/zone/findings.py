@@ -183,6 +183,10 @@ class _Names:
         """A field that holds an absolute name: one label alone, or what is a name of ours with the zone's behind it."""
         if closest(self._snapshot.zones, name) is not None:
             return
+        if _ADDRESS.fullmatch(name):
+            text = f"`{name}` is an address, and a name belongs here: give a name that address, by an A record, and write the name"
+            yield Problem(path, "no_name", text)
+            return
         meant = [zone for zone in self._snapshot.zones if f"{name}.{zone}" in self._snapshot.existing]
         hint = f"; write `{name}.{meant[0]}` if that is meant" if meant else "; write the whole name"
         if "." not in name:

@@ -88,6 +88,7 @@ class ZoneLeads:
         self._zones = snapshot.zones
         self._known: dict[str, Led] = {}
         self._routes: dict[str, NameRoute] = {}
+        self._records: dict[tuple[str, int], tuple[bytes, ...] | None] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -129,6 +130,11 @@ class ZoneLeads:
 
         A service's own answers are none.
         """
+        if (name, rdtype) not in self._records:
+            self._records[name, rdtype] = self._found(name, rdtype)
+        return self._records[name, rdtype]
+
+    def _found(self, name: str, rdtype: int) -> tuple[bytes, ...] | None:
         try:
             at = wire_name(name)
         except ValueError:  # no name that could be asked for

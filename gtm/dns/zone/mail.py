@@ -242,11 +242,10 @@ class _Spf:
                 yield Problem(path, "spf_term", f"`{term}` of the SPF record `{text}`: {wrong}")
             if mechanism and found is not None and found[1].lower() == "all":
                 ended = term
-        count = self._lookups(text, {self._name})
-        if count > MAX_LOOKUPS:
+        if self._lookups(text) > MAX_LOOKUPS:
             message = (
-                f"receivers look up {count} terms of `{text}`, with what it includes here, and take more than {MAX_LOOKUPS} for an error "
-                "(RFC 7208 §4.6.4): write addresses by ip4 and ip6"
+                f"receivers look up more than {MAX_LOOKUPS} terms of `{text}`, with those of records that it includes here, and take that for "
+                "an error (RFC 7208 §4.6.4): write addresses by ip4 and ip6"
             )
             yield Problem(path, "spf_lookups", message)
 
@@ -294,24 +293,23 @@ class _Spf:
             f"`{name}` has no SPF record, and receivers take this one for an error then (RFC 7208 §5.2, §6.1)"
         )
 
-    def _lookups(self, text: str, seen: set[str]) -> int:
-        """How many terms are looked up, with those of the policy's records that are included."""
-        count = 0
-        for term in text.split(" ")[1:]:
-            found = _TERM.fullmatch(term)
-            word = "" if found is None else found[1].lower()
-            if found is None or word not in _LOOKED_UP or (found[2] == "=") != (word == "redirect"):
-                continue
-            count += 1
-            name = (found[3] or "").removesuffix(".").lower()
-            if (
-                word in ("include", "redirect")
-                and name not in seen
-                and closest(self._zones, name) is not None
-            ):
-                seen.add(name)
-                included = _spf(self._leads.records(name, wire.TXT) or ())
-                count += self._lookups(included, seen) if included is not None else 0
+    def _lookups(self, text: str) -> int:
+        """How many terms are looked up, with those of the policy's records that are included, each once; no more than one too many."""
+        count, ahead, seen = 0, [text], {self._name}
+        while ahead:
+            for term in ahead.pop().split(" ")[1:]:
+                found = _TERM.fullmatch(term)
+                word = "" if found is None else found[1].lower()
+                if found is None or word not in _LOOKED_UP or (found[2] == "=") != (word == "redirect"):
+                    continue
+                count += 1
+                if count > MAX_LOOKUPS:
+                    return count
+                name = (found[3] or "").removesuffix(".").lower()
+                if word in ("include", "redirect") and name not in seen and closest(self._zones, name):
+                    seen.add(name)
+                    included = _spf(self._leads.records(name, wire.TXT) or ())
+                    ahead += [] if included is None else [included]
         return count
 
 

@@ -202,6 +202,7 @@ def test_mail_to_a_service_that_may_answer_by_an_alias() -> None:
         ({"primary_ns": "e"}, "primary_ns", "single_label", "`e.x.test`"),
         ({"primary_ns": "e.sub"}, "primary_ns", "relative", "`e.sub.x.test`"),
         ({"hostmaster": "admin"}, "hostmaster", "single_label", "`admin.`"),
+        ({"primary_ns": "192.0.2.53"}, "primary_ns", "no_name", "is an address"),
         ({"name_servers": (NameServer("ns1"),)}, "name_servers[0].name", "single_label", "`ns1.`"),
         (
             {"primary_ns": "ns9.x.test", "name_servers": (NameServer("ns.example.net"),)},
@@ -226,6 +227,7 @@ def test_names_in_fields(fields: dict[str, object], path: str, code: str, words:
         ("y.w.x.test", []),
         ("in.lab.x.test", []),
         ("lb-eu", ["single_label"]),
+        ("192.0.2.7", ["no_name"]),
         ("a", ["single_label"]),
         ("b.sub", ["relative"]),
         ("gone.x.test", ["dangling"]),

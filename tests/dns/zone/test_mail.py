@@ -186,6 +186,15 @@ def test_more_names_than_receivers_look_up(count: int) -> None:
     assert codes(zone(*records)) == expected
 
 
+def test_includes_of_includes_end() -> None:
+    """A chain of thousands, in a circle: what is counted is bounded."""
+    chain = [
+        (f"s{number}", "TXT", f'"v=spf1 include:s{(number + 1) % 2000}.x.test -all"')
+        for number in range(2000)
+    ]
+    assert {code for _, code in codes(zone(*chain))} == {"spf_lookups"}
+
+
 @pytest.mark.parametrize(
     ("rdtype", "texts", "expected"),
     [
