@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network
+from itertools import islice
 from typing import NamedTuple
 
 import dns.rdatatype
@@ -19,6 +20,10 @@ from gtm.dns.zone.texts import TEXTS, read
 
 MAX_LOOKUPS = 10
 """Terms of an SPF record, and of those that it includes, that receivers look up (RFC 7208 §4.6.4)."""
+_MOST_TOLD = 10
+"""Findings of one code about one text: it may have thousands of terms."""
+_MOST_SAID = 200
+"""Characters of a text in a message."""
 
 
 class _Kind(NamedTuple):
@@ -83,7 +88,7 @@ def mail_findings(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[
         for text in record.data if record.type == "CAA" else ():
             wrong = _caa(text)
             if wrong is not None:
-                yield Problem(f"zones.{zone.name}.records[{index}]", "caa", f"`CAA {text}`: {wrong}")
+                yield Problem(f"zones.{zone.name}.records[{index}]", "caa", f"`CAA {_short(text)}`: {wrong}")
 
 
 def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem]:
@@ -100,7 +105,7 @@ def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem
             kind = _KINDS[word]
             if record.type == "SPF":
                 if word == "spf" and not _spf(leads.records(name, wire.TXT) or ()):
-                    message = f"receivers ask for TXT records alone (RFC 7208 §3.1): write `{text}` as one of type TXT"
+                    message = f"receivers ask for TXT records alone (RFC 7208 §3.1): write `{_short(text)}` as one of type TXT"
                     yield Problem(path, "unread", message)
                 continue
             if not kind.pattern.match(text) and not (word == "dkim" and _MEANT.match(text) is None):
@@ -109,7 +114,7 @@ def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem
             first = known.get((name, word))
             if first is not None:
                 message = (
-                    f"`{name}` has two texts that are {kind.what}, `{first}` and `{text}`: receivers take that for an error or for none "
+                    f"`{name}` has two texts that are {kind.what}, `{_short(first)}` and `{_short(text)}`: receivers take that for an error or for none "
                     f"({kind.source}); make one of them"
                 )
                 yield (
@@ -120,8 +125,8 @@ def _texts(snapshot: Snapshot, leads: ZoneLeads, zone: Zone) -> Iterator[Problem
             known.setdefault((name, word), text)
             if kind.place and first is None and f".{kind.place}." not in f".{name}.":
                 elsewhere.append((path, name, word))
-            for wrong in _tags(text, word) if "_report._dmarc" not in name else ():
-                yield Problem(path, "tag", f"`{text}`: {wrong} ({kind.source})")
+            for wrong in islice(_tags(text, word), _MOST_TOLD) if "_report._dmarc" not in name else ():
+                yield Problem(path, "tag", f"`{_short(text)}`: {wrong} ({kind.source})")
             if word == "spf":
                 yield from _Spf(snapshot, leads, name).findings(path, text)
     aliased = _aliased(snapshot) if elsewhere else frozenset()
@@ -153,6 +158,10 @@ def _word(text: str, name: str) -> str | None:
     return "dkim" if name.partition(".")[2].startswith("_domainkey.") and _KEY.search(text) else None
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+
+
 def _tags(text: str, word: str) -> Iterator[str]:
     """What is wrong with the tags of a DKIM key or a DMARC policy."""
     if word not in ("dkim", "dmarc"):
@@ -161,19 +170,19 @@ def _tags(text: str, word: str) -> Iterator[str]:
     for part in text.rstrip("; \t").split(";"):
         tag, sign, value = (piece.strip() for piece in part.partition("="))
         if not (sign and tag):
-            yield f"`{part.strip()}` is no tag with a value, and receivers take the record for none: write `tag=value` with semicolons between"
+            yield f"`{_short(part.strip())}` is no tag with a value, and receivers take the record for none: write `tag=value` with semicolons between"
         elif tag in tags:
-            yield f"the tag `{tag}` stands there twice"
+            yield f"the tag `{_short(tag)}` stands there twice"
         tags.setdefault(tag, value)
     if "p" not in tags:
         yield "it has no tag `p`, without which receivers take it for none"
     for tag in ("p", "sp", "np") if word == "dmarc" else ():
         if tag in tags and tags[tag].lower() not in _POLICIES:
-            yield f"`{tag}={tags[tag]}` is no policy: those are {', '.join(_POLICIES)}"
+            yield f"`{tag}={_short(tags[tag])}` is no policy: those are {', '.join(_POLICIES)}"
     for tag in ("rua", "ruf") if word == "dmarc" else ():
         for where in (one.strip() for one in tags.get(tag, "").split(",")):
             if where and ":" not in where:
-                yield f"`{where}` of `{tag}` is no URI, so no reports come: write `mailto:{where}`"
+                yield f"`{_short(where)}` of `{tag}` is no URI, so no reports come: write `mailto:{_short(where)}`"
 
 
 def _unread(text: str, kind: _Kind) -> str:
@@ -183,7 +192,7 @@ def _unread(text: str, kind: _Kind) -> str:
     elif "\\" in text:
         why = "it has backslashes: a semicolon in double quotes needs none"
     return (
-        f"receivers do not take `{text}` for {kind.what}, which begins with `{kind.begins}` ({kind.source})"
+        f"receivers do not take `{_short(text)}` for {kind.what}, which begins with `{kind.begins}` ({kind.source})"
         + (f"; {why}" if why else "")
     )
 
@@ -231,20 +240,23 @@ class _Spf:
 
     def findings(self, path: str, text: str) -> Iterator[Problem]:
         """What is wrong with the record of a name."""
-        ended = ""
+        ended, told = "", 0
         for term in text.split(" ")[1:]:
             wrong = self._wrong(term) if term else None
             found = _TERM.fullmatch(term)
             mechanism = found is not None and found[2] != "="
             if wrong is None and ended and mechanism:
-                wrong = f"nothing behind `{ended}` counts (RFC 7208 §5.1): put it before"
-            if wrong is not None:
-                yield Problem(path, "spf_term", f"`{term}` of the SPF record `{text}`: {wrong}")
+                wrong = f"nothing behind `{_short(ended)}` counts (RFC 7208 §5.1): put it before"
+            if wrong is not None and told < _MOST_TOLD:
+                told += 1
+                yield Problem(
+                    path, "spf_term", f"`{_short(term)}` of the SPF record `{_short(text)}`: {wrong}"
+                )
             if mechanism and found is not None and found[1].lower() == "all":
                 ended = term
         if self._lookups(text) > MAX_LOOKUPS:
             message = (
-                f"receivers look up more than {MAX_LOOKUPS} terms of `{text}`, with those of records that it includes here, and take that for "
+                f"receivers look up more than {MAX_LOOKUPS} terms of `{_short(text)}`, with those of records that it includes here, and take that for "
                 "an error (RFC 7208 §4.6.4): write addresses by ip4 and ip6"
             )
             yield Problem(path, "spf_lookups", message)
@@ -258,16 +270,14 @@ class _Spf:
         if sign == "=":
             return self._led(word, value) if word == "redirect" else None
         if word not in _MECHANISMS:
-            return f"there is no mechanism `{word}`, and {error}"
+            return f"there is no mechanism `{_short(word)}`, and {error}"
         if word in _VALUED and (sign != ":" or not value):
             return f"`{word}` needs a colon and a value, and {error}"
         if word in ("ip4", "ip6"):
             try:
                 (IPv4Network if word == "ip4" else IPv6Network)(value, strict=False)
             except ValueError:
-                return (
-                    f"`{value}` is no {'IPv4' if word == 'ip4' else 'IPv6'} address or network, and {error}"
-                )
+                return f"`{_short(value)}` is no {'IPv4' if word == 'ip4' else 'IPv6'} address or network, and {error}"
             return None
         return self._led(word, value.partition("/")[0] if sign == ":" else "")
 
@@ -277,7 +287,7 @@ class _Spf:
         if "%" in name or word in ("all", "ptr", "exists"):
             return None
         if value and "." not in name:
-            return f"names in SPF records are absolute, and `{name}.` is one right below the root: write `{name}.{self._name}` if that is meant"
+            return f"names in SPF records are absolute, and `{_short(name)}.` is one right below the root: write `{_short(name)}.{self._name}` if that is meant"
         name = name or self._name
         if WILDCARD in f"{name}." or closest(self._zones, name) is None:
             return None
@@ -335,8 +345,8 @@ def _caa(text: str) -> str | None:
         return None
     tag = found[1].lower()
     if tag not in _TAGS:
-        return f"there is no tag `{tag}`, so no authority goes by it: those for issuing are issue, issuewild and issuemail"
+        return f"there is no tag `{_short(tag)}`, so no authority goes by it: those for issuing are issue, issuewild and issuemail"
     issuer = (found[2] if found[2] is not None else found[3] or "").partition(";")[0].strip()
     if tag.startswith("issue") and issuer and not _ISSUER.fullmatch(issuer):
-        return f"`{issuer}` is no domain name, so the record forbids all authorities: write the authority's name alone, such as letsencrypt.org"
+        return f"`{_short(issuer)}` is no domain name, so the record forbids all authorities: write the authority's name alone, such as letsencrypt.org"
     return None

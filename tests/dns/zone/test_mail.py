@@ -186,6 +186,15 @@ def test_more_names_than_receivers_look_up(count: int) -> None:
     assert codes(zone(*records)) == expected
 
 
+@pytest.mark.parametrize(("text", "code"), [("v=spf1", "spf_term"), ("v=DMARC1; p=none;", "tag")])
+def test_long_texts_are_told_in_short(text: str, code: str) -> None:
+    """As many wrong terms as a record holds are ten findings, none of which has all of it."""
+    written = " ".join(f'"{part}"' for part in (f"{text} ", *[f"{'x' * 20} ; y; " * 8] * 200))
+    told = [one for one in found(zone(("_dmarc", "TXT", written))) if one.code == code]
+    assert len(told) == 10
+    assert max(len(one.message) for one in told) < 800
+
+
 def test_includes_of_includes_end() -> None:
     """A chain of thousands, in a circle: what is counted is bounded."""
     chain = [
