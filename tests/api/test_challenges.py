@@ -120,7 +120,39 @@ def test_no_other_answer_changes(world: Api) -> None:
     refused = problem(write(world, "_acme-challenge.one.apps", FIRST), 409)
     assert f"`one.apps.{NAME}` would exist" in refused
     assert write(world, "_acme-challenge.apps", FIRST).status_code == 200
-    assert write(world, "_acme-challenge.cname", FIRST).status_code in (409, 422)
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
+
+
+def test_an_alias_says_where_the_challenge_goes(world: Api) -> None:
+    """cert-manager/cert-manager#8095: at a name that is an alias for another, the challenge was written beside it, where nobody asks."""
+    records = [
+        {"name": "_acme-challenge.away", "type": "CNAME", "data": ["x.acme.example.net."]},
+        {"name": f"_ACME-challenge.here.{NAME}.", "type": "CNAME", "data": ["_acme-challenge.certs"]},
+    ]
+    world.must_put(ZONE_PATH, {**ZONE, "records": [*ZONE.get("records", ()), *records]})
+    for name, target in (("away", "x.acme.example.net"), ("here", f"_acme-challenge.certs.{NAME}")):
+        refused = problem(write(world, f"_acme-challenge.{name}", FIRST), 409)
+        assert (
+            f"is an alias (CNAME) for `{target}`, where authorities ask then: write the challenge there"
+            in refused
+        )
+    assert write(world, target, FIRST).status_code == 200
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
+
+
+def test_beside_a_text_of_the_zones_own(world: Api) -> None:
+    """acmesh-official/acme.sh#1848, #333: a text that an old client left at the name, with a TTL of its own, kept new challenges out.
+
+    Whichever comes first, both are answered, with the TTL of the zone's own records.
+    """
+    left = {"name": "_acme-challenge.old", "type": "TXT", "data": ['"left"'], "ttl": 3600}
+    world.must_put(ZONE_PATH, {**ZONE, "records": [*ZONE.get("records", ()), left]})
+    assert write(world, "_acme-challenge.old", FIRST).status_code == 200
+    assert write(world, "_acme-challenge.later", FIRST).status_code == 200
+    later = {**left, "name": f"_acme-challenge.later.{NAME}."}
+    world.must_put(ZONE_PATH, {**ZONE, "records": [*ZONE.get("records", ()), left, later]})
+    for name in ("old", "later"):
+        assert world.viewer.get(path(f"_acme-challenge.{name}")).json()["values"] == [FIRST]
     world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
 
 

@@ -432,6 +432,65 @@ def test_weights_are_kept_whatever_becomes_of_labels() -> None:
     assert weights(("a", "192.0.2.1", 0), ("b", "192.0.2.2", 0)) == {"a": 1.0, "b": 1.0}
 
 
+def _alias(name: str, rdtype: str, target: str, **more: Any) -> dict[str, Any]:
+    found = {**_set(name, rdtype), "AliasTarget": {"HostedZoneId": "Z", "DNSName": target}, **more}
+    return {key: value for key, value in found.items() if key not in ("TTL", "ResourceRecords")}
+
+
+def test_quotation_marks_in_values_of_octodns() -> None:
+    """kubernetes-sigs/external-dns#3979 and octodns/octodns#1447: of records with quoted fields, values with quotation marks were lost."""
+    text = """
+caa: {type: CAA, ttl: 60, value: {flags: 0, tag: iodef, value: 'mailto:"x y"@example.com'}}
+uri: {type: URI, ttl: 60, value: {priority: 1, weight: 2, target: 'ftp://x/"y"'}}
+naptr: {type: NAPTR, ttl: 60, value: {order: 1, preference: 2, flags: S, service: SIP, regexp: '!"(.*)"!sip:\\\\1@x!', replacement: .}}
+"""
+    made = _made(octodns.read(text))
+    assert _lost(made) == []
+    assert {name: data for (name, _), (_, data) in _records(made).items()} == {
+        "caa": ['0 iodef "mailto:\\"x y\\"@example.com"'],
+        "uri": ['1 2 "ftp://x/\\"y\\""'],
+        "naptr": ['1 2 "S" "SIP" "!\\"(.*)\\"!sip:\\\\1@x!" .'],
+    }
+
+
+def test_aliases_of_both_families() -> None:
+    """kubernetes-sigs/external-dns#5111 (each alias of A has one of AAAA beside it) and #6540 (an AAAA alias was taken for one of A).
+
+    One target is one alias, and nothing is lost; where A and AAAA differ, or one of them has addresses, it is told.
+    """
+    pair = [("A", "lb.example.net."), ("AAAA", "LB.example.net.")]
+    alike = [_alias("a.", rdtype, target, SetIdentifier="x", Weight=1) for rdtype, target in pair]
+    made = _made(route53.read(_route53(*alike)))
+    assert _lost(made) == []
+    assert [pool.cnames for _, pool in made.regions] == [("lb.example.net",)]
+
+    def told(*sets: dict[str, Any]) -> list[str]:
+        return [why.partition(": ")[2] for _, why in _lost(_made(route53.read(_route53(*sets))))]
+
+    apart = [
+        _alias("a.", rdtype, target, SetIdentifier="x", Weight=at)
+        for at, (rdtype, target) in enumerate(pair, 1)
+    ]
+    assert "otherwise than A" in " ".join(told(*apart))
+    order = [
+        _alias("a.", rdtype, f"{way}.example.net.", SetIdentifier=name, Failover=way.upper())
+        for rdtype, names in (("A", "xy"), ("AAAA", "yx"))
+        for name, way in zip(names, ("primary", "secondary"), strict=True)
+    ]
+    assert "otherwise than A" in " ".join(told(*order))
+    beside = (_set("a.", "A", "192.0.2.1", SetIdentifier="x", Weight=1), alike[1])
+    assert told(*beside) == [
+        "`lb.example.net`: not taken over: a region that has addresses is not answered by an alias"
+    ]
+
+
+def test_an_alias_of_an_alias_is_one() -> None:
+    """octodns/octodns#400 and DNSControl/dnscontrol#719 are about CNAMEs of Route 53; an alias of type CNAME was said to stand beside others."""
+    made = _made(route53.read(_route53(_alias("k.", "CNAME", "j.example.com"))))
+    assert _records(made)["k", "CNAME"] == (None, ["j.example.com."])
+    assert _lost(made) == []
+
+
 def test_escapes_of_route53_stay_what_they_are() -> None:
     r"""Octal where it is an escape, and not behind a backslash that is one itself; a dot inside of a label divides nothing."""
     made = _made(

@@ -90,12 +90,13 @@ async def put(
     Raises:
         NotFound: there is no such zone.
         BadRequest: it is no name of a challenge.
-        Conflict: it would take a name from a wildcard, or there are as many as may be.
-        PolicyError: the policy would not compile with it, such as where the name has a CNAME.
+        Conflict: the name is an alias, it would take a name from a wildcard, or there are as many as may be.
+        PolicyError: the policy would not compile with it, such as where the name is delegated.
     """
     whole = full_name(zone, name)
     async with edit(database, by=by, action="challenge.put", comment=f"challenge at {whole}") as change:
         before = await _zone(change.transaction, zone)
+        _require_no_alias(before, whole)
         _require_harmless(change.policy, before, whole)
         held = _at(before, whole)
         wanted = Challenge(zone, whole, tuple(dict.fromkeys((*(held.values if add else ()), *values))), ttl)
@@ -147,6 +148,21 @@ async def _write(transaction: Transaction, zone: Zone, wanted: Challenge) -> Non
     after = replace(zone, challenges=tuple(sorted((*others, *own), key=lambda one: one.name)))
     if after != zone:
         await transaction.resources("zones").put(after)
+
+
+def _require_no_alias(zone: Zone, whole: str) -> None:
+    """Let a challenge at a name pass that is no alias: authorities ask where an alias leads (RFC 8555 §8.4).
+
+    Raises:
+        Conflict: it is one.
+    """
+    for record in zone.records:
+        if record.type == "CNAME" and absolute(record.name, zone.name) == whole:
+            target = absolute(record.data[0], zone.name)
+            raise Conflict(
+                f"`{whole}` is an alias (CNAME) for `{target}`, where authorities ask then: write the challenge there, "
+                "or take the alias out of the zone's records"
+            )
 
 
 def _require_harmless(policy: Policy, zone: Zone, whole: str) -> None:

@@ -239,15 +239,22 @@ def _alive(
 
 
 def lost_families(region: Region, left: tuple[Endpoint, ...], addresses: Addresses) -> tuple[str, ...]:
-    """The families that a region has lost: of its addresses one is down at least, and none is left in DNS (`answered`)."""
+    """The families that a region has lost: none of its addresses is left in DNS (`answered`), though something is known of addresses.
+
+    Known is that one of the family is down, or one of the other family: then that goes on answering while the URL fails, which stands
+    for this one, and an empty answer would say that clients of this family have no region anywhere.
+    """
+    known = {
+        family: {one.status for one in addresses.get(family, {}).get(region.name, {}).values()}
+        - {HealthStatus.UNKNOWN}
+        for family in FAMILIES
+    }
     return tuple(
         family
         for family in FAMILIES
-        if any(
-            one.status is HealthStatus.DOWN for one in addresses.get(family, {}).get(region.name, {}).values()
-        )
-        and any(getattr(one, family) for one in region.endpoints)
+        if any(getattr(one, family) for one in region.endpoints)
         and not any(getattr(one, family) for one in left)
+        and (HealthStatus.DOWN in known[family] or any(known[other] for other in FAMILIES if other != family))
     )
 
 

@@ -6,8 +6,10 @@ Names here are host names: lower case, without the dot at the end, and without e
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING
 
-from gtm.core.model.policy import Policy
+if TYPE_CHECKING:  # which is made of what is named
+    from gtm.core.model.policy import Policy
 
 WILDCARD = "*."
 """What a wildcard's name begins with (RFC 4592 §2.1.1)."""

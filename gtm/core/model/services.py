@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gtm.core.model.cors import Cors
+from gtm.core.model.names import absolute
 from gtm.core.model.regions import Capacity
 
 
@@ -235,5 +236,10 @@ class Zone:
 
     @property
     def sets(self) -> tuple[RecordSet, ...]:
-        """All that it answers beside services, challenges included."""
-        return self.records + self.challenges
+        """All that it answers beside services, challenges included: where records have a TXT set, a challenge is in it, with its TTL (RFC 2181 §5.2)."""
+        if not self.challenges:
+            return self.records
+        ttls = {absolute(one.name, self.name): one.ttl for one in self.records if one.type == "TXT"}
+        return self.records + tuple(
+            replace(one, ttl=ttls.get(absolute(one.name, self.name), one.ttl)) for one in self.challenges
+        )

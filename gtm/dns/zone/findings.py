@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import dns.exception
@@ -15,6 +16,7 @@ from gtm.core.model.references import some
 from gtm.core.model.services import Zone
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.zone.leads import NameEnd, NameRoute, ZoneLeads
+from gtm.dns.zone.mail import mail_findings
 from gtm.dns.zone.texts import text_findings
 from gtm.dns.zone.wildcards import blocked
 
@@ -26,6 +28,12 @@ _CONNECTED = frozenset(["AFSDB", "HTTPS", "KX", "MX", "NS", "RT", "SRV", "SVCB"]
 """Those of them whose names are connected to, and so need an address."""
 _CANONICAL = {"MX": "RFC 2181 §10.3", "NS": "RFC 2181 §10.3", "SRV": "RFC 2782"}
 """Those whose names must be no aliases, and what says so."""
+_HOSTS = _CONNECTED | {"CNAME"}
+"""Those whose names are of hosts, or lead to one."""
+_ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}\.?")
+_NO_HOST = re.compile(r"[^a-z0-9_.-]")
+_CHALLENGE = "_acme-challenge"
+"""The first label of names at which ACME clients write (RFC 8555 §8.4)."""
 _ABSOLUTE = "names in this field are absolute, with or without a dot at the end"
 
 
@@ -40,13 +48,15 @@ def zone_findings(snapshot: Snapshot, leads: ZoneLeads) -> Iterator[Problem]:
         `dangling`: a name of ours that does not exist. `relative`: a name that looks as if an absolute one was meant, or the
         other way round. `single_label`: a name in the root. `no_address`: a name of ours that is connected to, and has no
         address. `alias_target`: an alias where none may be. `alias_loop`: aliases that lead to each other. `no_glue`: a
-        delegation to servers inside it without any address. And those of `gtm.dns.zone.wildcards` and `gtm.dns.zone.texts`.
+        delegation to servers inside it without any address. `no_name`: data that hold an address, or another thing, where a name is
+        meant. And those of `gtm.dns.zone.wildcards`, `gtm.dns.zone.texts` and `gtm.dns.zone.mail`.
     """
     yield from blocked(snapshot)
     names = _Names(snapshot, leads)
     for zone in snapshot.policy.zones:
         yield from names.of_zone(zone)
         yield from text_findings(zone)
+        yield from mail_findings(snapshot, leads, zone)
     for path, cname in region_aliases(snapshot):
         yield from names.of_field(path, cname)
         yield from names.of_alias(path, cname)
@@ -152,6 +162,7 @@ class _Names:
             yield from self.of_field(f"zones.{zone.name}.name_servers[{index}].name", server.name)
         for index, record in enumerate(zone.records):
             path, bare = f"zones.{zone.name}.records[{index}]", []
+            yield from self._owner(path, zone, record.name)
             for text in record.data if record.type in _NAMING else ():
                 for name in _named(record.type, text):
                     yield from self._of_record(path, zone, record.type, text, name)
@@ -171,6 +182,10 @@ class _Names:
     def of_field(self, path: str, name: str) -> Iterator[Problem]:
         """A field that holds an absolute name: one label alone, or what is a name of ours with the zone's behind it."""
         if closest(self._snapshot.zones, name) is not None:
+            return
+        if _ADDRESS.fullmatch(name):
+            text = f"`{name}` is an address, and a name belongs here: give a name that address, by an A record, and write the name"
+            yield Problem(path, "no_name", text)
             return
         meant = [zone for zone in self._snapshot.zones if f"{name}.{zone}" in self._snapshot.existing]
         hint = f"; write `{name}.{meant[0]}` if that is meant" if meant else "; write the whole name"
@@ -192,6 +207,17 @@ class _Names:
             text = f"`{_last(cname, route)}` has no address: clients that get the alias find none (NODATA); write its records, or another name"
             yield Problem(path, "no_address", text)
 
+    @staticmethod
+    def _owner(path: str, zone: Zone, name: str) -> Iterator[Problem]:
+        """A record's own name that ends with the zone's, without a dot behind it."""
+        if closest((zone.name,), name.lower()) is not None:
+            short = name[: -len(zone.name)].removesuffix(".") or "@"
+            text = (
+                f"the record stands at `{absolute(name, zone.name)}`: names of records are relative to the zone without a dot at the end; "
+                f"write `{short}`, or `{name}.`"
+            )
+            yield Problem(path, "relative", text)
+
     def _bare(self, cut: str, server: str) -> bool:
         """Whether nobody can find a name server of a delegation: it lies in it, and no address of it is here."""
         return closest((cut,), server) is not None and server not in self._addressed
@@ -200,6 +226,10 @@ class _Names:
         """A name in a record's data, as it is written there."""
         target = absolute(name, zone.name)
         said = f"`{rdtype} {data}`"
+        wrong = self._no_name(rdtype, name, target)
+        if wrong is not None:
+            yield Problem(path, "no_name", f"{said} needs the name of a host, and {wrong}")
+            return
         if "." not in target:
             yield Problem(
                 path,
@@ -215,6 +245,8 @@ class _Names:
             else "; write its records, or another name"
         )
         route = self._leads.route(target)
+        if route.end is NameEnd.MISSING and _last(target, route).startswith(f"{_CHALLENGE}."):
+            return  # challenges come and go by themselves
         if route.end is NameEnd.MISSING:
             text = f"`{_last(target, route)}` does not exist, so {said} leads nowhere (NXDOMAIN){hint}"
             yield Problem(path, "dangling", text)
@@ -234,6 +266,17 @@ class _Names:
                 f"not lead to ({_CANONICAL[rdtype]}): name one that has addresses"
             )
             yield Problem(path, "alias_target", text)
+
+    def _no_name(self, rdtype: str, name: str, target: str) -> str | None:
+        """What stands where the name of a host is meant; None: such a name, or one that exists."""
+        if rdtype not in _HOSTS or target in self._snapshot.existing:
+            return None
+        if _ADDRESS.fullmatch(name):
+            return f"`{name.removesuffix('.')}` is an address: give a name that address, by an A record, and write the name"
+        wrong = "".join(dict.fromkeys(_NO_HOST.findall(name)))
+        if not wrong or name == "@" or closest(("arpa",), target) is not None:  # RFC 2317 has others in names
+            return None
+        return f"`{name}` has `{wrong}`, which no host's name has: write the name alone, without a scheme, port or path"
 
     def _looks_whole(self, name: str, target: str) -> bool:
         """Whether a relative name looks like an absolute one: by a zone's name at its end, or since only the zone's own wildcard has it."""

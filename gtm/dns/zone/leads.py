@@ -88,6 +88,7 @@ class ZoneLeads:
         self._zones = snapshot.zones
         self._known: dict[str, Led] = {}
         self._routes: dict[str, NameRoute] = {}
+        self._records: dict[tuple[str, int], tuple[bytes, ...] | None] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -123,6 +124,34 @@ class ZoneLeads:
         if name not in self._routes:
             self._routes[name] = self._routed(name)
         return self._routes[name]
+
+    def records(self, name: str, rdtype: int) -> tuple[bytes, ...] | None:
+        """The data of the records of a type at a name, or where its aliases lead, in wire form; None: others answer for it.
+
+        A service's own answers are none.
+        """
+        if (name, rdtype) not in self._records:
+            self._records[name, rdtype] = self._found(name, rdtype)
+        return self._records[name, rdtype]
+
+    def _found(self, name: str, rdtype: int) -> tuple[bytes, ...] | None:
+        try:
+            at = wire_name(name)
+        except ValueError:  # no name that could be asked for
+            return None
+        seen = set()
+        while at not in seen:
+            seen.add(at)
+            found = static_content(self._names, at, rdtype)
+            if isinstance(found, (Host, Alias)):
+                return ()
+            if found.delegation is not None or found.rcode not in (wire.NOERROR, wire.NXDOMAIN):
+                return None
+            last = found.records[-1] if found.records and not found.rcode else None
+            if last is None or last.rdtype != wire.CNAME:
+                return tuple(record.rdata for record in found.records if record.rdtype == rdtype)
+            at = last.rdata.lower()
+        return None
 
     def _routed(self, name: str) -> NameRoute:
         try:

@@ -13,8 +13,8 @@ from gtm.core.model.names import absolute
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Zone
 
-_SPF = re.compile(r"v=spf1(?= |$)", re.IGNORECASE)
-"""The version that an SPF record begins with, and nothing else (RFC 7208 §4.5)."""
+TEXTS = ("TXT", "SPF")
+"""Types whose data are texts."""
 
 _TERM = re.compile(
     r"[+?~-]?(?:all|a|mx|ptr)(?=[ /:]|$)|[+?~-]?(?:include|ip4|ip6|exists):|(?:redirect|exp)=", re.IGNORECASE
@@ -26,32 +26,16 @@ _OPEN = (" ", ":", "=", "/", ".", "-", "+", "?", "~", "{", "%")
 
 
 def text_findings(zone: Zone) -> Iterator[Problem]:
-    """What is wrong with a zone's texts.
-
-    Yields:
-        `joined`: several strings where one was meant. `two_spf`: two SPF records at one name, which receivers take for none
-        (RFC 7208 §4.5).
-    """
-    first: dict[str, str] = {}
+    """A finding `joined` for each text of a zone that is several strings where one was meant."""
     for index, record in enumerate(zone.records):
-        if record.type not in ("TXT", "SPF"):
+        if record.type not in TEXTS:
             continue
         path, name = f"zones.{zone.name}.records[{index}]", absolute(record.name, zone.name)
         for text in record.data:
             strings = read(text)
-            if strings is None:
-                continue
-            joined = "".join(string for string, _ in strings)
-            if lost(strings):
+            if strings is not None and lost(strings):
+                joined = "".join(string for string, _ in strings)
                 yield Problem(path, "joined", _said(text, name, joined, [string for string, _ in strings]))
-            if record.type == "TXT" and _SPF.match(joined):
-                if name in first:
-                    message = (
-                        f"`{name}` has two SPF records, `{first[name]}` and `{joined}`: receivers take that for an error and believe neither "
-                        "(RFC 7208 §4.5); make one of them"
-                    )
-                    yield Problem(path, "two_spf", message)
-                first.setdefault(name, joined)
 
 
 def read(text: str) -> list[tuple[str, bool]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,8 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _QUOTED = frozenset(
     {("CAA", "value"), ("NAPTR", "flags"), ("NAPTR", "service"), ("NAPTR", "regexp"), ("URI", "target")}
 )
+_QUOTES = re.compile(r'\\.|"', re.DOTALL)
+"""What is escaped, as octoDNS takes it, and quotation marks that are not."""
 _METRES = frozenset({"altitude", "size", "precision_horz", "precision_vert"})
 _OF_OLD = {"flags": "key_tag", "protocol": "algorithm", "algorithm": "digest_type", "public_key": "digest"}
 """A DS record's fields as octoDNS called them, with what they mean; it knows them by `flags` or `public_key`."""
@@ -255,11 +258,15 @@ def _data(rdtype: str, value: Any) -> str:
             raise RecordError(f"`{names[0]}` is missing")
         text = str(found) or "."
         if (rdtype, names[0]) in _QUOTED:
-            text = f'"{found}"'
+            text = f'"{_QUOTES.sub(_escaped, str(found))}"'
         elif any(char.isspace() for char in text):
             raise RecordError(f"`{names[0]}` has a space")
         parts.append(f"{text}m" if rdtype == "LOC" and names[0] in _METRES else text)
     return " ".join(parts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return '\\"' if found[0] == '"' else found[0]
 
 
 def _plain(value: Any) -> str:

@@ -109,6 +109,11 @@ class Pool:
     probe: Mapping[str, Any] | None = None
 
 
+def _alias(name: str) -> str:
+    """A name as it is compared: A and AAAA aliases of one target are one."""
+    return name.lower().removesuffix(".")
+
+
 def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Pools of one label become one, with the answers and hints of all; what else is known of it, the first says that knows it."""
     together: dict[str, list[Pool]] = {}
@@ -121,7 +126,7 @@ def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
             same[0],
             ipv4=tuple(chain.from_iterable(pool.ipv4 for pool in same)),
             ipv6=tuple(chain.from_iterable(pool.ipv6 for pool in same)),
-            cnames=tuple(chain.from_iterable(pool.cnames for pool in same)),
+            cnames=tuple({_alias(name): name for pool in same for name in pool.cnames}),
             hints=tuple(dict.fromkeys(chain.from_iterable(pool.hints for pool in same))),
             probe=next((pool.probe for pool in same if pool.probe), None),
         )

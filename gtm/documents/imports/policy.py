@@ -185,7 +185,10 @@ def _records(zone: str, plains: Iterable[Plain], hosts: set[str], notes: Notes) 
             check_sets([RecordSet(name, rdtype, data)], zone)
             RecordSetDocument.model_validate({"name": name, "type": rdtype, "data": data[:MAX_DATA]})
         except ValidationError as error:
-            notes.lost(where, f"not taken over: {error.errors()[0]['msg']}")
+            (field, *_), why = error.errors()[0]["loc"], error.errors()[0]["msg"]
+            if field == "name":
+                why = "names of records have letters, digits, `-`, `_` and `/` alone"
+            notes.lost(where, f"not taken over: {why}")
             continue
         except ValueError as error:  # a RecordError is one
             notes.lost(where, f"not taken over: {error}")
@@ -350,9 +353,15 @@ def _checked(host: str, pool: Pool, notes: Notes) -> Pool:
             notes.lost(f"{where}: `{text}`", "not taken over: no host name")
     ipv4 = _addresses(where, pool.ipv4, IPv4Address, notes)
     ipv6 = _addresses(where, pool.ipv6, IPv6Address, notes)
-    for name in names[1:]:
-        notes.lost(f"{where}: `{name}`", "not taken over: only one alias can be answered")
-    return replace(pool, ipv4=ipv4, ipv6=ipv6, cnames=tuple(names[:1]))
+    kept = 0 if ipv4 or ipv6 else 1
+    for name in names[kept:]:
+        why = (
+            "only one alias can be answered"
+            if kept
+            else "a region that has addresses is not answered by an alias"
+        )
+        notes.lost(f"{where}: `{name}`", f"not taken over: {why}")
+    return replace(pool, ipv4=ipv4, ipv6=ipv6, cnames=tuple(names[:kept]))
 
 
 def _addresses(

@@ -226,11 +226,11 @@ def _target(item: Mapping[str, Any]) -> str | None:
 
 
 def _alias(name: str, found: list[_Set], source: Source, *, alone: bool) -> None:
-    """An alias of all addresses of a name that has nothing else is a CNAME; no other alias can be told in DNS."""
+    """An alias of a name that has nothing else is a CNAME; no other alias can be told in DNS."""
     items = [one.item for one in found]
     targets = {(_target(item) or "").lower() for item in items}
     kinds = ", ".join(sorted({str(item["Type"]) for item in items}))
-    if len(targets) == 1 and "" not in targets and alone and set(kinds.split(", ")) <= {"A", "AAAA"}:
+    if len(targets) == 1 and "" not in targets and alone and set(kinds.split(", ")) <= set(_STEERABLE):
         (target,) = targets
         data = (target if target.endswith(".") else f"{target}.",)
         source.plains.append(Plain(name, "CNAME", None, data, found[0].line))
@@ -259,6 +259,7 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
     if steering == "failover":
         sets = sorted(sets, key=lambda one: one.item.get("Failover") != "PRIMARY")
     weights = _weights(name, items, notes) if "Weight" in kinds else {}
+    _told_apart(name, sets, weights, notes, ordered=steering == "failover")
     pools, separate = paired(
         [_pool(name, one, weights, notes) for one in sets], ordered=steering == "failover"
     )
@@ -280,6 +281,22 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
 
 _Weights = dict[tuple[str, str], float]
 """Type and identifier of a set → its weight."""
+
+
+def _told_apart(name: str, sets: Sequence[_Set], weights: _Weights, notes: Notes, *, ordered: bool) -> None:
+    """Say where an alias answers both types alike, and the file has them differ: by labels, weights or order."""
+    found: dict[str, list[tuple[str, float]]] = {"A": [], "AAAA": []}
+    for one in sets:
+        label = str(one.item["SetIdentifier"])
+        found.setdefault(one.item["Type"], []).append((label, weights.get((one.item["Type"], label), 1.0)))
+    four, six = ((each if ordered else sorted(each)) for each in (found["A"], found["AAAA"]))
+    if four and six and four != six and any(_target(one.item) is not None for one in sets):
+        for label, weight in six:
+            if (label, weight) not in four or ordered:
+                notes.lost(
+                    f"{name} AAAA `{label}` (weight {weight:g})",
+                    "that AAAA is steered otherwise than A is not taken over: an alias answers both, by the weights and order of A",
+                )
 
 
 def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> _Weights:

@@ -44,9 +44,16 @@ class World:
         return list(dict.fromkeys(found))
 
     def lost(self, region: str, family: str) -> bool:
-        """Whether a region is down for a family by its addresses: one is known to be down, and none is left."""
-        given = [(one.url, text) for one in self.regions[region] for text in getattr(one, family)]
-        return any(self.known.get(one) is DOWN for one in given) and not self.alive(region, family)
+        """Whether a region is down for a family by its addresses: none is left, and one is known to be down, or one of the other family is known."""
+
+        def told(of: str) -> set[HealthStatus]:
+            given = {(one.url, text) for one in self.regions[region] for text in getattr(one, of)}
+            return {verdict for one, verdict in self.known.items() if one in given}
+
+        (other,) = FAMILIES.keys() - {family}
+        if self.alive(region, family) or not any(getattr(one, family) for one in self.regions[region]):
+            return False
+        return DOWN in told(family) or bool(told(other))
 
     def chosen(self) -> str | None:
         """The region of a decision: the first whole one, or else the first with anything left."""
@@ -198,6 +205,30 @@ def test_one_of_many_addresses_of_a_name_fails_alone() -> None:
     name = Endpoint("http://host.test", tuple(f"192.0.2.{number}" for number in range(1, 6)))
     world = World({"only": (name,)}, frozenset({name.url}), {(name.url, "192.0.2.3"): DOWN})
     assert sorted(addresses(world.ask("ipv4"))) == ["192.0.2.1", "192.0.2.2", "192.0.2.4", "192.0.2.5"]
+
+
+HALF_SEEN: Told = {
+    ("http://eu.test:9999", "192.0.2.1"): DOWN,
+    ("http://eu.test:9999", "192.0.2.3"): UP,
+}
+"""As of an edge without IPv6, or that lost it: the family is not known, and the URL resolved to the address that died."""
+
+
+@pytest.mark.parametrize(("others", "expected"), [({"us": US}, "2001:db8::2"), ({}, REFUSED["ipv6"])])
+def test_no_family_is_empty_while_the_other_lives(
+    others: Mapping[str, tuple[Endpoint, ...]], expected: str
+) -> None:
+    """The URL is down, IPv4 has an address that lives, and IPv6 cannot be judged from here: an empty answer was given for IPv6.
+
+    envoyproxy/envoy#30743 (a check that goes by the first address of a name alone) and daeuniverse/dae#1040 (a family that cannot be
+    checked counts as alive).
+    """
+    eu = (replace(EU[0], ipv4=("192.0.2.1", "192.0.2.3")),)
+    world = World({"eu": eu, **others}, BOTH - {"http://eu.test:9999"}, HALF_SEEN)
+    reply = world.ask("ipv6", ttl=300)
+    assert addresses(reply) == [expected]
+    assert others or (errors_of(reply) == [0] and reply.answer[0].ttl <= 30)
+    assert addresses(world.ask("ipv4")) == (["192.0.2.2"] if others else ["192.0.2.3"])
 
 
 def test_nothing_dead_costs_nothing() -> None:

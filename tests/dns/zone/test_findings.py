@@ -72,7 +72,7 @@ def test_zones_that_are_fine() -> None:
         ("ns.lab", "A", "192.0.2.5"),
         ("far", "NS", "ns.example.net."),
         ("in-lab", "CNAME", "x.lab"),
-        ("@", "MX", "0 ."),
+        ("nobody", "MX", "0 ."),
         ("mail", "AAAA", "2001:db8::25"),
         ("@", "MX", "10 mail"),
         ("@", "MX", "20 MAIL.x.test."),
@@ -101,7 +101,7 @@ def test_wildcards_beside_names_that_are_others() -> None:
     child = Zone("eu.x.test", "ns.example.net", "h.example.net")
     policy = zone(*records)
     policy = replace(policy, zones=(*policy.zones, child))
-    assert [one.message.split(", nor")[0] for one in found(policy)] == [
+    assert [one.message.split(", nor")[0] for one in found(policy) if one.code == "wildcard_blocked"] == [
         "`*.x.test` gives no MX and no addresses to `test.x.test`, `x.test.x.test`"
     ]
 
@@ -145,6 +145,14 @@ _ALIASED = (("c", "CNAME", "a"), ("a", "A", "192.0.2.1"))
         (("@", "MX", "10 c"), _ALIASED, "alias_target", "name `a.x.test` itself"),
         (("lab", "NS", "c"), _ALIASED, "alias_target", "RFC 2181"),
         (("_s._tcp", "SRV", "1 1 1 c"), _ALIASED, "alias_target", "RFC 2782"),
+        (("www.x.test", "A", "192.0.2.1"), (), "relative", "`www.x.test.x.test`"),
+        (("X.TEST", "A", "192.0.2.1"), (), "relative", "write `@`"),
+        (("@", "MX", "10 217.18.74.109."), (), "no_name", "`217.18.74.109` is an address"),
+        (("@", "MX", "10 217.18.74.109"), (), "no_name", "`217.18.74.109` is an address"),
+        (("w", "CNAME", "192.0.2.1."), (), "no_name", "is an address"),
+        (("s", "CNAME", "elb21.freshdesk.com/."), (), "no_name", "has `/`"),
+        (("s", "CNAME", "https://elb21.freshdesk.com."), (), "no_name", "has `:/`"),
+        (("@", "MX", "10 a.example.net,b.example.net."), (), "no_name", "has `,`"),
     ],
 )
 def test_names_in_records(
@@ -153,11 +161,29 @@ def test_names_in_records(
     """Each type that names something: a dot that is missing, a name without address, an alias where none may be.
 
     Two reports of these: octodns/octodns#1146 (`control-plane-1….exxampled.com.exxampled.com.` of an SRV record without the dot)
-    and PowerDNS/pdns#10085 (nothing said of an MX record that leads to a CNAME).
+    and PowerDNS/pdns#10085 (nothing said of an MX record that leads to a CNAME). Of data that are no name:
+    internetstandards/Internet.nl#823 (an address in MX) and DNSControl/dnscontrol#37 (`elb21.freshdesk.com/.`, pasted); of a record's
+    own name: DNSControl/dnscontrol#1476 (`rd-bounce.stackoverflow.com.stackoverflow.com`).
     """
     (one,) = [one for one in found(zone(record, *others)) if one.path == "zones.x.test.records[0]"]
     assert one.code == code
     assert words in one.message
+
+
+def test_names_that_look_strange_and_are_meant() -> None:
+    """Aliases to challenges, which come and go by themselves (cert-manager/cert-manager#1778), and names of classless delegations (RFC 2317)."""
+    policy = zone(
+        ("_acme-challenge.www", "CNAME", "_acme-challenge.certs"),
+        ("5", "CNAME", "5.0/25.2.0.192.in-addr.arpa."),
+        ("a/b", "A", "192.0.2.1"),
+        ("c", "CNAME", "a/b"),
+        ("1.2.3.4", "A", "192.0.2.1"),
+        ("d", "CNAME", "1.2.3.4"),
+        ("p", "PTR", "An\\032instance._http._tcp.example.net."),
+        ("example.org", "TXT", "x"),
+        ("x.test.", "TXT", "y"),
+    )
+    assert found(policy) == []
 
 
 def test_mail_to_a_service_that_may_answer_by_an_alias() -> None:
@@ -176,6 +202,7 @@ def test_mail_to_a_service_that_may_answer_by_an_alias() -> None:
         ({"primary_ns": "e"}, "primary_ns", "single_label", "`e.x.test`"),
         ({"primary_ns": "e.sub"}, "primary_ns", "relative", "`e.sub.x.test`"),
         ({"hostmaster": "admin"}, "hostmaster", "single_label", "`admin.`"),
+        ({"primary_ns": "192.0.2.53"}, "primary_ns", "no_name", "is an address"),
         ({"name_servers": (NameServer("ns1"),)}, "name_servers[0].name", "single_label", "`ns1.`"),
         (
             {"primary_ns": "ns9.x.test", "name_servers": (NameServer("ns.example.net"),)},
@@ -200,6 +227,7 @@ def test_names_in_fields(fields: dict[str, object], path: str, code: str, words:
         ("y.w.x.test", []),
         ("in.lab.x.test", []),
         ("lb-eu", ["single_label"]),
+        ("192.0.2.7", ["no_name"]),
         ("a", ["single_label"]),
         ("b.sub", ["relative"]),
         ("gone.x.test", ["dangling"]),

@@ -82,8 +82,6 @@ def test_long_texts_that_are_cut(words: list[str], data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("texts", "codes"),
     [
-        (('"v=spf1 mx ~all"', '"v=spf1 a ~all"'), ["two_spf"]),
-        (('"v=spf1 mx ~all"', '"V=SPF1"', '"v=spf1 -all"'), ["two_spf", "two_spf"]),
         (('"v=spf1 mx " "~all"', '"v=spf10 a"', '"v=spf1;a"', '"verification v=spf1 "'), []),
         (("v=spf1 mx", '"v=spf1 -all"'), ["joined"]),
         (('"v=DKIM1; k=rsa; p=AB" "CD"',), []),
@@ -93,10 +91,7 @@ def test_long_texts_that_are_cut(words: list[str], data: st.DataObject) -> None:
     ],
 )
 def test_texts(texts: tuple[str, ...], codes: list[str]) -> None:
-    """One SPF record a name (RFC 7208 §4.5), by the version and a space after it; strings as a zone file has them.
-
-    Two reports: internetstandards/Internet.nl#199 (two SPF records, no error) and FuseCP/FuseCP#52 (a text without quotes becomes several).
-    """
+    """Strings as a zone file has them. One report: FuseCP/FuseCP#52 (a text without quotes becomes several)."""
     assert [code for _, code in told(*texts)] == codes
 
 
@@ -115,16 +110,3 @@ def test_what_is_said() -> None:
     assert "(RFC 7208 §3.3): `v=spf1mx-all`" in first.message
     assert 'in one pair of double quotes: `"v=spf1 mx -all"`' in first.message
     assert "RFC 6376" in second.message
-
-
-def test_names_and_types_apart() -> None:
-    """Of two names each has its own SPF record, and records of the obsolete type SPF are none."""
-    records = (
-        RecordSet("@", "TXT", ('"v=spf1 -all"',)),
-        RecordSet("x.test.", "SPF", ('"v=spf1 -all"',)),
-        RecordSet("a", "TXT", ('"v=spf1 -all"',)),
-        RecordSet("A.X.test.", "TXT", ('"v=spf1 mx -all"',)),
-    )
-    (one,) = text_findings(Zone("x.test", "ns.example.net", "h.example.net", records=records))
-    assert one.path == "zones.x.test.records[3]"
-    assert "`a.x.test`" in one.message
