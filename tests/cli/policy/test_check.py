@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.conftest import DEMO, Gtm
+from tests.cli.conftest import DEMO, Done, Gtm
 from tests.misspelling import wrong_documents
 
 
@@ -71,6 +71,66 @@ def test_an_answer_without_addresses_is_an_error(bare: Gtm, tmp_path: Path) -> N
     assert bare("check", tmp_path, "--json").json["ok"] is False
     (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", "families: separate,"))
     assert "the policy is sound" in bare.ok("check", tmp_path).out
+
+
+POOLS = """
+regions:
+- {name: v4, lat: 50, lon: 10, country: DE, endpoints: [{url: 'http://v4.test', ipv4: [192.0.2.1]}]}
+- {name: v6, lat: 51, lon: 10, country: DE, endpoints: [{url: 'http://v6.test', ipv6: ['2001:db8::1']}]}
+- {name: both, lat: 48, lon: 9, country: DE, endpoints: [{url: 'http://b.test', ipv4: [192.0.2.2], ipv6: ['2001:db8::2']}]}
+zones: [{name: x.test, primary_ns: ns.y.test, hostmaster: h.y.test}]
+data_classes: [{name: health}]
+services:
+- {name: apart, hostnames: [apart.x.test], zone: x.test, families: separate, steering: failover,
+   members: [{region: v4}, {region: v6}, {region: both}], refusal: &no {ipv4: [192.0.2.9], ipv6: ['2001:db8::9']}}
+- {name: one, hostnames: [one.x.test, {name: h.x.test, data_class: health}], zone: x.test, steering: failover,
+   members: [{region: v4}, {region: both}], refusal: *no}
+- {name: unnamed, members: [{region: v4}]}
+"""
+
+
+def _expected(bare: Gtm, folder: Path, item: str) -> Done:
+    (folder / "a.yaml").write_text(POOLS)
+    (folder / "expect.yaml").write_text(f"expectations: [{{{item}}}]\n")
+    return bare("check", folder)
+
+
+@pytest.mark.parametrize(
+    ("item", "got"),
+    [
+        ("service: apart, family: ipv4, region: v4", None),
+        ("service: apart, family: ipv6, region: v6", None),
+        ("host: apart.x.test, family: ipv6, down: [v6], region: both, reason: failover_order", None),
+        ("service: apart, family: ipv6, down: [v6, both], refused: unavailable", None),
+        ("service: apart, down: [v6, both], region: v4", None),
+        ("host: h.x.test, family: ipv4, region: v4", None),
+        ("service: one, family: ipv6, down: [v4], region: both", None),
+        ("service: apart, family: ipv6, region: v4", "got:      v6"),
+        ("service: one, family: ipv6, region: v4", "AAAA is empty where the region chosen is v4"),
+        ("service: unnamed, family: ipv4, region: v4", "no host name, so that nobody asks DNS for it"),
+    ],
+)
+def test_addresses_of_a_family_are_expected(bare: Gtm, tmp_path: Path, item: str, got: str | None) -> None:
+    """testssl/testssl.sh#1927: addresses of both families were shown, and those of IPv4 alone were tested.
+
+    Each family is decided as DNS decides it, and a region that has no such address is not what was expected.
+    """
+    done = _expected(bare, tmp_path, item)
+    assert ("1 of 1 expectations hold" in done.out) is (got is None), done.out
+    assert (got or "") in done.out
+
+
+@pytest.mark.parametrize(
+    "stated", ["model: m", "data_class: health", "tenant: t", "tenant: t, data_class: health"]
+)
+def test_what_nobody_states_over_dns_is_not_expected_of_a_family(
+    bare: Gtm, tmp_path: Path, stated: str
+) -> None:
+    """The problem names the fields; a host name may state what it states."""
+    done = _expected(bare, tmp_path, f"service: one, family: ipv4, region: v4, {stated}")
+    assert done.code == 1
+    assert "asks over DNS, where nobody can state" in done.out
+    assert stated.partition(":")[0] in done.out
 
 
 def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
