@@ -10,7 +10,8 @@ where they matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -30,7 +31,7 @@ from gtm.core.model.requests import ContradictionError, Location, Request, agree
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
-from gtm.documents.folders import check_references, located, read_folder, read_yaml
+from gtm.documents.folders import check_references, located, place_of, placed, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.policy_files import shown
@@ -118,8 +119,8 @@ class Result:
 class Report:
     """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
-    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `not_read` the files in the
-    folder that were not.
+    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `places` has the `FILE:LINE` of
+    their paths, as far as a file says what they are about; `warnings` begin with theirs. `not_read` are the files in the folder that were not.
     """
 
     problems: tuple[Problem, ...]
@@ -127,6 +128,7 @@ class Report:
     results: tuple[Result, ...] = ()
     policy: Policy | None = None
     findings: tuple[Problem, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
     not_read: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """The same in sentences."""
@@ -161,7 +163,9 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
         return report
     refused, policy = errors(snapshot), snapshot.policy
     found = tuple(one for one in all_findings(snapshot, now) if one not in refused)
-    report = replace(report, warnings=snapshot.warnings, policy=policy, findings=found)
+    places = {one.path: place for one in found if (place := place_of(folder, one.path)) is not None}
+    warnings = tuple(placed(folder, one) for one in snapshot.warnings)
+    report = replace(report, warnings=warnings, policy=policy, findings=found, places=places)
     if refused:
         return replace(report, problems=tuple(located(folder, one) for one in refused))
     unknown = tuple(_unknown_regions(policy, expectations))

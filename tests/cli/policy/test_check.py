@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_an_answer_without_addresses_is_an_error(bare: Gtm, tmp_path: Path) -> N
     (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", ""))
     done = bare("check", tmp_path)
     assert done.code == 1
-    assert "error: services.s.members: A is empty where the region chosen is b" in done.out
+    assert "a.yaml:7: services.s.members: A is empty where the region chosen is b" in done.out
     assert "1 error above" in done.out
     assert bare("check", tmp_path, "--json").json["ok"] is False
     (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", "families: separate,"))
@@ -211,8 +212,8 @@ def test_findings(bare: Gtm, folder: Path) -> None:
     )
     (folder / "expect.yaml").unlink()
     done = bare.ok("check", folder)
-    assert "warning: residency_rules.old.effective_until: was in force until then" in done.out
-    assert "warning: residency_rules.twice: adds nothing: `gdpr-chat` concerns everyone" in done.out
+    assert "more.yaml:2: residency_rules.old.effective_until: was in force until then" in done.out
+    assert "more.yaml:3: residency_rules.twice: adds nothing: `gdpr-chat` concerns everyone" in done.out
     told = bare.ok("check", folder, "--json").json
     assert [(item["path"], item["code"]) for item in told["findings"]] == [
         ("residency_rules.old.effective_until", "rule_over"),
@@ -221,6 +222,42 @@ def test_findings(bare: Gtm, folder: Path) -> None:
         ("regions.eu-central", "drain_empties"),
         ("services.records.hostnames", "dns_pinned"),
     ]
+
+
+def test_every_warning_has_its_place(bare: Gtm, tmp_path: Path) -> None:
+    """mondoohq/cnspec#2005: what was found in a large policy was said to be on line 1.
+
+    Of findings and of what compiling warns of, in YAML and in JSON, at names with dots, and in a folder below. What stands in no file has none.
+    """
+    (tmp_path / "below").mkdir()
+    (tmp_path / "regions.yaml").write_text(
+        "regions:\n- name: a\n  lat: 1\n  lon: 2\n  country: DE\n  endpoints: [{url: 'http://a.test', ipv4: [192.0.2.1]}]\n"
+    )
+    records = [{"name": "ok", "type": "A", "data": ["192.0.2.7"]}, {"name": "mx", "type": "MX"}]
+    records[1]["data"] = ["10 gone"]
+    zones = [
+        {"name": "y.test", "primary_ns": "ns.z.test", "hostmaster": "h.z.test", "records": []},
+        {"name": "x.y.test", "primary_ns": "ns.x.y.test", "hostmaster": "h.z.test", "records": records},
+    ]
+    written = json.dumps({"zones": zones}, indent=1)
+    (tmp_path / "below" / "zones.json").write_text(written)
+    (tmp_path / "services.yml").write_text(
+        "services:\n- name: s\n  members: [{region: a}]\n- {name: t, members: [{region: a}],\n   push: redirect}\n"
+    )
+
+    def line(of: str) -> int:
+        return 1 + written[: written.index(of)].count("\n")
+
+    mx, second = line('"name": "mx"') - 1, line('"name": "x.y.test"') - 1
+    told = bare("check", tmp_path, "--json").json
+    places = {(one["path"], one["code"]): one["place"] for one in told["findings"]}
+    assert all(place is None or (Path(place.rpartition(":")[0]).is_file()) for place in places.values())
+    assert places["zones.x.y.test.records[1]", "dangling"] == f"{tmp_path}/below/zones.json:{mx}"
+    assert places["regions.a.lat", "place"] == f"{tmp_path}/regions.yaml:3"
+    assert places["services", "redirect_loses_keys"] is None
+    assert f"warning: {tmp_path}/below/zones.json:{second}: zones.x.y.test: `ns.x.y.test` stands" in (
+        bare("check", tmp_path).out
+    )
 
 
 def test_anonymous_clients(bare: Gtm, folder: Path) -> None:
@@ -323,7 +360,7 @@ def test_aliases_of_regions(bare: Gtm, tmp_path: Path) -> None:
     assert done.code == 1
     assert "a.yaml:5: regions.loop.endpoints[0].cname: `self.example.com`" in done.out
     assert (
-        "warning: regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`"
+        "regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`"
         in done.out
     )
     told = bare("check", tmp_path, "--json").json
