@@ -83,7 +83,9 @@ def test_a_name_has_so_many_values(world: Api) -> None:
     values = [f"v{number}" for number in range(MAX_VALUES)]
     assert write(world, "_acme-challenge.v", *values[:-1]).status_code == 200
     assert write(world, "_acme-challenge.v", values[-1], add=True).json()["values"] == values
-    assert write(world, "_acme-challenge.v", values[0], add=True).json()["values"] == values, "nothing is added"
+    assert write(world, "_acme-challenge.v", values[0], add=True).json()["values"] == values, (
+        "nothing is added"
+    )
     refused = problem(write(world, "_acme-challenge.v", "more", add=True), 409)
     assert f"`_acme-challenge.v.{NAME}` has {MAX_VALUES} values: delete old ones" in refused
     assert problem(write(world, "_acme-challenge.v", *values, "more"), 422)

@@ -149,7 +149,9 @@ def _ask_control(
     from gtm.cli.common.policy_folder import read_document
 
     if asked.service is None:
-        text = "edges know a service by --host alone: with --policy, --at or --family, give its name beside it"
+        text = (
+            "edges know a service by --host alone: with --policy, --at or --family, give its name beside it"
+        )
         raise CommandError(text)
     body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
     if asked.family is not None:
@@ -175,9 +177,7 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     return body
 
 
-def tell(
-    decision: dict[str, Any], *, as_json: bool, full: bool, family: AddressFamily | None = None
-) -> None:
+def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
     """Show what control or an edge says of one request.
 
     Args:

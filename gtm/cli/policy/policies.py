@@ -178,9 +178,7 @@ def _managed(planned: dict[str, Any]) -> None:
         output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
 
 
-def _request(
-    folder: Path, managed_by: str, *, only_own: bool
-) -> tuple[dict[str, Any], dict[str, str], Read]:
+def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str, Any], dict[str, str], Read]:
     """What a folder's request holds: its body, and its headers; and the folder as it was read.
 
     Raises:

@@ -360,8 +360,7 @@ def test_aliases_of_regions(bare: Gtm, tmp_path: Path) -> None:
     assert done.code == 1
     assert "a.yaml:5: regions.loop.endpoints[0].cname: `self.example.com`" in done.out
     assert (
-        "regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`"
-        in done.out
+        "regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`" in done.out
     )
     told = bare("check", tmp_path, "--json").json
     assert [one["code"] for one in told["problems"]] == ["alias_loop"]

@@ -100,7 +100,9 @@ def test_a_region_that_is_gone_is_told_in_one_sentence(urls: HealthStatus) -> No
     """OneUptime/oneuptime#3022: one outage was told once for each check of the same device. A family alone is told as such."""
     report = _report(_both(1, "eu", DOWN, DOWN), urls)
     [said] = World(one=report, two=report).warnings()
-    assert said == "region `eu` is down: no address of it is left in DNS (192.0.2.1 (down), 2001:db8::1 (down))"
+    assert (
+        said == "region `eu` is down: no address of it is left in DNS (192.0.2.1 (down), 2001:db8::1 (down))"
+    )
     alone = _report(_both(1, "eu", UP, DOWN))
     [said] = World(one=alone, two=alone).warnings()
     assert said.startswith("region `eu` is down for IPv6: no address is left (2001:db8::1 (down)); ")

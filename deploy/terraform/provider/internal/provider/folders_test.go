@@ -152,3 +152,21 @@ func TestNumbersOfJSONStayAsTheyAreWritten(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestJSONMayBeAsDeepAsItMay(t *testing.T) {
+	nested := func(depth int) []byte {
+		return []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+	}
+	if _, err := readJSON(nested(deepest)); err == nil || strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("as deep as may be: %v", err)
+	}
+	if _, err := readJSON(nested(deepest + 1)); err == nil || !strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("deeper: %v", err)
+	}
+}
+
+func TestWhereJSONBreaksOffIsSaid(t *testing.T) {
+	if _, err := readJSON([]byte(`{"tenants": [`)); err == nil || err.Error() != "byte 13: unexpected EOF" {
+		t.Errorf("%v", err)
+	}
+}
