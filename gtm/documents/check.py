@@ -190,7 +190,7 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
     options = routing.choice.options
     first = routing.explained(options[0])
     regions = frozenset(option.region for option in options)
-    empty = "" if item.region is None else _empty(policy, regions, item.family)
+    empty = _empty(policy, regions, item.family)
     return Result(
         label=item.label,
         passed=_holds(item, first, regions) and not empty,

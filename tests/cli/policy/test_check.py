@@ -79,6 +79,7 @@ regions:
 - {name: v4, lat: 50, lon: 10, country: DE, endpoints: [{url: 'http://v4.test', ipv4: [192.0.2.1]}]}
 - {name: v6, lat: 51, lon: 10, country: DE, endpoints: [{url: 'http://v6.test', ipv6: ['2001:db8::1']}]}
 - {name: both, lat: 48, lon: 9, country: DE, endpoints: [{url: 'http://b.test', ipv4: [192.0.2.2], ipv6: ['2001:db8::2']}]}
+- {name: alias, lat: 48, lon: 9, country: DE, endpoints: [{url: 'http://c.test', cname: c.test}]}
 zones: [{name: x.test, primary_ns: ns.y.test, hostmaster: h.y.test}]
 data_classes: [{name: health}]
 services:
@@ -86,6 +87,7 @@ services:
    members: [{region: v4}, {region: v6}, {region: both}], refusal: &no {ipv4: [192.0.2.9], ipv6: ['2001:db8::9']}}
 - {name: one, hostnames: [one.x.test, {name: h.x.test, data_class: health}], zone: x.test, steering: failover,
    members: [{region: v4}, {region: both}], refusal: *no}
+- {name: led, hostnames: [led.x.test], zone: x.test, members: [{region: alias}], refusal: *no}
 - {name: unnamed, members: [{region: v4}]}
 """
 
@@ -106,6 +108,7 @@ def _expected(bare: Gtm, folder: Path, item: str) -> Done:
         ("service: apart, down: [v6, both], region: v4", None),
         ("host: h.x.test, family: ipv4, region: v4", None),
         ("service: one, family: ipv6, down: [v4], region: both", None),
+        ("service: led, family: ipv6, region: alias", None),
         ("service: apart, family: ipv6, region: v4", "got:      v6"),
         ("service: one, family: ipv6, region: v4", "AAAA is empty where the region chosen is v4"),
         ("service: unnamed, family: ipv4, region: v4", "no host name, so that nobody asks DNS for it"),
