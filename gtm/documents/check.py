@@ -2,7 +2,7 @@
 
 `expect.yaml` beside the policy holds a list `expectations`. Each says who asks (`client` address or subnet, or `country` with
 `lat` and `lon`, `anonymous`, `doubtful` and `accuracy_km`, or nothing: unknown), for what (`service`, or a `host` name of it; `tenant`, `data_class`,
-`model`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
+`model`; or over DNS for addresses of a `family`), in what state of the world (`down`, `drained` and `disabled` regions; all else is up and active), at what time
 (`at`; now, if absent), and what must come of it: `region` (a name, or a list of which each draw must hit one), or
 `refused` (`residency` or `unavailable`), with `reason` (see `gtm.core.model.outcomes.Reason`) and `rules` (all that match)
 where they matter.
@@ -10,7 +10,8 @@ where they matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -24,12 +25,13 @@ from gtm.core.findings.report import ERRORS
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
-from gtm.core.model.regions import AdminState
+from gtm.core.model.references import some
+from gtm.core.model.regions import AddressFamily, AdminState, Region
 from gtm.core.model.requests import ContradictionError, Location, Request, agreed
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
-from gtm.documents.folders import check_references, located, read_folder, read_yaml
+from gtm.documents.folders import check_references, located, place_of, placed, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.policy_files import shown
@@ -62,6 +64,7 @@ class Expectation(Document):
     tenant: f.Name | None = None
     data_class: f.Name | None = None
     model: f.ModelName | None = None
+    family: AddressFamily | None = None
     down: tuple[f.Name, ...] = ()
     drained: tuple[f.Name, ...] = ()
     disabled: tuple[f.Name, ...] = ()
@@ -84,6 +87,13 @@ class Expectation(Document):
             raise PydanticCustomError("missing", "needs either `service` or `host`, a host name of it")
         if (self.lat is None) != (self.lon is None):
             raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+        unheard = [name for name in ("tenant", "data_class", "model") if getattr(self, name) is not None]
+        if self.family is not None and unheard:
+            text = (
+                f"`family` asks over DNS, where nobody can state `{'` or `'.join(unheard)}`: leave it out, or give the `host` "
+                "that states it"
+            )
+            raise PydanticCustomError("overlap", "{text}", {"text": text})
         return self
 
     @property
@@ -91,7 +101,7 @@ class Expectation(Document):
         """The name, or what is asked, in short."""
         who = self.client or self.country or "unknown client"
         what = "/".join(part for part in (self.service or self.host, self.tenant, self.data_class) if part)
-        return self.name or f"{who} → {what}"
+        return self.name or f"{who} → {what}{f', {self.family.rrtype}' if self.family else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +119,8 @@ class Result:
 class Report:
     """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
-    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `not_read` the files in the
-    folder that were not.
+    `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `places` has the `FILE:LINE` of
+    their paths, as far as a file says what they are about; `warnings` begin with theirs. `not_read` are the files in the folder that were not.
     """
 
     problems: tuple[Problem, ...]
@@ -118,6 +128,7 @@ class Report:
     results: tuple[Result, ...] = ()
     policy: Policy | None = None
     findings: tuple[Problem, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
     not_read: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """The same in sentences."""
@@ -152,7 +163,9 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
         return report
     refused, policy = errors(snapshot), snapshot.policy
     found = tuple(one for one in all_findings(snapshot, now) if one not in refused)
-    report = replace(report, warnings=snapshot.warnings, policy=policy, findings=found)
+    places = {one.path: place for one in found if (place := place_of(folder, one.path)) is not None}
+    warnings = tuple(placed(folder, one) for one in snapshot.warnings)
+    report = replace(report, warnings=warnings, policy=policy, findings=found, places=places)
     if refused:
         return replace(report, problems=tuple(located(folder, one) for one in refused))
     unknown = tuple(_unknown_regions(policy, expectations))
@@ -165,19 +178,40 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
     view = _view(policy, item, now)
     try:
         service, tenant, data_class = _asked(view, item)
-        request = Request(service, _location(item, locate), tenant, data_class, item.model)
+        request = Request(
+            service, _location(item, locate), tenant, data_class, item.model, family=item.family
+        )
         routing = routed(view, request)
     except (UnknownNameError, ContradictionError) as error:
         return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
+    if item.family is not None and not view.snapshot.services[service].service.hostnames:
+        got = f"service `{service}` has no host name, so that nobody asks DNS for it: leave `family` out"
+        return Result(item.label, passed=False, expected=_expected(item), got=got, why=())
     options = routing.choice.options
     first = routing.explained(options[0])
     regions = frozenset(option.region for option in options)
+    empty = _empty(policy, regions, item.family)
     return Result(
         label=item.label,
-        passed=_holds(item, first, regions),
+        passed=_holds(item, first, regions) and not empty,
         expected=_expected(item),
-        got=_got(first, regions),
+        got=_got(first, regions) + empty,
         why=tuple(lines(view, request, first)),
+    )
+
+
+def _empty(policy: Policy, regions: frozenset[str | None], family: AddressFamily | None) -> str:
+    """What is missing in the answer of some of the regions, where addresses of a family are asked for: who expects a region wants to reach it."""
+    if family is None:
+        return ""
+    empty = [one.name for one in policy.regions if one.name in regions and _without(one, family)]
+    return f"; {family.rrtype} is empty where the region chosen is {some(empty, 'regions')}" if empty else ""
+
+
+def _without(region: Region, family: AddressFamily) -> bool:
+    """Whether DNS answers a region's addresses (not its `cname`), and none of a family among them."""
+    return any(one.ipv4 or one.ipv6 for one in region.endpoints) and not any(
+        one.addresses(family) for one in region.endpoints
     )
 
 

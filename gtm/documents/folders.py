@@ -147,15 +147,26 @@ def _follows(folder: Folder, problem: Problem) -> bool:
 
 def located(folder: Folder, problem: Problem) -> Problem:
     """The problem with its document's file before its path."""
-    kind, _, rest = problem.path.partition(".")
+    place = place_of(folder, problem.path)
+    return problem if place is None else replace(problem, path=f"{place}: {problem.path}")
+
+
+def placed(folder: Folder, sentence: str) -> str:
+    """A sentence that begins with a path, as warnings do, with its document's file before it."""
+    place = place_of(folder, sentence.partition(": ")[0])
+    return sentence if place is None else f"{place}: {sentence}"
+
+
+def place_of(folder: Folder, path: str) -> str | None:
+    """`FILE:LINE` of a path in the policy (`services.chat.members[0].region`); None: no file has what it names."""
+    kind, _, rest = path.partition(".")
     # Names of zones hold dots themselves: the longest one that fits is meant.
     ends = [len(rest), *(mark.start() for mark in reversed(list(_NAME_ENDS.finditer(rest))))]
     end = next((end for end in ends if (kind, rest[:end]) in folder.files), None)
     if end is None:
-        return problem
+        return None
     within = [int(part) if part.isdigit() else part for part in _STEP.findall(rest[end:])]
-    where = folder.files[kind, rest[:end]].at(within)
-    return Problem(f"{where}: {problem.path}", problem.code, problem.message)
+    return folder.files[kind, rest[:end]].at(within)
 
 
 def read_yaml(file: Path) -> tuple[list[tuple[Any, yamls.Marks]], list[Problem]]:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gtm.control.policy.challenges import TTL
+from gtm.control.policy.challenges import MAX_CHALLENGES, MAX_VALUES, TTL
 from tests.api.conftest import POLICY, ZONE, Api
 from tests.api.test_managers import BY, CI, PROD, PURPOSE, apply, put
 from tests.api.test_resources import problem
@@ -76,6 +76,40 @@ def test_no_whole_write_deletes_one(world: Api) -> None:
     assert world.viewer.get(ZONE_PATH).json()["challenges"] == held
     world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
     assert world.viewer.get(ZONE_PATH).json()["challenges"] == []
+
+
+def test_a_name_has_so_many_values(world: Api) -> None:
+    """Values that are there count once, one too many is refused whole, and other ones in their place are none too many."""
+    values = [f"v{number}" for number in range(MAX_VALUES)]
+    assert write(world, "_acme-challenge.v", *values[:-1]).status_code == 200
+    assert write(world, "_acme-challenge.v", values[-1], add=True).json()["values"] == values
+    assert write(world, "_acme-challenge.v", values[0], add=True).json()["values"] == values, (
+        "nothing is added"
+    )
+    refused = problem(write(world, "_acme-challenge.v", "more", add=True), 409)
+    assert f"`_acme-challenge.v.{NAME}` has {MAX_VALUES} values: delete old ones" in refused
+    assert problem(write(world, "_acme-challenge.v", *values, "more"), 422)
+    assert world.viewer.get(path("_acme-challenge.v")).json()["values"] == values
+    assert write(world, "_acme-challenge.v", "more").json()["values"] == ["more"]
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
+
+
+def test_a_zone_has_challenges_at_so_many_names(world: Api) -> None:
+    """The one that is too many is refused and changes nothing; those that are there can be written, and one deleted makes room."""
+    held = [
+        {"name": f"_acme-challenge.n{number}", "type": "TXT", "data": ['"x"']}
+        for number in range(MAX_CHALLENGES - 1)
+    ]
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": held})
+    assert write(world, "_acme-challenge.last", FIRST).status_code == 200
+    revision = world.revision()
+    refused = problem(write(world, "_acme-challenge.more", FIRST), 409)
+    assert f"zone `{NAME}` has challenges at {MAX_CHALLENGES} names: delete old ones" in refused
+    assert world.revision() == revision
+    assert write(world, "_acme-challenge.last", SECOND, add=True).json()["values"] == [FIRST, SECOND]
+    assert world.operator.delete(path("_acme-challenge.n0")).status_code == 200
+    assert write(world, "_acme-challenge.more", FIRST).status_code == 200
+    world.must_put(ZONE_PATH, {**ZONE, "challenges": []})
 
 
 def test_nobodys_management_stands_against_one(world: Api) -> None:

@@ -19,6 +19,7 @@ from gtm.core.capacity.load import FIELDS, NAMED_METRICS
 from gtm.core.decision.decide import decide
 from gtm.core.decision.explain import answer
 from gtm.core.decision.view import Window, view_of
+from gtm.core.findings.families import CODES
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint, Region
@@ -243,11 +244,13 @@ def test_policy_of_the_page_is_sound(tmp_path: Path) -> None:
     assert [result for result in report.results if not result.passed] == []
 
 
-FINDINGS = re.findall(
-    r"^\| `(\w+)` \| (`.*?`) \| ",
-    POLICY.partition("finds in names and texts\n")[2].partition("\n## ")[0],
-    re.MULTILINE,
-)
+def _examples(what: str) -> list[tuple[str, str]]:
+    """The rows of a table of what `gtm check` finds: code and example."""
+    section = re.split(r"^##", POLICY.partition(f"finds in {what}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    return re.findall(r"^\| `(\w+)` \| (`.*?`) \| ", section, re.MULTILINE)
+
+
+FINDINGS = _examples("names and texts")
 """The code of each finding about names and texts, and its example."""
 
 
@@ -293,6 +296,51 @@ def test_findings_of_names_and_texts(code: str, example: str, tmp_path: Path) ->
     report = check_folder(tmp_path, lambda _: UNKNOWN_LOCATION, now=1_800_000_000.0)
     found = {one.code for one in (*report.problems, *report.findings)} - {"no_rule", "drain_empties"}
     assert found == {code}
+
+
+OF_ADDRESSES = _examples("addresses")
+"""Likewise of each finding about addresses."""
+
+
+@pytest.mark.parametrize(("code", "example"), OF_ADDRESSES, ids=[code for code, _ in OF_ADDRESSES])
+def test_findings_of_addresses(code: str, example: str, tmp_path: Path) -> None:
+    """Each example is found in a service of its two regions, and nothing else about them; at the field that it is about."""
+    written: dict[str, Any] = {}
+    for text in re.findall(r"`(.*?)`", example):
+        written |= yamls.load(text)[0]
+    places = {"de": ("DE", 50.11, 8.68), "us": ("US", 39.04, -77.49)}
+    regions = []
+    for name, (country, lat, lon) in places.items():
+        ends = {"url": f"https://{name}.example.net", **written[name]}
+        probe = ends.pop("probe", {})
+        regions.append(
+            {"name": name, "country": country, "lat": lat, "lon": lon, "endpoints": [ends], "probe": probe}
+        )
+    zone = {"name": "example.com", "primary_ns": "ns1.example.net", "hostmaster": "hostmaster.example.net"}
+    service = {
+        "name": "chat",
+        "members": [{"region": name} for name in places],
+        "hostnames": ["chat.example.com"],
+        "zone": "example.com",
+        "refusal": {"ipv4": ["192.0.2.9"], "ipv6": ["2001:db8::9"]},
+    }
+    policy = {"regions": regions, "zones": [zone], "services": [service]}
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    report = check_folder(tmp_path, lambda _: UNKNOWN_LOCATION, now=1_800_000_000.0)
+    assert report.problems == ()
+    assert {one.code for one in report.findings} == {code}
+    assert [one.code for one in report.errors] == [code] * ("**An error**" in _row(code))
+    assert code != "without_effect" or {one.path for one in report.findings} == {"regions.de.probe.addresses"}
+
+
+def _row(code: str) -> str:
+    [found] = re.findall(rf"^\| `{code}` \|.*$", POLICY, re.MULTILINE)
+    return str(found)
+
+
+def test_all_findings_of_addresses_have_an_example() -> None:
+    """Each code of that kind, and the setting that decides nothing."""
+    assert [code for code, _ in OF_ADDRESSES] == [*CODES.values(), "without_effect"]
 
 
 def test_all_findings_of_names_and_texts_have_an_example() -> None:

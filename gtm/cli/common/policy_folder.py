@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gtm.cli.common.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from gtm.documents.folders import Folder
 
 
 def require_readable(folder: Path) -> None:
@@ -23,8 +26,17 @@ def require_readable(folder: Path) -> None:
         raise CommandError(f"cannot read `{folder}`: {(error.strerror or str(error)).lower()}") from error
 
 
-def read_document(folder: Path, *, alone: bool = True) -> dict[str, Any]:
-    """The folder as the control API takes it; which of its files were not read is said. Not `alone`: it may refer to what is not in it.
+def read_document(folder: Path) -> dict[str, Any]:
+    """The folder as the control API takes it; which of its files were not read is said.
+
+    Raises:
+        CommandError: as `read_whole`.
+    """
+    return read_whole(folder).document().model_dump(mode="json")
+
+
+def read_whole(folder: Path, *, alone: bool = True) -> Folder:
+    """All of a folder; which of its files were not read is said. Not `alone`: it may refer to what is not in it.
 
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
@@ -42,7 +54,7 @@ def read_document(folder: Path, *, alone: bool = True) -> dict[str, Any]:
             output.note(said, "yellow")
         if problems:
             raise PolicyError(problems)
-        return read.document().model_dump(mode="json")
+        return read
 
 
 class explained:  # noqa: N801 - reads as a verb where it is used

@@ -11,6 +11,7 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError
+from gtm.core.model.regions import AddressFamily
 
 _Service = Annotated[str, typer.Argument(help="The service's name; with --host it may be left out.")]
 _Host = Annotated[
@@ -37,6 +38,7 @@ class _Asked:
     affinity: str | None
     host: str | None = None
     explain: int | None = None
+    family: AddressFamily | None = None
 
     def __post_init__(self) -> None:
         """Raise CommandError where neither a service nor a host name is given."""
@@ -85,6 +87,12 @@ def explain(
         str | None,
         typer.Option(help="Decide by the law of that time (2020-06-01T00:00:00Z): control answers."),
     ] = None,
+    family: Annotated[
+        AddressFamily | None,
+        typer.Option(
+            help="Ask over DNS, for A (ipv4) or AAAA (ipv6) of a host name of the service: control answers."
+        ),
+    ] = None,
     edge_url: options.EdgeUrl = options.EDGE,
     control_url: options.ControlUrl = options.CONTROL,
     token: options.Token = None,
@@ -92,17 +100,17 @@ def explain(
 ) -> None:
     """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused.
 
-    By a draft or at another time, a client that is not given is one that nobody can locate.
+    By a draft, at another time or over DNS, a client that is not given is one that nobody can locate.
     """
-    asked = _Asked(service or None, client, tenant, data_class, model, affinity, host, explain=1)
-    if policy is None and at is None:
+    asked = _Asked(service or None, client, tenant, data_class, model, affinity, host, 1, family)
+    if policy is None and at is None and family is None:
         try:
             decision = _ask(edge_url, token, asked)
         except CommandError as error:
             raise _hinted(error, control_url, token, asked) from error
     else:
         decision = _ask_control(control_url, token, asked, policy, at)
-    tell(decision, as_json=as_json, full=True)
+    tell(decision, as_json=as_json, full=True, family=family)
 
 
 _LISTS = {
@@ -136,14 +144,18 @@ def _hinted(error: CommandError, url: str, token: str | None, asked: _Asked) -> 
 def _ask_control(
     url: str, token: str | None, asked: _Asked, draft: Path | None, at: str | None
 ) -> dict[str, Any]:
-    """The decision by a draft, or at another time."""
+    """The decision by a draft, at another time, or over DNS."""
     from gtm.cli.common import client
     from gtm.cli.common.policy_folder import read_document
 
-    if asked.host is not None:
-        text = "--host is for edges: with --policy or --at, give the service, --tenant and --data-class"
+    if asked.service is None:
+        text = (
+            "edges know a service by --host alone: with --policy, --at or --family, give its name beside it"
+        )
         raise CommandError(text)
     body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
+    if asked.family is not None:
+        body["over"] = "dns"
     if at is not None:
         body["at"] = at
     if draft is not None:
@@ -165,13 +177,14 @@ def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
     return body
 
 
-def tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
+def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
     """Show what control or an edge says of one request.
 
     Args:
         decision: as it was answered.
         as_json: as it came, for programs.
         full: with all that led to it.
+        family: of the addresses that DNS was asked for; None: it was not asked.
     """
     from gtm.cli.common import output
     from gtm.cli.common.exits import Exit
@@ -179,7 +192,7 @@ def tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
     if as_json:
         output.print_json(decision)
     else:
-        _facts(decision)
+        _facts(decision, family)
         if full:
             _candidates(decision)
             _rules(decision)
@@ -190,7 +203,7 @@ def tell(decision: dict[str, Any], *, as_json: bool, full: bool) -> None:
         raise typer.Exit(Exit.NO)
 
 
-def _facts(decision: dict[str, Any]) -> None:
+def _facts(decision: dict[str, Any], family: AddressFamily | None) -> None:
     from rich.text import Text
 
     from gtm.cli.common import output
@@ -221,10 +234,21 @@ def _facts(decision: dict[str, Any]) -> None:
             ),
             ("endpoint", endpoint["url"]),
             ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
+            *_records(decision, family),
             ("ttl", f"{decision['ttl']} s"),
             ("policy", f"{_by(decision)}, epoch {decision['epoch']}"),
         )
     )
+
+
+def _records(decision: dict[str, Any], family: AddressFamily | None) -> list[tuple[str, str]]:
+    """What DNS answers to whoever asks for addresses of a family; None: nobody asked."""
+    if family is None:
+        return []
+    told = decision["dns"]
+    [reply] = [one for one in told["replies"] if one["type"] == family.rrtype]
+    found = " ".join(record["data"] for record in reply["records"])
+    return [("asked", f"{family.rrtype} of {told['name']}"), ("answer", found or f"empty ({reply['rcode']})")]
 
 
 def _by(decision: dict[str, Any]) -> str:

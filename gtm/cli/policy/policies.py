@@ -9,12 +9,13 @@ import typer
 
 from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.common.policy_folder import explained, read_document, require_readable
+from gtm.cli.common.policy_folder import explained, read_whole, require_readable
 from gtm.cli.policy import managed, safety
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.documents.check import Report
+    from gtm.documents.folders import Folder as Read
 
 Folder = Annotated[
     Path, typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.")
@@ -79,9 +80,9 @@ def plan(
     """Show what `gtm apply` would change. Changes nothing."""
     from gtm.cli.common import changes, client, output
 
-    body, headers = _request(folder, managed_by, only_own=only_own)
+    body, headers, read = _request(folder, managed_by, only_own=only_own)
     planned = _plan(client.control(control_url, token), body, headers)
-    output.warn((*planned["warnings"], *_findings(planned)))
+    output.warn(_warnings(planned, read))
     if as_json:
         output.print_json(planned)
     elif planned["changes"]:
@@ -119,7 +120,7 @@ def apply(
     from gtm.cli.common import changes, client, consent, output
 
     forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
-    body, headers = _request(folder, managed_by, only_own=only_own)
+    body, headers, read = _request(folder, managed_by, only_own=only_own)
     api = client.control(control_url, token)
     planned = _plan(api, body, headers)
     if not planned["changes"]:
@@ -128,7 +129,7 @@ def apply(
             planned = api.call(
                 "POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers
             ).value
-        output.warn((*planned["warnings"], *_findings(planned)))
+        output.warn(_warnings(planned, read))
         if as_json:
             output.print_json({**planned, "dry_run": False})
         else:
@@ -136,7 +137,7 @@ def apply(
         return
     if not as_json:
         changes.show_changes(planned["changes"])
-    output.warn(_findings(planned))
+    output.warn(_findings(planned, read))
     unsafe = safety.breaches(planned["safety"])
     if unsafe and not force:
         raise CommandError(safety.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
@@ -177,8 +178,8 @@ def _managed(planned: dict[str, Any]) -> None:
         output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
 
 
-def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a folder's request holds: its body, and its headers.
+def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str, Any], dict[str, str], Read]:
+    """What a folder's request holds: its body, and its headers; and the folder as it was read.
 
     Raises:
         CommandError: the folder has problems, or the options do not go together.
@@ -186,10 +187,11 @@ def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str
     if only_own and not managed_by:
         raise CommandError("--only-own needs --managed-by: whose own?")
     headers = managed.headers(managed_by)
-    body: dict[str, Any] = {"policy": read_document(folder, alone=not only_own)}
+    read = read_whole(folder, alone=not only_own)
+    body: dict[str, Any] = {"policy": read.document().model_dump(mode="json")}
     if only_own:
         body["only_own"] = True
-    return body, headers
+    return body, headers, read
 
 
 def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
@@ -201,9 +203,19 @@ def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[st
     return planned
 
 
-def _findings(planned: dict[str, Any]) -> list[str]:
-    """What of a dry run is probably not meant, a sentence each; an older control does not say."""
-    return [f"{finding['path']}: {finding['message']}" for finding in planned.get("findings", ())]
+def _findings(planned: dict[str, Any], read: Read) -> list[str]:
+    """What of a dry run is probably not meant, a sentence each, with its place in the folder; an older control does not say."""
+    from gtm.documents.folders import placed
+
+    found = planned.get("findings", ())
+    return [placed(read, f"{finding['path']}: {finding['message']}") for finding in found]
+
+
+def _warnings(planned: dict[str, Any], read: Read) -> list[str]:
+    """All that a dry run warns of."""
+    from gtm.documents.folders import placed
+
+    return [*(placed(read, one) for one in planned["warnings"]), *_findings(planned, read)]
 
 
 def _report(report: Report) -> None:
@@ -216,10 +228,12 @@ def _report(report: Report) -> None:
     for warning in report.warnings:
         output.say(f"warning: {warning}", "yellow")
     for finding in report.findings:
+        place = report.places.get(finding.path)
+        text = str(finding) if place is None else f"{place}: {finding}"
         if finding in report.errors:
-            output.say(f"error: {finding}", "red")
+            output.say(f"error: {text}", "red")
         else:
-            output.say(f"warning: {finding}", "yellow")
+            output.say(f"warning: {text}", "yellow")
     failed = [result for result in report.results if not result.passed]
     for result in failed:
         output.say(f"FAILED {result.label}", "red")
@@ -257,7 +271,9 @@ def _report_json(report: Report) -> None:
             "ok": report.ok,
             "problems": [asdict(problem) for problem in report.problems],
             "warnings": list(report.warnings),
-            "findings": [asdict(finding) for finding in report.findings],
+            "findings": [
+                {**asdict(finding), "place": report.places.get(finding.path)} for finding in report.findings
+            ],
             "expectations": [asdict(result) for result in report.results],
             "not_read": list(report.not_read),
         }

@@ -44,7 +44,9 @@ def warnings(policy: Policy, judged: Judgement, live: Iterable[LiveEdge]) -> lis
 
 
 def _left_out(region: Region, judged: Judgement) -> Iterable[str]:
+    """Of a region of which DNS has nothing left, one sentence; else one for each family that lacks addresses."""
     status = families_of(region, judged.votes.get(region.name, {}), judged.address_votes)
+    lost, out = [], dict[str, list[str]]()
     for family in FAMILIES:
         known = judged.address_votes.get(family, {}).get(region.name, {})
         down = [
@@ -54,12 +56,20 @@ def _left_out(region: Region, judged: Judgement) -> Iterable[str]:
             and (one := known.get(address_key(endpoint.url, address), UNKNOWN_HEALTH)).status
             is HealthStatus.DOWN
         ]
-        if down and status[family] is HealthStatus.DOWN:
+        if down:
+            out[family] = down
+            lost += [family] if status[family] is HealthStatus.DOWN else []
+    if lost and HealthStatus.UP not in status.values():
+        listed = some([one for family in lost for one in out[family]], "addresses")
+        yield f"region `{region.name}` is down: no address of it is left in DNS ({listed})"
+        return
+    for family, down in out.items():
+        if family in lost:
             yield (
                 f"region `{region.name}` is down for {_WORDS[family]}: no address is left ({some(down, 'addresses')}); DNS sends clients to "
                 "other regions, if any is whole"
             )
-        elif down:
+        else:
             yield f"region `{region.name}`: DNS leaves out {some(down, 'addresses')}, which the probes find down"
 
 

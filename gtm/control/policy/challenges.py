@@ -139,7 +139,7 @@ async def _write(transaction: Transaction, zone: Zone, wanted: Challenge) -> Non
     others = tuple(one for one in zone.challenges if absolute(one.name, zone.name) != wanted.name)
     own: tuple[RecordSet, ...] = ()
     if wanted.values:
-        if len(others) == MAX_CHALLENGES:
+        if len(others) >= MAX_CHALLENGES:
             raise Conflict(f"zone `{zone.name}` has challenges at {MAX_CHALLENGES} names: delete old ones")
         if len(wanted.values) > MAX_VALUES:
             raise Conflict(f"`{wanted.name}` has {MAX_VALUES} values: delete old ones")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.cli.conftest import DEMO, Gtm
+from tests.cli.conftest import DEMO, Done, Gtm
 from tests.misspelling import wrong_documents
 
 
@@ -66,11 +67,74 @@ def test_an_answer_without_addresses_is_an_error(bare: Gtm, tmp_path: Path) -> N
     (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", ""))
     done = bare("check", tmp_path)
     assert done.code == 1
-    assert "error: services.s.members: A is empty where the region chosen is b" in done.out
+    assert "a.yaml:7: services.s.members: A is empty where the region chosen is b" in done.out
     assert "1 error above" in done.out
     assert bare("check", tmp_path, "--json").json["ok"] is False
     (tmp_path / "a.yaml").write_text(text.replace("FAMILIES", "families: separate,"))
     assert "the policy is sound" in bare.ok("check", tmp_path).out
+
+
+POOLS = """
+regions:
+- {name: v4, lat: 50, lon: 10, country: DE, endpoints: [{url: 'http://v4.test', ipv4: [192.0.2.1]}]}
+- {name: v6, lat: 51, lon: 10, country: DE, endpoints: [{url: 'http://v6.test', ipv6: ['2001:db8::1']}]}
+- {name: both, lat: 48, lon: 9, country: DE, endpoints: [{url: 'http://b.test', ipv4: [192.0.2.2], ipv6: ['2001:db8::2']}]}
+- {name: alias, lat: 48, lon: 9, country: DE, endpoints: [{url: 'http://c.test', cname: c.test}]}
+zones: [{name: x.test, primary_ns: ns.y.test, hostmaster: h.y.test}]
+data_classes: [{name: health}]
+services:
+- {name: apart, hostnames: [apart.x.test], zone: x.test, families: separate, steering: failover,
+   members: [{region: v4}, {region: v6}, {region: both}], refusal: &no {ipv4: [192.0.2.9], ipv6: ['2001:db8::9']}}
+- {name: one, hostnames: [one.x.test, {name: h.x.test, data_class: health}], zone: x.test, steering: failover,
+   members: [{region: v4}, {region: both}], refusal: *no}
+- {name: led, hostnames: [led.x.test], zone: x.test, members: [{region: alias}], refusal: *no}
+- {name: unnamed, members: [{region: v4}]}
+"""
+
+
+def _expected(bare: Gtm, folder: Path, item: str) -> Done:
+    (folder / "a.yaml").write_text(POOLS)
+    (folder / "expect.yaml").write_text(f"expectations: [{{{item}}}]\n")
+    return bare("check", folder)
+
+
+@pytest.mark.parametrize(
+    ("item", "got"),
+    [
+        ("service: apart, family: ipv4, region: v4", None),
+        ("service: apart, family: ipv6, region: v6", None),
+        ("host: apart.x.test, family: ipv6, down: [v6], region: both, reason: failover_order", None),
+        ("service: apart, family: ipv6, down: [v6, both], refused: unavailable", None),
+        ("service: apart, down: [v6, both], region: v4", None),
+        ("host: h.x.test, family: ipv4, region: v4", None),
+        ("service: one, family: ipv6, down: [v4], region: both", None),
+        ("service: led, family: ipv6, region: alias", None),
+        ("service: apart, family: ipv6, region: v4", "got:      v6"),
+        ("service: one, family: ipv6, region: v4", "AAAA is empty where the region chosen is v4"),
+        ("service: unnamed, family: ipv4, region: v4", "no host name, so that nobody asks DNS for it"),
+    ],
+)
+def test_addresses_of_a_family_are_expected(bare: Gtm, tmp_path: Path, item: str, got: str | None) -> None:
+    """testssl/testssl.sh#1927: addresses of both families were shown, and those of IPv4 alone were tested.
+
+    Each family is decided as DNS decides it, and a region that has no such address is not what was expected.
+    """
+    done = _expected(bare, tmp_path, item)
+    assert ("1 of 1 expectations hold" in done.out) is (got is None), done.out
+    assert (got or "") in done.out
+
+
+@pytest.mark.parametrize(
+    "stated", ["model: m", "data_class: health", "tenant: t", "tenant: t, data_class: health"]
+)
+def test_what_nobody_states_over_dns_is_not_expected_of_a_family(
+    bare: Gtm, tmp_path: Path, stated: str
+) -> None:
+    """The problem names the fields; a host name may state what it states."""
+    done = _expected(bare, tmp_path, f"service: one, family: ipv4, region: v4, {stated}")
+    assert done.code == 1
+    assert "asks over DNS, where nobody can state" in done.out
+    assert stated.partition(":")[0] in done.out
 
 
 def test_every_problem_is_listed(bare: Gtm, folder: Path) -> None:
@@ -151,8 +215,8 @@ def test_findings(bare: Gtm, folder: Path) -> None:
     )
     (folder / "expect.yaml").unlink()
     done = bare.ok("check", folder)
-    assert "warning: residency_rules.old.effective_until: was in force until then" in done.out
-    assert "warning: residency_rules.twice: adds nothing: `gdpr-chat` concerns everyone" in done.out
+    assert "more.yaml:2: residency_rules.old.effective_until: was in force until then" in done.out
+    assert "more.yaml:3: residency_rules.twice: adds nothing: `gdpr-chat` concerns everyone" in done.out
     told = bare.ok("check", folder, "--json").json
     assert [(item["path"], item["code"]) for item in told["findings"]] == [
         ("residency_rules.old.effective_until", "rule_over"),
@@ -161,6 +225,42 @@ def test_findings(bare: Gtm, folder: Path) -> None:
         ("regions.eu-central", "drain_empties"),
         ("services.records.hostnames", "dns_pinned"),
     ]
+
+
+def test_every_warning_has_its_place(bare: Gtm, tmp_path: Path) -> None:
+    """mondoohq/cnspec#2005: what was found in a large policy was said to be on line 1.
+
+    Of findings and of what compiling warns of, in YAML and in JSON, at names with dots, and in a folder below. What stands in no file has none.
+    """
+    (tmp_path / "below").mkdir()
+    (tmp_path / "regions.yaml").write_text(
+        "regions:\n- name: a\n  lat: 1\n  lon: 2\n  country: DE\n  endpoints: [{url: 'http://a.test', ipv4: [192.0.2.1]}]\n"
+    )
+    records = [{"name": "ok", "type": "A", "data": ["192.0.2.7"]}, {"name": "mx", "type": "MX"}]
+    records[1]["data"] = ["10 gone"]
+    zones = [
+        {"name": "y.test", "primary_ns": "ns.z.test", "hostmaster": "h.z.test", "records": []},
+        {"name": "x.y.test", "primary_ns": "ns.x.y.test", "hostmaster": "h.z.test", "records": records},
+    ]
+    written = json.dumps({"zones": zones}, indent=1)
+    (tmp_path / "below" / "zones.json").write_text(written)
+    (tmp_path / "services.yml").write_text(
+        "services:\n- name: s\n  members: [{region: a}]\n- {name: t, members: [{region: a}],\n   push: redirect}\n"
+    )
+
+    def line(of: str) -> int:
+        return 1 + written[: written.index(of)].count("\n")
+
+    mx, second = line('"name": "mx"') - 1, line('"name": "x.y.test"') - 1
+    told = bare("check", tmp_path, "--json").json
+    places = {(one["path"], one["code"]): one["place"] for one in told["findings"]}
+    assert all(place is None or (Path(place.rpartition(":")[0]).is_file()) for place in places.values())
+    assert places["zones.x.y.test.records[1]", "dangling"] == f"{tmp_path}/below/zones.json:{mx}"
+    assert places["regions.a.lat", "place"] == f"{tmp_path}/regions.yaml:3"
+    assert places["services", "redirect_loses_keys"] is None
+    assert f"warning: {tmp_path}/below/zones.json:{second}: zones.x.y.test: `ns.x.y.test` stands" in (
+        bare("check", tmp_path).out
+    )
 
 
 def test_anonymous_clients(bare: Gtm, folder: Path) -> None:
@@ -263,8 +363,7 @@ def test_aliases_of_regions(bare: Gtm, tmp_path: Path) -> None:
     assert done.code == 1
     assert "a.yaml:5: regions.loop.endpoints[0].cname: `self.example.com`" in done.out
     assert (
-        "warning: regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`"
-        in done.out
+        "regions.de.endpoints[0].cname: alias `web.example.com` leads to `us`, by service `web`" in done.out
     )
     told = bare("check", tmp_path, "--json").json
     assert [one["code"] for one in told["problems"]] == ["alias_loop"]

@@ -33,6 +33,7 @@ def test_plan_apply_plan(run: Gtm) -> None:
     """What a plan shows is what apply does, after which there is nothing left to do."""
     planned = run.ok("plan", DEMO)
     assert "+ region eu-central created" in planned.out
+    assert f"{DEMO}/services.yaml:31: services.web: no residency rule" in planned.err, "warnings have a place"
     assert run("plan", DEMO, "--exit-code").code == 1
     assert run.ok("plan", DEMO, "--json").json["dry_run"] is True
     assert run.ok("revisions", "list", "--json").json[0]["number"] == 1, "plans change nothing"

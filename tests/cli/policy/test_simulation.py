@@ -17,6 +17,15 @@ from tests import worlds
 from tests.api.conftest import TOKENS, Server
 from tests.cli.conftest import DEMO, Gtm
 
+TWO_POOLS = """
+regions:
+- {name: v4, lat: 1, lon: 2, country: DE, endpoints: [{url: 'http://v4.test', ipv4: [192.0.2.1]}]}
+- {name: v6, lat: 1, lon: 2, country: DE, endpoints: [{url: 'http://v6.test', ipv6: ['2001:db8::1']}]}
+zones: [{name: x.test, primary_ns: ns.y.test, hostmaster: h.y.test}]
+services:
+- {name: s, hostnames: [s.x.test], zone: x.test, members: [{region: v4}, {region: v6}], families: separate,
+   refusal: {ipv4: [192.0.2.9], ipv6: ['2001:db8::9']}}
+"""
 TRAFFIC = "service,client,country,count\nchat,81.2.69.142,,300\nchat,,DE,600\nweb,,US,100\n"
 
 
@@ -129,6 +138,35 @@ def test_explain_by_a_draft(demo: Gtm, draft: Path) -> None:
     assert refused.json["draft"] is True
     unknown = demo("explain", "nosuch", "--policy", draft)
     assert (unknown.code, "there is no service `nosuch`" in unknown.err) == (Exit.BAD_INPUT, True)
+
+
+def test_explain_over_dns(demo: Gtm) -> None:
+    """With a family the question is put as DNS has it, by a host name, and the answer's records are shown."""
+    done = demo.ok("explain", "chat", "--client", "91.198.174.192", "--family", "ipv4")
+    assert "asked      A of chat.demo.test" in done.out
+    assert "answer     127.0.1.1" in done.out
+    empty = demo.ok("explain", "chat", "--client", "91.198.174.192", "--family", "ipv6")
+    assert "asked      AAAA of chat.demo.test" in empty.out
+    assert "answer     empty (NOERROR)" in empty.out
+    for more, says in (
+        (("--model", "x"), "over DNS nobody can state a model"),
+        (("--host", "chat.demo.tset"), "did you mean `chat.demo.test`?"),
+    ):
+        refused = demo("explain", "chat", "--family", "ipv4", *more)
+        assert (refused.code, says in refused.err) == (Exit.BAD_INPUT, True)
+    alone = demo("explain", "--host", "chat.demo.test", "--family", "ipv4")
+    assert "give its name beside it" in alone.err
+
+
+def test_explain_families_that_are_decided_apart(demo: Gtm, tmp_path: Path) -> None:
+    """By a draft whose families are separate, each has the regions with such addresses; nobody probes them, so that both refuse."""
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "a.yaml").write_text(TWO_POOLS)
+    for family, other, refusal in (("ipv4", "v6", "192.0.2.9"), ("ipv6", "v4", "2001:db8::9")):
+        asked = ("explain", "s", "--policy", tmp_path / "two", "--family", family)
+        found = demo(*asked, "--json").json["candidates"]
+        assert [one["region"] for one in found if one["excluded"] == "no_address"] == [other]
+        assert f"answer   {refusal}" in demo(*asked).out
 
 
 def test_unsafe_changes(demo: Gtm, draft: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from gtm.control.lead import addresses
 from gtm.control.lead.intake import Intake
@@ -85,6 +88,35 @@ def test_edges_are_told_of_dead_addresses_and_people_too() -> None:
     [said] = world.warnings()
     assert "region `eu` is down for IPv4" in said
     assert "192.0.2.1 (connection refused)" in said
+
+
+def _both(number: int, name: str, ipv4: HealthStatus, ipv6: HealthStatus) -> dict[str, Any]:
+    v6 = f"2001:db8::{number} http://{name}.test"
+    return {"ipv4": _told(number, name, ipv4), "ipv6": {name: {v6: EndpointHealth(ipv6)}}}
+
+
+@pytest.mark.parametrize("urls", [UP, DOWN], ids=["the URL answers", "nothing answers"])
+def test_a_region_that_is_gone_is_told_in_one_sentence(urls: HealthStatus) -> None:
+    """OneUptime/oneuptime#3022: one outage was told once for each check of the same device. A family alone is told as such."""
+    report = _report(_both(1, "eu", DOWN, DOWN), urls)
+    [said] = World(one=report, two=report).warnings()
+    assert (
+        said == "region `eu` is down: no address of it is left in DNS (192.0.2.1 (down), 2001:db8::1 (down))"
+    )
+    alone = _report(_both(1, "eu", UP, DOWN))
+    [said] = World(one=alone, two=alone).warnings()
+    assert said.startswith("region `eu` is down for IPv6: no address is left (2001:db8::1 (down)); ")
+
+
+def test_a_region_of_one_family_that_is_gone_is_down() -> None:
+    """It has no other family that could be whole."""
+    only = replace(REGIONS[0], endpoints=(replace(REGIONS[0].endpoints[0], ipv6=()),))
+    report = _report({"ipv4": _told(1, "eu", DOWN)})
+    world = World(one=report, two=report)
+    [said] = addresses.warnings(
+        worlds.policy(only, worlds.service("web", "eu")), world.vantages.judgement, world.vantages.live()
+    )
+    assert said == "region `eu` is down: no address of it is left in DNS (192.0.2.1 (down))"
 
 
 def test_an_edge_of_an_earlier_version_votes_by_its_url() -> None:

@@ -15,8 +15,8 @@ from gtm.core.decision.router import Router
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AddressFamily, Endpoint
-from gtm.core.model.requests import Request
-from gtm.core.model.services import Families, HttpsRecord, Steering
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Affinity, Families, HttpsRecord, Steering
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
@@ -135,6 +135,30 @@ def test_http_asks_for_no_family(world: World, families: Families) -> None:
 
 
 FOUR, SIX, DUAL = Place(True, False, up=True), Place(False, True, up=True), Place(True, True, up=True)
+
+
+def test_both_families_of_a_network_are_of_one_region_by_affinity() -> None:
+    """Whatever is drawn for each question (docs/decisions/0051-draws-of-two-families.md); without affinity they may be of two."""
+
+    def placed(address: object) -> Location:
+        return Location("DE", 52.5, 13.4, network=f"{address}/32", prefix_length=32, source="geoip")
+
+    def regions(affinity: Affinity, number: int) -> list[int]:
+        view = _server(
+            [[DUAL], [DUAL]], Families.TOGETHER, steering=Steering.WEIGHTED, affinity=affinity
+        ).router.view
+        server = Answerer(Router(view), placed, Counts())
+        client = f"198.51.100.{number}"
+        found = []
+        for rdtype, draw in (("A", 0.1), ("AAAA", 0.9)):
+            [given] = addresses(both(server, query("s.demo.test", rdtype), client=client, draw=draw))
+            found.append([_address(rdtype, region, 0) for region in (0, 1)].index(given))
+        return found
+
+    stuck = [regions(Affinity.CLIENT_NETWORK, number) for number in range(20)]
+    assert all(ipv4 == ipv6 for ipv4, ipv6 in stuck)
+    assert {ipv4 for ipv4, _ in stuck} == {0, 1}
+    assert regions(Affinity.NONE, 0) == [0, 1]
 
 
 def test_two_pools_of_one_name() -> None:

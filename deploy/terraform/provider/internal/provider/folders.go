@@ -168,11 +168,17 @@ func readJSON(text []byte) (document, error) {
 	return found, found.add(top)
 }
 
-func jsonValue(decoder *json.Decoder, depth int) (any, error) {
+// nextToken is the next one of a text that is not over yet.
+func nextToken(decoder *json.Decoder) (json.Token, error) {
 	token, err := decoder.Token()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
+	return token, err
+}
+
+func jsonValue(decoder *json.Decoder, depth int) (any, error) {
+	token, err := nextToken(decoder)
 	opened, nested := token.(json.Delim)
 	if err != nil || !nested {
 		return token, err
@@ -184,7 +190,7 @@ func jsonValue(decoder *json.Decoder, depth int) (any, error) {
 	for decoder.More() {
 		var name string
 		if opened == '{' {
-			key, err := decoder.Token()
+			key, err := nextToken(decoder)
 			if err != nil {
 				return nil, err
 			}
@@ -199,7 +205,7 @@ func jsonValue(decoder *json.Decoder, depth int) (any, error) {
 		}
 		fields[name], items = value, append(items, value)
 	}
-	if _, err := decoder.Token(); err != nil {
+	if _, err := nextToken(decoder); err != nil {
 		return nil, err
 	}
 	if opened == '{' {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"terraform-provider-gtm/internal/values"
@@ -97,5 +98,75 @@ func TestADiskIsNoPolicy(t *testing.T) {
 	}
 	if _, err := filesOf(top); err == nil || !strings.Contains(err.Error(), "more than 10000") {
 		t.Errorf("one more: %v", err)
+	}
+	for _, name := range []string{"x.yaml", "0~"} {
+		if err := os.Remove(filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(top, "d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(top, "d", "x.yaml"), []byte("tenants: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filesOf(top); err == nil || !strings.Contains(err.Error(), "more than 10000") {
+		t.Errorf("one more, in a folder below: %v", err)
+	}
+}
+
+func TestAPipeIsNoFile(t *testing.T) {
+	top := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(top, "x.yaml"), 0o600); err != nil {
+		t.Skip(err)
+	}
+	if _, err := filesOf(top); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestAFileIsReadOnceByPathsOfBothKinds(t *testing.T) {
+	top := t.TempDir()
+	t.Chdir(top)
+	if err := os.WriteFile("a.yaml", []byte("tenants: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(top, "a.yaml"), "b.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filesOf(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(found.policy, []string{"a.yaml"}) || !slices.Equal(found.others, []string{"b.yaml (read as a.yaml)"}) {
+		t.Errorf("%q, and %q beside", found.policy, found.others)
+	}
+}
+
+func TestNumbersOfJSONStayAsTheyAreWritten(t *testing.T) {
+	found, err := readJSON([]byte(`{"tenants": [{"name": "x", "weight": 9007199254740993}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(found["tenants"]); !strings.Contains(got, "9007199254740993") {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestJSONMayBeAsDeepAsItMay(t *testing.T) {
+	nested := func(depth int) []byte {
+		return []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+	}
+	if _, err := readJSON(nested(deepest)); err == nil || strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("as deep as may be: %v", err)
+	}
+	if _, err := readJSON(nested(deepest + 1)); err == nil || !strings.Contains(err.Error(), "nested deeper") {
+		t.Errorf("deeper: %v", err)
+	}
+}
+
+func TestWhereJSONBreaksOffIsSaid(t *testing.T) {
+	if _, err := readJSON([]byte(`{"tenants": [`)); err == nil || err.Error() != "byte 13: unexpected EOF" {
+		t.Errorf("%v", err)
 	}
 }
