@@ -57,12 +57,12 @@ class Declared:
 
     @property
     def flag(self) -> str:
-        """On the command line."""
+        """The option's name on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
-        """In the environment."""
+        """The option's name in the environment."""
         return self.option.variable or f"GTM_{self.name.upper()}"
 
     @property

@@ -26,7 +26,7 @@ DEFAULT_PROBE_DAYS = 7
 DEFAULT_MAX_MOVED_SHARE = 0.3
 DEFAULT_ZSK_DAYS = 90
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-"""This machine."""
+"""The networks of this machine itself."""
 LOCAL_EDGE = "local"
 """The name of the edge that `gtm serve` runs."""
 
@@ -406,7 +406,7 @@ class EdgeSettings(ServerSettings):
 
     @property
     def dns_addresses(self) -> tuple[Address, ...]:
-        """Where DNS listens."""
+        """The addresses and port at which DNS listens."""
         given = self.dns_bind or tuple((host, None) for host in self.bind)
         return tuple((host, self.dns_port if port is None else port) for host, port in given)
 

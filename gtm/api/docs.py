@@ -72,7 +72,7 @@ async def page() -> Response:
 
 @router.get("/docs/start.js")
 async def start() -> Response:
-    """What sets it up."""
+    """The script that sets the page up."""
     return Response(_START, media_type="text/javascript")
 
 

@@ -25,7 +25,7 @@ class Once(Generic[G, M]):
         self._kept: tuple[G, M] | None = None
 
     def of(self, given: G) -> M:
-        """What is made of it."""
+        """Make the value of what is given, or return the one that was made of it before."""
         kept = self._kept
         if kept is None or kept[0] is not given:
             kept = self._kept = given, self._make(given)

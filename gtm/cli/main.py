@@ -1,4 +1,4 @@
-"""Where `gtm` begins."""
+"""The command `gtm`: it makes the commands that are needed, and runs one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from gtm.documents.schema import to_document
 
 
 class Action(StrEnum):
-    """What happens to a resource."""
+    """The change that is made to a resource."""
 
     CREATED = "created"
     UPDATED = "updated"

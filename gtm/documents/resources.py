@@ -106,7 +106,7 @@ class SpillInDocument(Document):
     """How much a region takes of other regions' demand; absent: as much as it has capacity for."""
 
     max_share: Annotated[f.Number, Field(ge=0, le=1)] | None = None
-    """Of its usable capacity."""
+    """The largest share of the region's usable capacity that may be spilled in."""
     max_requests_per_second: Annotated[f.Number, Field(ge=0, le=1e9)] | None = None
     """Requests per second."""
 
@@ -118,7 +118,7 @@ class ProbeDocument(Document):
     port: f.Port | None = None
     """Overrides the port of the endpoint's URL."""
     path: f.ProbePath = "/healthz"
-    """What is asked for."""
+    """The path that an HTTP probe asks for."""
     host: f.HostName | None = None
     """Host header and TLS server name, if not the URL's host."""
     expected_status: Annotated[tuple[f.Status, ...], Field(min_length=1, max_length=100)] = (200,)
@@ -138,7 +138,7 @@ class ProbeDocument(Document):
     interval: Annotated[f.Number, Field(ge=1, le=3600)] = 10.0
     """Seconds from one probe to the next."""
     timeout: Annotated[f.Number, Field(ge=0.1, le=60)] = 3.0
-    """At most the interval."""
+    """Seconds until a probe has failed; at most the interval."""
     up_threshold: f.Threshold = 2
     """Good results in a row until a failed endpoint is up again."""
     down_threshold: f.Threshold = 3
@@ -161,7 +161,7 @@ class RegionDocument(ResourceDocument[Region]):
     """A place that serves requests."""
 
     display_name: f.Line = ""
-    """What people call it."""
+    """The name that people read."""
     lat: Annotated[f.Number, Field(ge=-90, le=90)]
     """Latitude in degrees north."""
     lon: Annotated[f.Number, Field(ge=-180, le=180)]
@@ -197,7 +197,7 @@ class NameServerDocument(Document):
     """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
 
     name: f.HostName
-    """Its host name."""
+    """The name server's host name."""
     ipv4: Annotated[tuple[f.IPv4, ...], Field(max_length=16)] = ()
     """IPv4 addresses."""
     ipv6: Annotated[tuple[f.IPv6, ...], Field(max_length=16)] = ()
@@ -218,7 +218,7 @@ class RecordSetDocument(Document):
     data: Annotated[tuple[f.RecordData, ...], Field(min_length=1, max_length=100)]
     """Each record's data in presentation form."""
     ttl: f.Ttl | None = None
-    """In seconds; absent: the zone's."""
+    """The TTL in seconds; absent: the zone's."""
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -357,7 +357,7 @@ class ServiceDocument(ResourceDocument[Service]):
     """What clients ask for by host name or by service name."""
 
     display_name: f.Line = ""
-    """What people call it."""
+    """The name that people read."""
     members: Annotated[tuple[MemberDocument, ...], Field(min_length=1, max_length=1000)]
     """The regions that serve it; their order is the order of failover."""
     hostnames: Annotated[tuple[_Host, ...], Field(max_length=1000)] = ()

@@ -43,9 +43,9 @@ class PlacesDocument(Document):
     """A set of regions, named directly, by jurisdiction (a country code is one too), or by their operators'."""
 
     jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
-    """Where regions stand."""
+    """Jurisdictions in which regions stand."""
     regions: Annotated[tuple[f.Name, ...], Field(max_length=1000)] = ()
-    """These regions."""
+    """Regions by name."""
     operator_jurisdictions: Annotated[tuple[f.JurisdictionName, ...], Field(max_length=300)] = ()
     """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
@@ -112,7 +112,7 @@ class JurisdictionDocument(ResourceDocument[Jurisdiction]):
     name: f.JurisdictionName
     """What it is called; it cannot be renamed."""
     display_name: f.Line = ""
-    """What people call it."""
+    """The name that people read."""
     members: Annotated[tuple[f.JurisdictionName, ...], Field(min_length=1, max_length=300)]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: f.Text = ""
@@ -125,7 +125,7 @@ class TenantDocument(ResourceDocument[Tenant]):
     """A customer whose requests rules may single out."""
 
     display_name: f.Line = ""
-    """What people call it."""
+    """The name that people read."""
     weight: Annotated[f.Number, Field(gt=0, le=1e6)] = 1.0
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
     country: f.CountryCode | None = None
@@ -136,4 +136,4 @@ class DataClassDocument(ResourceDocument[DataClass]):
     """A kind of data that rules may single out."""
 
     display_name: f.Line = ""
-    """What people call it."""
+    """The name that people read."""

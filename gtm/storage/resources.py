@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 class PutOutcome(StrEnum):
-    """What a put did."""
+    """The outcome of a PUT."""
 
     CREATED = "created"
     UPDATED = "updated"

@@ -321,7 +321,7 @@ plan_minutes = Table(
     Column("exhausted", Double, nullable=False),
     CheckConstraint("samples > 0", name="samples"),
 )
-"""What the planner decided (`gtm.core.plan.history.RegionMinute`)."""
+"""The planner's decisions, minute by minute (`gtm.core.plan.history.RegionMinute`)."""
 
 plan_sums = Table(
     "plan_sums",

@@ -41,7 +41,7 @@ class EntryView(Schema):
     action: str
     """A family and a verb: `policy.apply`, `region.drain`, `token.revoke`."""
     target: str
-    """What it was done to."""
+    """The thing that it was done to: a resource's kind and name, or a token."""
     revision: int | None
     """The one that it made, if it made one."""
     reason: str

@@ -78,7 +78,7 @@ def _countries(ctx: Context, client: str, at: float) -> frozenset[str]:
 
 
 async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[str, Any]:
-    """Of the last recorded minute."""
+    """The demand of the last recorded minute before a moment."""
     seconds = timedelta(seconds=MINUTE)
     async with ctx.database.transaction() as transaction:
         start = await transaction.demand.last_minute(max(at, _EARLIEST) - _BACK - seconds, at)

@@ -68,11 +68,11 @@ class ZoneKeysList(Schema):
 
     items: list[ZoneKeysSchema]
     problem: str
-    """As in each of them."""
+    """Why keys cannot be made, rolled or read now, as in each of the items; empty if they can."""
 
 
 class RollRequest(Document):
-    """Which key to replace."""
+    """The key that is to be replaced."""
 
     role: KeyRole
     urgent: fields.Flag = False

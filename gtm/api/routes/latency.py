@@ -47,13 +47,13 @@ class EstimateSchema(Schema):
     source: Source | None
     """The finest level of knowledge in the estimate."""
     model_ms: float | None
-    """What geography alone says."""
+    """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: list[MeasuredSchema]
 
 
 class ClientLocationSchema(Schema):
-    """Where the client is."""
+    """The client's location, as the location database has it."""
 
     country: str | None
     lat: float | None
@@ -86,9 +86,9 @@ class DisputedSchema(Schema):
 
     network: str
     country: str | None
-    """As claimed."""
+    """The country that its reporters claim."""
     place: str
-    """As claimed: whole degrees."""
+    """The place that its reporters claim, in whole degrees."""
     doubtful: bool
     """By enough votes: rules and estimates no longer believe the location."""
     reporters: list[str]
@@ -103,7 +103,7 @@ class DoubtsSchema(Schema):
     """Claimed locations that measurements contradict."""
 
     votes: int
-    """How many reporters it takes."""
+    """The number of reporters that have to agree."""
     doubtful: int
     disputed: list[DisputedSchema]
     """The doubtful ones first."""

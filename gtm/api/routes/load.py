@@ -129,7 +129,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     responses=errors(),
 )
 async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
-    """What is known now."""
+    """Get the load that is known of each region now."""
     active = ctx.leading()
     if ctx.present.message is None:
         return reply({"at": 0.0, "regions": []})

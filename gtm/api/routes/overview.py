@@ -40,7 +40,7 @@ class PlanFacts(Schema):
     age: float | None
     """Seconds."""
     tick_ms: float
-    """How long making it took."""
+    """The time that making the plan took, in ms."""
     error: str | None
     """Why the last tick made none, and the plan before it stays."""
 
@@ -97,11 +97,11 @@ class RegionWhole(Schema):
     """A region over all of the time. Rates in requests per second, means of the minutes that were recorded."""
 
     minutes: int
-    """How many were."""
+    """The number of minutes that were recorded."""
     demand: float
     """Of clients whose home it is."""
     planned: float
-    """What it was to serve."""
+    """The requests a second that the plan had it serve."""
     away: float
     """Of `demand`, what went to other regions."""
     refused: float
@@ -137,7 +137,7 @@ class RegionHistory(Schema):
 
 
 class PlanHistoryView(Schema):
-    """What the planner decided."""
+    """The plans of the past, minute by minute."""
 
     since: datetime
     until: datetime
@@ -181,7 +181,7 @@ class TopRegion(Schema):
     """The tool that manages it; its admin state is operators' all the same."""
     health: HealthStatus
     freshness: Freshness
-    """Of its load reports."""
+    """How old the region's last load report is."""
     report_age: float | None
     outstanding: float | None
     queue: float | None
@@ -192,14 +192,14 @@ class TopRegion(Schema):
     utilisation: float | None
     """Outstanding by limit."""
     requests_per_second: float | None
-    """As it reports."""
+    """The requests a second that the region reports."""
     service_time_ms: float | None
     free_slots: TopSlots | None
     """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
     """Of clients whose home it is."""
     decided: float
-    """What the edges send there."""
+    """The requests a second that edges send there."""
     planned: float
     price_ms: float
     exhausted: bool
@@ -213,7 +213,7 @@ class TopSpill(Schema):
     from_: str = Field(alias="from")
     to: str
     requests_per_second: float
-    """By the edges' decisions."""
+    """The requests a second that edges' decisions send on this way."""
     planned: float
     quotas: list[str]
     """The rules that it counts against."""
@@ -243,7 +243,7 @@ class TopPush(Schema):
 
 
 class TopRefusal(Schema):
-    """What is refused."""
+    """Requests that are refused, by reason."""
 
     service: str
     outcome: str
@@ -254,7 +254,7 @@ class TopView(Schema):
     """Everything at a glance."""
 
     at: float
-    """When, in POSIX seconds."""
+    """The time of the figures, in POSIX seconds."""
     revision: int
     database: str = Field(json_schema_extra={"enum": ["up", "down"]})
     plan: PlanFacts
@@ -284,7 +284,7 @@ class TopView(Schema):
     responses=errors(),
 )
 async def get_plan(ctx: Ctx, _: Viewer) -> Response:
-    """As of the last tick."""
+    """Get the plan of the planner's last round."""
     moment = await moment_of(ctx.present, ctx.leading(), time())
     return reply(await asyncio.to_thread(plan_document, moment))
 
@@ -308,7 +308,7 @@ async def get_plan_history(
         Query(description="Only this of each step; left out: all, which is much of many regions."),
     ] = None,
 ) -> Response:
-    """From the database."""
+    """Read the recorded plans from the database."""
     begin, now = since_now(since, time())
     end = now if until is None else until
     step = step_of(begin, end, MOST_STEPS)

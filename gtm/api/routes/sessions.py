@@ -21,7 +21,7 @@ class LinkView(Schema):
     """A link that signs somebody in once."""
 
     path: str
-    """Of this control's address."""
+    """The path of the link, to be appended to this control's address."""
     url: str | None
     """The whole address, if control knows where people find it (`GTM_DASHBOARD_URL`)."""
     expires_in: float
@@ -35,7 +35,7 @@ class SessionView(Schema):
     name: str
     role: Role
     agent: str
-    """What the browser calls itself."""
+    """The name that the browser gives itself (`User-Agent`)."""
     created_at: datetime
     seen_at: datetime
     """When it was used last, to a minute."""
@@ -114,7 +114,7 @@ async def end(
 
 
 class Ended(Schema):
-    """How many sessions have ended."""
+    """The number of sessions that have ended."""
 
     ended: int
 

@@ -20,13 +20,13 @@ class ErrorSchema(Schema):
     """One thing wrong."""
 
     path: str
-    """Where: `services.chat.members[0].region`."""
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
 
 
 class ProblemSchema(Schema):
-    """What went wrong (RFC 9457)."""
+    """A problem document (RFC 9457)."""
 
     type: str
     title: str
@@ -74,7 +74,7 @@ class Page(Schema, Generic[T]):
 
 
 class ManagedSchema(Schema):
-    """Who manages a resource."""
+    """The manager of a resource."""
 
     manager: str
     """The tool, and what of it owns the resource: `terraform/prod-network`."""
@@ -91,7 +91,7 @@ class ResourcePage(Page[T], Generic[T]):
 
 
 class Changed(Schema):
-    """What a change did."""
+    """The outcome of a change."""
 
     revision: int
     """The revision in force now; a change that changes nothing makes no new one."""
@@ -100,7 +100,7 @@ class Changed(Schema):
 
 
 class ResourceChanged(Changed, Generic[T]):
-    """What a put did."""
+    """The outcome of a PUT."""
 
     outcome: PutOutcome
     resource: T

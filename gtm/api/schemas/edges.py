@@ -73,7 +73,7 @@ class CertificateSchema(Schema):
     region: str
     endpoint: str
     sha256: str
-    """Of its DER, in hex."""
+    """The SHA-256 of the certificate's DER, in hex."""
     subject: str
     """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls: false`)."""
     issuer: str

@@ -134,7 +134,7 @@ class RevisionView(RevisionSchema):
 
 
 class DiffView(Schema):
-    """What differs between two revisions."""
+    """The differences between two revisions."""
 
     revision: int
     against: int
@@ -162,7 +162,7 @@ class AdequacySchema(Schema):
     """The ground it was taken on, and that it stands on."""
     act: str
     date: str
-    """When it was adopted."""
+    """The date on which the decision was adopted."""
     scope: str
     url: str
     until: str | None

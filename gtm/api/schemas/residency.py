@@ -11,7 +11,7 @@ from gtm.core.findings.calendar import What
 
 
 class ClientsKind(StrEnum):
-    """Whose column it is."""
+    """The kind of clients that a column of the matrix is about."""
 
     JURISDICTION = "jurisdiction"
     OTHERS = "others"
@@ -65,11 +65,11 @@ class UnruledSchema(Schema):
 
 
 class MatrixView(Schema):
-    """Who may be served where."""
+    """The regions in which each kind of clients may be served."""
 
     revision: int
     at: float
-    """When, in POSIX seconds."""
+    """The time that the matrix is of, in POSIX seconds."""
     tenant: str | None
     data_class: str | None
     clients: list[ClientsSchema]
@@ -83,13 +83,13 @@ class MatrixView(Schema):
 
 
 class CauseSchema(Schema):
-    """What begins or ends."""
+    """A rule, a membership or an adequacy decision that begins or ends."""
 
     what: What
     name: str
     """The rule's, or the jurisdiction's."""
     countries: list[str]
-    """Whose membership it is."""
+    """The countries whose membership begins or ends."""
     rules: list[str]
     """Rules that name the jurisdiction; none: nothing follows from it."""
     rules_left_out: int
@@ -122,7 +122,7 @@ class EventSchema(Schema):
 
 
 class CalendarView(Schema):
-    """What comes, the next first."""
+    """What begins and ends by itself, the next first."""
 
     revision: int
     at: float

@@ -68,7 +68,7 @@ class EndpointView(EndpointHealthSchema):
 
     url: str
     vantages: dict[str, EndpointHealthSchema]
-    """By edge: what each sees."""
+    """The health that each edge sees, by the edge's name."""
     addresses: list[AddressView]
 
 
@@ -104,7 +104,7 @@ class LoadSchema(Schema):
     """What all reporters that count say together; null: none of them says it."""
 
     sources: int
-    """How many reporters there are."""
+    """The number of reporters."""
     outstanding: float | None
     queue: float | None
     limit: float | None
@@ -175,7 +175,7 @@ class LoadView(Schema):
     """Load and usable capacity of every region."""
 
     at: float
-    """When, in POSIX seconds."""
+    """The time of the figures, in POSIX seconds."""
     regions: list[RegionCapacityView]
 
 
@@ -194,4 +194,4 @@ class StatusView(Schema):
     """up: it takes changes; read_only and busy: it answers and takes none now; unfit: it has to be changed; down: it cannot be reached."""
     sync: SyncSchema
     warnings: list[str]
-    """Of the policy in force."""
+    """The warnings of the policy in force."""

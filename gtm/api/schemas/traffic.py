@@ -33,7 +33,7 @@ class CellSchema(Schema):
 
 
 class DemandRow(Schema):
-    """What is counted apart."""
+    """Requests that are counted apart from others."""
 
     region: str | None
     """null: refused."""
@@ -54,7 +54,7 @@ class RecordedMinute(Schema):
     """The minute that recorded demand is of."""
 
     start: float
-    """In POSIX seconds."""
+    """The beginning of the minute, in POSIX seconds."""
     seconds: float
     """For how many seconds of it control was there to count: 60, or fewer where it started or ended then. Rates are per second of these."""
     revision: int | None
@@ -71,9 +71,9 @@ class DemandView(Schema):
     rate: float
     """DNS answers count as the requests that they stand for."""
     served: dict[str, float]
-    """By region."""
+    """Requests a second that were served, by region."""
     refused: dict[str, float]
-    """By outcome."""
+    """Requests a second that were refused, by outcome."""
     rows: list[DemandRow]
     left_out: int
     """Rows beyond the limit."""
@@ -130,7 +130,7 @@ class PeakSchema(Schema):
 
 
 class TrafficSummary(Schema):
-    """What was simulated."""
+    """The traffic that was simulated."""
 
     requests: float
     seconds: float
@@ -171,7 +171,7 @@ class RegionTraffic(Schema):
     price_ms: float
     """What one more request a second there would cost all others, in ms of latency."""
     exhausted: bool
-    """It can take no more."""
+    """Whether the region can take no more."""
 
 
 class LatencySchema(Schema):
@@ -250,7 +250,7 @@ class PlaceChangeSchema(Schema):
 
 
 class SimulationView(Schema):
-    """What a draft would change."""
+    """The changes that a draft would bring to traffic."""
 
     traffic: TrafficSummary
     moved: float
@@ -295,7 +295,7 @@ class DnsReplySchema(Schema):
 
 
 class DnsAnswersSchema(Schema):
-    """What DNS would answer."""
+    """The addresses that DNS would answer with."""
 
     name: str
     client_subnet: str | None

@@ -31,7 +31,7 @@ _REPEATED = "rule"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where to ask."""
+    """The name server that is asked."""
 
     address: str
     port: int

@@ -217,7 +217,7 @@ def revoke(
 
 
 def _kind(made: dict[str, Any]) -> str:
-    """What a token is for."""
+    """The role of a token, with what it is bound to."""
     role, names = str(made["role"]), _bound(made)
     return f"{role} of {names}" if names else role
 

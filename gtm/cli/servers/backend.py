@@ -115,7 +115,7 @@ def break_(
 
 
 def _places(host: str, port: int, count: int, *, addresses: bool) -> Iterator[tuple[str, int]]:
-    """Where the servers stand."""
+    """The addresses and ports at which the servers listen."""
     for number in range(count):
         if addresses:
             try:

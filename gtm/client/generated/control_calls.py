@@ -97,7 +97,8 @@ def get_revision(number: int) -> Call[types.RevisionView]:
 
 
 def diff_revision(number: int, *, against: int | None = None) -> Call[types.DiffView]:
-    """What differs between two revisions. From `against` to `number`.
+    """What differs between two revisions. Get the differences between revision `against` and revision
+    `number`.
 
     Args:
         number: The revision's number.

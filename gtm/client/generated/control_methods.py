@@ -83,7 +83,8 @@ class ControlMethods(Session):
         return self.send(calls.get_revision(number)).value
 
     def diff_revision(self, number: int, *, against: int | None = None) -> types.DiffView:
-        """What differs between two revisions. From `against` to `number`.
+        """What differs between two revisions. Get the differences between revision `against` and revision
+        `number`.
 
         Args:
             number: The revision's number.
@@ -1726,7 +1727,8 @@ class AsyncControlMethods(AsyncSession):
         return (await self.send(calls.get_revision(number))).value
 
     async def diff_revision(self, number: int, *, against: int | None = None) -> types.DiffView:
-        """What differs between two revisions. From `against` to `number`.
+        """What differs between two revisions. Get the differences between revision `against` and revision
+        `number`.
 
         Args:
             number: The revision's number.

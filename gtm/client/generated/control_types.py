@@ -19,7 +19,7 @@ class AcceptedView(TypedDict):
 
 
 Action: TypeAlias = Literal["created", "updated", "deleted"]
-"""What happens to a resource."""
+"""The change that is made to a resource."""
 
 AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
 """A family of addresses, by the name of its field in an endpoint and in a refusal."""
@@ -46,7 +46,7 @@ class AdequacySchema(TypedDict):
     """The ground it was taken on, and that it stands on."""
     act: str
     date: str
-    """When it was adopted."""
+    """The date on which the decision was adopted."""
     scope: str
     url: str
     until: str | None
@@ -154,7 +154,7 @@ class BreachSchema(TypedDict):
 
 
 class CalendarView(TypedDict):
-    """What comes, the next first."""
+    """What begins and ends by itself, the next first."""
 
     revision: int
     at: float
@@ -174,13 +174,13 @@ class CapacityDocument(TypedDict):
 
 
 class CauseSchema(TypedDict):
-    """What begins or ends."""
+    """A rule, a membership or an adequacy decision that begins or ends."""
 
     what: What
     name: str
     """The rule's, or the jurisdiction's."""
     countries: list[str]
-    """Whose membership it is."""
+    """The countries whose membership begins or ends."""
     rules: list[str]
     """Rules that name the jurisdiction; none: nothing follows from it."""
     rules_left_out: int
@@ -278,7 +278,7 @@ class CertificateSchema(TypedDict):
     region: str
     endpoint: str
     sha256: str
-    """Of its DER, in hex."""
+    """The SHA-256 of the certificate's DER, in hex."""
     subject: str
     """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls:
     false`).
@@ -367,7 +367,7 @@ class ChangeView(TypedDict):
 
 
 class Changed(TypedDict):
-    """What a change did."""
+    """The outcome of a change."""
 
     revision: int
     """The revision in force now; a change that changes nothing makes no new one."""
@@ -376,7 +376,7 @@ class Changed(TypedDict):
 
 
 class ClientLocationSchema(TypedDict):
-    """Where the client is."""
+    """The client's location, as the location database has it."""
 
     country: str | None
     lat: float | None
@@ -388,7 +388,7 @@ class ClientLocationSchema(TypedDict):
 
 
 ClientsKind: TypeAlias = Literal["jurisdiction", "others", "unknown"]
-"""Whose column it is."""
+"""The kind of clients that a column of the matrix is about."""
 
 
 class ClientsSchema(TypedDict):
@@ -447,7 +447,7 @@ class DataClassDocument(TypedDict):
     name: Name
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
 
 
 class DataClassDocumentPut(TypedDict):
@@ -456,7 +456,7 @@ class DataClassDocumentPut(TypedDict):
     name: NotRequired[Name | None]
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
 
 
 class DeferredSchema(TypedDict):
@@ -475,7 +475,7 @@ class DeferredSchema(TypedDict):
 
 
 class DemandRow(TypedDict):
-    """What is counted apart."""
+    """Requests that are counted apart from others."""
 
     region: str | None
     """null: refused."""
@@ -506,16 +506,16 @@ class DemandView(TypedDict):
     rate: float
     """DNS answers count as the requests that they stand for."""
     served: dict[str, float]
-    """By region."""
+    """Requests a second that were served, by region."""
     refused: dict[str, float]
-    """By outcome."""
+    """Requests a second that were refused, by outcome."""
     rows: list[DemandRow]
     left_out: int
     """Rows beyond the limit."""
 
 
 class DiffView(TypedDict):
-    """What differs between two revisions."""
+    """The differences between two revisions."""
 
     revision: int
     against: int
@@ -529,9 +529,9 @@ class DisputedSchema(TypedDict):
 
     network: str
     country: str | None
-    """As claimed."""
+    """The country that its reporters claim."""
     place: str
-    """As claimed: whole degrees."""
+    """The place that its reporters claim, in whole degrees."""
     doubtful: bool
     """By enough votes: rules and estimates no longer believe the location."""
     reporters: list[str]
@@ -553,7 +553,7 @@ class DnsAnswers(TypedDict):
 
 
 class DnsAnswersSchema(TypedDict):
-    """What DNS would answer."""
+    """The addresses that DNS would answer with."""
 
     name: str
     client_subnet: str | None
@@ -614,7 +614,7 @@ class DoubtsSchema(TypedDict):
     """Claimed locations that measurements contradict."""
 
     votes: int
-    """How many reporters it takes."""
+    """The number of reporters that have to agree."""
     doubtful: int
     disputed: list[DisputedSchema]
     """The doubtful ones first."""
@@ -699,7 +699,7 @@ EdgeScope: TypeAlias = Literal["anywhere", "in_fence"]
 
 
 class Ended(TypedDict):
-    """How many sessions have ended."""
+    """The number of sessions that have ended."""
 
     ended: int
 
@@ -737,7 +737,7 @@ class EndpointView(TypedDict):
     latency_ms: float | None
     url: str
     vantages: dict[str, EndpointHealthSchema]
-    """By edge: what each sees."""
+    """The health that each edge sees, by the edge's name."""
     addresses: list[AddressView]
 
 
@@ -756,7 +756,7 @@ class EntryView(TypedDict):
     action: str
     """A family and a verb: `policy.apply`, `region.drain`, `token.revoke`."""
     target: str
-    """What it was done to."""
+    """The thing that it was done to: a resource's kind and name, or a token."""
     revision: int | None
     """The one that it made, if it made one."""
     reason: str
@@ -773,7 +773,7 @@ class ErrorSchema(TypedDict):
     """One thing wrong."""
 
     path: str
-    """Where: `services.chat.members[0].region`."""
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
 
@@ -786,7 +786,7 @@ class EstimateSchema(TypedDict):
     source: Source | None
     """The finest level of knowledge in the estimate."""
     model_ms: float | None
-    """What geography alone says."""
+    """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: list[MeasuredSchema]
 
@@ -1014,7 +1014,7 @@ class InventoryItem(TypedDict):
     kind: str
     name: str
     resource: dict[str, Any]
-    """Its document."""
+    """The resource's document."""
     managed_by: ManagedSchema | None
     """Who manages it; null: no tool."""
 
@@ -1025,7 +1025,7 @@ class JurisdictionDocument(TypedDict):
     name: JurisdictionName
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -1040,7 +1040,7 @@ class JurisdictionDocumentPut(TypedDict):
     name: NotRequired[JurisdictionName | None]
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -1058,7 +1058,7 @@ class JurisdictionView(TypedDict):
     name: JurisdictionName
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
     source: NotRequired[str]
@@ -1142,7 +1142,7 @@ class LineProblem(TypedDict):
     """Something wrong with a text."""
 
     path: str
-    """Where: `services.chat.members[0].region`."""
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
     line: int | None
@@ -1153,7 +1153,7 @@ class LinkView(TypedDict):
     """A link that signs somebody in once."""
 
     path: str
-    """Of this control's address."""
+    """The path of the link, to be appended to this control's address."""
     url: str | None
     """The whole address, if control knows where people find it (`GTM_DASHBOARD_URL`)."""
     expires_in: float
@@ -1170,7 +1170,7 @@ class LoadSchema(TypedDict):
     """What all reporters that count say together; null: none of them says it."""
 
     sources: int
-    """How many reporters there are."""
+    """The number of reporters."""
     outstanding: float | None
     queue: float | None
     limit: float | None
@@ -1190,7 +1190,7 @@ class LoadView(TypedDict):
     """Load and usable capacity of every region."""
 
     at: float
-    """When, in POSIX seconds."""
+    """The time of the figures, in POSIX seconds."""
     regions: list[RegionCapacityView]
 
 
@@ -1212,7 +1212,7 @@ class ManagedResourceSchema(TypedDict):
 
 
 class ManagedSchema(TypedDict):
-    """Who manages a resource."""
+    """The manager of a resource."""
 
     manager: str
     """The tool, and what of it owns the resource: `terraform/prod-network`."""
@@ -1264,11 +1264,11 @@ class MatrixRow(TypedDict):
 
 
 class MatrixView(TypedDict):
-    """Who may be served where."""
+    """The regions in which each kind of clients may be served."""
 
     revision: int
     at: float
-    """When, in POSIX seconds."""
+    """The time that the matrix is of, in POSIX seconds."""
     tenant: str | None
     data_class: str | None
     clients: list[ClientsSchema]
@@ -1349,7 +1349,7 @@ class NameServerDocument(TypedDict):
     """A name server of a zone. Inside the zone it needs its addresses here: nobody else could say them."""
 
     name: HostName
-    """Its host name."""
+    """The name server's host name."""
     ipv4: NotRequired[list[str]]
     """IPv4 addresses."""
     ipv6: NotRequired[list[str]]
@@ -1455,9 +1455,9 @@ class PlacesDocument(TypedDict):
     """
 
     jurisdictions: NotRequired[list[JurisdictionName]]
-    """Where regions stand."""
+    """Jurisdictions in which regions stand."""
     regions: NotRequired[list[Name]]
-    """These regions."""
+    """Regions by name."""
     operator_jurisdictions: NotRequired[list[JurisdictionName]]
     """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
@@ -1489,13 +1489,13 @@ class PlanFacts(TypedDict):
     age: float | None
     """Seconds."""
     tick_ms: float
-    """How long making it took."""
+    """The time that making the plan took, in ms."""
     error: str | None
     """Why the last tick made none, and the plan before it stays."""
 
 
 class PlanHistoryView(TypedDict):
-    """What the planner decided."""
+    """The plans of the past, minute by minute."""
 
     since: str
     until: str
@@ -1529,7 +1529,7 @@ class PlanView(TypedDict):
     age: float | None
     """Seconds."""
     tick_ms: float
-    """How long making it took."""
+    """The time that making the plan took, in ms."""
     error: str | None
     """Why the last tick made none, and the plan before it stays."""
     classes: list[PlanClass]
@@ -1598,7 +1598,7 @@ class ProbeDocument(TypedDict):
     port: NotRequired[int | None]
     """Overrides the port of the endpoint's URL."""
     path: NotRequired[str]
-    """What is asked for."""
+    """The path that an HTTP probe asks for."""
     host: NotRequired[HostName | None]
     """Host header and TLS server name, if not the URL's host."""
     expected_status: NotRequired[list[int]]
@@ -1612,7 +1612,7 @@ class ProbeDocument(TypedDict):
     interval: NotRequired[float]
     """Seconds from one probe to the next."""
     timeout: NotRequired[float]
-    """At most the interval."""
+    """Seconds until a probe has failed; at most the interval."""
     up_threshold: NotRequired[int]
     """Good results in a row until a failed endpoint is up again."""
     down_threshold: NotRequired[int]
@@ -1630,7 +1630,7 @@ ProbeType: TypeAlias = Literal["http", "https", "tcp"]
 
 
 class ProblemSchema(TypedDict):
-    """What went wrong (RFC 9457)."""
+    """A problem document (RFC 9457)."""
 
     type: str
     title: str
@@ -1663,7 +1663,7 @@ Push: TypeAlias = Literal["carry", "redirect", "never"]
 """
 
 PutOutcome: TypeAlias = Literal["created", "updated", "unchanged"]
-"""What a put did."""
+"""The outcome of a PUT."""
 
 QuotaUse = TypedDict(
     "QuotaUse",
@@ -1697,7 +1697,7 @@ class ReadRequest(TypedDict):
 
 
 class ReadView(TypedDict):
-    """What a text says."""
+    """The documents that a text holds, and what is wrong with it."""
 
     problems: list[LineProblem]
     """By line. Empty: it is sound."""
@@ -1722,9 +1722,9 @@ class ReassignRequest(TypedDict):
     """Who is to manage what a tool manages."""
 
     manager: str
-    """Who manages it now."""
+    """The manager that the resource has now."""
     to: NotRequired[str | None]
-    """Who shall; left out: nobody."""
+    """The manager that it shall have; left out: none."""
     resources: NotRequired[list[ResourceName] | None]
     """Which resources; left out: all that it manages."""
     reason: str
@@ -1749,14 +1749,14 @@ class RecordSetDocument(TypedDict):
     data: list[str]
     """Each record's data in presentation form."""
     ttl: NotRequired[int | None]
-    """In seconds; absent: the zone's."""
+    """The TTL in seconds; absent: the zone's."""
 
 
 class RecordedMinute(TypedDict):
     """The minute that recorded demand is of."""
 
     start: float
-    """In POSIX seconds."""
+    """The beginning of the minute, in POSIX seconds."""
     seconds: float
     """For how many seconds of it control was there to count: 60, or fewer where it started or ended
     then. Rates are per second of these.
@@ -1794,11 +1794,11 @@ class ReferenceSchema(TypedDict):
     kind: str
     name: str
     path: str
-    """Where in it: `members[0].region`."""
+    """The place of the reference in the document: `members[0].region`."""
 
 
 class References(TypedDict):
-    """What refers to a resource."""
+    """The resources that refer to a resource."""
 
     revision: int
     items: list[ReferenceSchema]
@@ -1868,7 +1868,7 @@ class RegionDocument(TypedDict):
     name: Name
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     lat: float
     """Latitude in degrees north."""
     lon: float
@@ -1906,7 +1906,7 @@ class RegionDocumentPut(TypedDict):
     name: NotRequired[Name | None]
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     lat: float
     """Latitude in degrees north."""
     lon: float
@@ -2002,7 +2002,7 @@ class RegionTraffic(TypedDict):
     price_ms: float
     """What one more request a second there would cost all others, in ms of latency."""
     exhausted: bool
-    """It can take no more."""
+    """Whether the region can take no more."""
 
 
 class RegionWhole(TypedDict):
@@ -2011,11 +2011,11 @@ class RegionWhole(TypedDict):
     """
 
     minutes: int
-    """How many were."""
+    """The number of minutes that were recorded."""
     demand: float
     """Of clients whose home it is."""
     planned: float
-    """What it was to serve."""
+    """The requests a second that the plan had it serve."""
     away: float
     """Of `demand`, what went to other regions."""
     refused: float
@@ -2353,7 +2353,7 @@ and `acme` have a work of their own.
 
 
 class RollRequest(TypedDict):
-    """Which key to replace."""
+    """The key that is to be replaced."""
 
     role: KeyRole
     urgent: NotRequired[bool]
@@ -2361,7 +2361,7 @@ class RollRequest(TypedDict):
 
 
 class RollbackRequest(TypedDict):
-    """How to roll back."""
+    """The options of rolling back."""
 
     dry_run: NotRequired[bool]
     """Only say what would change."""
@@ -2430,7 +2430,7 @@ class SampleDocument(TypedDict):
     """The requests of some time."""
 
     seconds: float
-    """How long it lasts."""
+    """The duration of the sample, in seconds."""
     start: NotRequired[float | None]
     """When it began, in POSIX seconds."""
     cells: list[CellDocument]
@@ -2495,7 +2495,7 @@ class ServiceDocument(TypedDict):
     name: Name
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     members: list[MemberDocument]
     """The regions that serve it; their order is the order of failover."""
     hostnames: NotRequired[list[ServiceHost | HostNameDocument]]
@@ -2549,7 +2549,7 @@ class ServiceDocumentPut(TypedDict):
     name: NotRequired[Name | None]
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     members: list[MemberDocument]
     """The regions that serve it; their order is the order of failover."""
     hostnames: NotRequired[list[ServiceHost | HostNameDocument]]
@@ -2613,7 +2613,7 @@ class SessionView(TypedDict):
     name: str
     role: Role
     agent: str
-    """What the browser calls itself."""
+    """The name that the browser gives itself (`User-Agent`)."""
     created_at: str
     seen_at: str
     """When it was used last, to a minute."""
@@ -2641,13 +2641,13 @@ class SimulateRequest(TypedDict):
     traffic: NotRequired[Literal["recorded", "current"] | TrafficDocument]
     """`recorded` since a moment, the `current` rates, or any other."""
     traffic_csv: NotRequired[TrafficFile | None]
-    """In place of `traffic`."""
+    """Traffic as CSV, in place of `traffic`."""
     since: NotRequired[str | None]
     """For recorded traffic; left out: 24 hours ago."""
 
 
 class SimulationView(TypedDict):
-    """What a draft would change."""
+    """The changes that a draft would bring to traffic."""
 
     traffic: TrafficSummary
     moved: float
@@ -2678,7 +2678,7 @@ class SpillInDocument(TypedDict):
     """How much a region takes of other regions' demand; absent: as much as it has capacity for."""
 
     max_share: NotRequired[float | None]
-    """Of its usable capacity."""
+    """The largest share of the region's usable capacity that may be spilled in."""
     max_requests_per_second: NotRequired[float | None]
     """Requests per second."""
 
@@ -2740,7 +2740,7 @@ class StatusView(TypedDict):
     """
     sync: SyncSchema
     warnings: list[str]
-    """Of the policy in force."""
+    """The warnings of the policy in force."""
 
 
 Steering: TypeAlias = Literal["latency", "geo", "weighted", "failover"]
@@ -2824,7 +2824,7 @@ class TenantDocument(TypedDict):
     name: Name
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     weight: NotRequired[float]
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
     country: NotRequired[CountryCode | None]
@@ -2837,7 +2837,7 @@ class TenantDocumentPut(TypedDict):
     name: NotRequired[Name | None]
     """What it is called; it cannot be renamed."""
     display_name: NotRequired[str]
-    """What people call it."""
+    """The name that people read."""
     weight: NotRequired[float]
     """Its part of a priority tier that does not fit, relative to the other tenants'."""
     country: NotRequired[CountryCode | None]
@@ -2980,7 +2980,7 @@ TopPush = TypedDict(
 
 
 class TopRefusal(TypedDict):
-    """What is refused."""
+    """Requests that are refused, by reason."""
 
     service: str
     outcome: str
@@ -2999,7 +2999,7 @@ class TopRegion(TypedDict):
     """The tool that manages it; its admin state is operators' all the same."""
     health: HealthStatus
     freshness: Freshness
-    """Of its load reports."""
+    """How old the region's last load report is."""
     report_age: float | None
     outstanding: float | None
     queue: float | None
@@ -3010,14 +3010,14 @@ class TopRegion(TypedDict):
     utilisation: float | None
     """Outstanding by limit."""
     requests_per_second: float | None
-    """As it reports."""
+    """The requests a second that the region reports."""
     service_time_ms: float | None
     free_slots: TopSlots | None
     """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
     """Of clients whose home it is."""
     decided: float
-    """What the edges send there."""
+    """The requests a second that edges send there."""
     planned: float
     price_ms: float
     exhausted: bool
@@ -3050,7 +3050,7 @@ class TopView(TypedDict):
     """Everything at a glance."""
 
     at: float
-    """When, in POSIX seconds."""
+    """The time of the figures, in POSIX seconds."""
     revision: int
     database: Literal["up", "down"]
     plan: PlanFacts
@@ -3079,7 +3079,7 @@ class TrafficDocument(TypedDict):
     """Traffic, and its busiest interval apart where it is known."""
 
     seconds: float
-    """How long it lasts."""
+    """The duration of the sample, in seconds."""
     start: NotRequired[float | None]
     """When it began, in POSIX seconds."""
     cells: list[CellDocument]
@@ -3095,7 +3095,7 @@ class TrafficFile(TypedDict):
 
 
 class TrafficSummary(TypedDict):
-    """What was simulated."""
+    """The traffic that was simulated."""
 
     requests: float
     seconds: float
@@ -3120,10 +3120,10 @@ class UnruledService(TypedDict):
 
 
 Via: TypeAlias = Literal["api", "dashboard", "direct", "control"]
-"""By what somebody did something."""
+"""The way on which somebody did something: API, dashboard, command line."""
 
 What: TypeAlias = Literal["rule_begins", "rule_ends", "membership_begins", "membership_ends"]
-"""What happens of itself."""
+"""The kind of a change that happens without anybody's doing."""
 
 
 class WithdrawRequest(TypedDict):
@@ -3209,7 +3209,7 @@ class ZoneKeysList(TypedDict):
 
     items: list[ZoneKeysSchema]
     problem: str
-    """As in each of them."""
+    """Why keys cannot be made, rolled or read now, as in each of the items; empty if they can."""
 
 
 class ZoneKeysSchema(TypedDict):

@@ -94,7 +94,7 @@ class Apart:
             ) from None
 
     async def _said(self, job: bytes) -> bytes:
-        """What the process says."""
+        """The bytes that the process answers to a job."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",

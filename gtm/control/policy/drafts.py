@@ -62,7 +62,7 @@ class SimulateRequest(DraftDocument):
     traffic: Literal["recorded", "current"] | TrafficDocument = "recorded"
     """`recorded` since a moment, the `current` rates, or any other."""
     traffic_csv: TrafficFile | None = None
-    """In place of `traffic`."""
+    """Traffic as CSV, in place of `traffic`."""
     since: f.Moment | None = None
     """For recorded traffic; left out: 24 hours ago."""
 

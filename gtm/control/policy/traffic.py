@@ -107,7 +107,7 @@ class SampleDocument(Document):
     """The requests of some time."""
 
     seconds: Annotated[f.Number, Field(gt=0, le=1e9)]
-    """How long it lasts."""
+    """The duration of the sample, in seconds."""
     start: Annotated[f.Number, Field(ge=0, le=1e11)] | None = None
     """When it began, in POSIX seconds."""
     cells: Annotated[tuple[CellDocument, ...], Field(max_length=MAX_CELLS)]

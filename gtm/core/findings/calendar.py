@@ -20,7 +20,7 @@ from gtm.core.policy.snapshot import CompiledService, Snapshot
 
 
 class What(StrEnum):
-    """What happens of itself."""
+    """The kind of a change that happens without anybody's doing."""
 
     RULE_BEGINS = "rule_begins"
     RULE_ENDS = "rule_ends"

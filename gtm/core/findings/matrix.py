@@ -60,7 +60,7 @@ Naming = Mapping[str, Sequence[float]]
 
 
 def clients_named(snapshot: Snapshot) -> Naming:
-    """By whom."""
+    """Find the jurisdictions and countries that rules name for their clients."""
     found: dict[str, list[float]] = {}
     for rule in snapshot.policy.residency_rules:
         ends = inf if rule.effective_until is None else rule.effective_until.timestamp()

@@ -135,7 +135,7 @@ class Why(StrEnum):
     """Nobody knows in whose hands the first is."""
     UNKNOWN_SECOND = "unknown second"
     OWNER = "owner"
-    """They have one owner."""
+    """Both tokens have one owner."""
     FIRST_MADE_SECOND = "first made second"
     """The owner of the first made the second, or what it was made with."""
     SECOND_MADE_FIRST = "second made first"

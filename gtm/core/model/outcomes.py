@@ -22,7 +22,7 @@ class UnknownNameError(LookupError):
 
 
 class Outcome(StrEnum):
-    """How a request ends."""
+    """The outcome of a request."""
 
     SERVED = "served"
     REFUSED_RESIDENCY = "refused_residency"

@@ -88,7 +88,7 @@ class Push(StrEnum):
     REDIRECT = "redirect"
     """It answers 307, and the client goes there."""
     NEVER = "never"
-    """It waits."""
+    """The balancer pushes nothing: the request waits."""
 
 
 @dataclass(frozen=True, slots=True)

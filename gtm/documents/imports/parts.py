@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 MAX_BYTES = 10 * 1024 * 1024
-"""Of a file to import."""
+"""The most bytes of a file to import."""
 MAX_TTL = 86_400
 """Seconds, as policies have it."""
 MAX_RECORDS = 10_000

@@ -34,7 +34,7 @@ FILES = ("terraform.tf", *(f"{kind}.tf" for kind in KINDS), "imports.tf")
 """The files that a policy may need, in the order of reading."""
 
 HEAD = "# Written by `gtm export --format hcl`.\n"
-"""What each file begins with."""
+"""The first line of each file."""
 _TERRAFORM = """\
 terraform {
   required_version = ">= 1.8"

@@ -20,11 +20,11 @@ _PATIENT_TRIES = 5
 
 
 class Follower(Protocol):
-    """Who follows."""
+    """A process that follows control."""
 
     @property
     def name(self) -> str:
-        """Its own, which may change."""
+        """The name that the follower has now."""
 
     @property
     def connected(self) -> bool:

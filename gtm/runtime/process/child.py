@@ -38,7 +38,7 @@ class Deaths:
         self._started = 0.0
 
     def started(self) -> None:
-        """It starts now."""
+        """Count a start, now."""
         self._started = time.monotonic()
 
     def pause(self) -> float:

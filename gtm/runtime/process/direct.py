@@ -43,7 +43,7 @@ class Head(Protocol):
 
     @property
     def status(self) -> int:
-        """As in its first line."""
+        """The status as the answer's first line has it."""
 
     @property
     def lines(self) -> bytes:
@@ -59,7 +59,7 @@ class Answer(Protocol):
 
     @property
     def head(self) -> Head:
-        """What begins it."""
+        """The head of the answer."""
 
     @property
     def body(self) -> bytes:
@@ -94,14 +94,14 @@ class DirectProtocol(PatientProtocol):
         self._peer = self.client[0] if self.client else None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The client is gone."""
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """What was read at once."""
+        """The client has sent these bytes."""
         self._first = True
         super().data_received(data)
 

@@ -93,7 +93,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._expect(_HEAD, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The client is gone."""
         self._forget()
         self._connections.leave(self)
         super().connection_lost(exc)
@@ -272,7 +272,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Its end."""
+        """The request has come to its end."""
         self._part = _BETWEEN
         self._connections.arrived(self)
         super().on_message_complete()

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Use(StrEnum):
-    """What a socket is for."""
+    """The use of a socket."""
 
     HTTP = "http"
     REQUESTS = "requests"
@@ -59,7 +59,7 @@ class Listener:
 
     @property
     def place(self) -> Place:
-        """Where it belongs."""
+        """The listener's use and address."""
         return self.use, self.host, self.port
 
 

@@ -29,7 +29,7 @@ NEAR = 20_000
 
 
 class Via(StrEnum):
-    """By what somebody did something."""
+    """The way on which somebody did something: API, dashboard, command line."""
 
     API = "api"
     """The API, as commands use it."""

@@ -34,7 +34,7 @@ class InventoryItem(Schema):
     kind: str
     name: str
     resource: dict[str, Any]
-    """Its document."""
+    """The resource's document."""
     managed_by: ManagedSchema | None
     """Who manages it; null: no tool."""
 
@@ -83,11 +83,11 @@ class ReferenceSchema(Schema):
     kind: str
     name: str
     path: str
-    """Where in it: `members[0].region`."""
+    """The place of the reference in the document: `members[0].region`."""
 
 
 class References(Schema):
-    """What refers to a resource."""
+    """The resources that refer to a resource."""
 
     revision: int
     items: list[ReferenceSchema]

@@ -43,9 +43,9 @@ class ReassignRequest(Document):
     """Who is to manage what a tool manages."""
 
     manager: fields.Manager
-    """Who manages it now."""
+    """The manager that the resource has now."""
     to: fields.Manager | None = None
-    """Who shall; left out: nobody."""
+    """The manager that it shall have; left out: none."""
     resources: Annotated[tuple[ResourceName, ...], Field(max_length=MAX_RESOURCES)] | None = None
     """Which resources; left out: all that it manages."""
     reason: Annotated[fields.Line, Field(min_length=1)]

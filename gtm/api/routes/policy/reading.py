@@ -46,7 +46,7 @@ class LineProblem(ErrorSchema):
 
 
 class ReadView(Schema):
-    """What a text says."""
+    """The documents that a text holds, and what is wrong with it."""
 
     problems: list[LineProblem]
     """By line. Empty: it is sound."""

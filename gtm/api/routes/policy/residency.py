@@ -122,7 +122,7 @@ async def get_calendar(
     data_class: DataClass = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Most moments in the answer.")] = 20,
 ) -> Response:
-    """What comes after a moment."""
+    """Get what begins and ends by itself after a moment."""
     snapshot = _running(ctx)
     asked = _asked(snapshot, at, tenant, data_class)
     events, left = await asyncio.to_thread(

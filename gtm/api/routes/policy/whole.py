@@ -75,7 +75,7 @@ class AcceptOlderRequest(Document):
 
 
 class RollbackRequest(Document):
-    """How to roll back."""
+    """The options of rolling back."""
 
     dry_run: fields.Flag = False
     """Only say what would change."""
@@ -251,7 +251,7 @@ async def diff_revision(
         Query(ge=0, le=2**63 - 1, description="0: the empty policy. Left out: the revision before."),
     ] = None,
 ) -> Response:
-    """From `against` to `number`."""
+    """Get the differences between revision `against` and revision `number`."""
     other, changes = await revisions.diff(ctx.database, number, against)
     return reply({"revision": number, "against": other, "changes": changes})
 

@@ -251,7 +251,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """This edge's."""
+        """The name of this edge."""
         return self.settings.name
 
     @property

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class WorkerKind(StrEnum):
-    """What a worker answers."""
+    """The protocol in which a worker answers."""
 
     HTTP = "http"
     DNS = "dns"
