@@ -238,17 +238,28 @@ def _alive(
     return tuple(found)
 
 
+def _given(left: tuple[Endpoint, ...], family: str) -> bool:
+    """Whether DNS answers a family by what is left of a region: by addresses, or where there is none of either family by an alias."""
+    if any(getattr(one, family) for one in left):
+        return True
+    return any(one.cname for one in left) and not any(one.ipv4 or one.ipv6 for one in left)
+
+
 def lost_families(region: Region, left: tuple[Endpoint, ...], addresses: Addresses) -> tuple[str, ...]:
-    """The families that a region has lost: of its addresses one is down at least, and none is left in DNS (`answered`)."""
-    return tuple(
+    """The families that a region has lost: of its addresses one is down at least, and nothing is left that answers it in DNS (`answered`).
+
+    What is still known of addresses that the policy gave up, or probes by their URLs alone, says nothing.
+    """
+    down = {
         family
-        for family in FAMILIES
-        if any(
-            one.status is HealthStatus.DOWN for one in addresses.get(family, {}).get(region.name, {}).values()
-        )
-        and any(getattr(one, family) for one in region.endpoints)
-        and not any(getattr(one, family) for one in left)
-    )
+        for family, endpoint, address in judged_addresses(region)
+        if addresses.get(family, {})
+        .get(region.name, {})
+        .get(address_key(endpoint.url, address), UNKNOWN_HEALTH)
+        .status
+        is HealthStatus.DOWN
+    }
+    return tuple(family for family in FAMILIES if family in down and not _given(left, family))
 
 
 def families_of(
@@ -262,12 +273,11 @@ def families_of(
     known = {health.get(one.url, UNKNOWN_HEALTH).status for one in region.endpoints}
     found = {}
     for family in FAMILIES:
-        if any(getattr(one, family) for one in left):
-            found[family] = HealthStatus.UP
-        elif (left or known != {HealthStatus.UNKNOWN}) and any(
-            getattr(one, family) for one in region.endpoints
-        ):
-            found[family] = HealthStatus.DOWN
-        else:
+        if not any(getattr(one, family) for one in region.endpoints):
             found[family] = HealthStatus.UNKNOWN
+        elif _given(left, family):
+            found[family] = HealthStatus.UP
+        else:
+            probed = bool(left) or known != {HealthStatus.UNKNOWN}
+            found[family] = HealthStatus.DOWN if probed else HealthStatus.UNKNOWN
     return found
