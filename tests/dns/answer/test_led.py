@@ -139,6 +139,28 @@ def test_what_the_other_host_name_states() -> None:
     assert asked(world(by("web"), CHAT, unstated, one, Tenant("bank"))) == ["web.demo.test."]
 
 
+def test_the_short_way_answers_by_aliases_too() -> None:
+    """Clients of one class whom the other service tells apart get answers of their own, counted as by the full way, and the short way has them."""
+    chat = service("chat", "led here", steering=Steering.WEIGHTED)
+    only_for_us = rule("chat", name="keep"), worlds.rule("web", "DE", services="web", client_countries="US")
+    policy = world(by("web"), chat, service("web", "there here"), *only_for_us)
+    counts = Counts(), Counts()
+    short, full = (answerer(policy=policy, counts=one) for one in counts)
+    for _ in range(2):
+        for client in (DE, US):
+            for rdtype in ("A", "AAAA"):
+                for draw in (0.2, 0.7):
+                    packet = query("chat.demo.test", rdtype, subnet=client)
+                    both(answerer(policy=policy), packet, draw=draw)
+                    short.answer(
+                        packet, "10.3.0.1", tcp=False, draw=draw
+                    )  # were it the full way, that would be counted
+                    full.answer_fully(packet, "10.3.0.1", tcp=False, draw=draw)
+    counted, expected = counts[0].take(), counts[1].take()
+    assert counted == expected
+    assert [key.split("\t")[-1][:7] for key in counted if "refused_residency" in key] == ["chat|DE"]
+
+
 def test_it_is_kept_no_longer_than_it_holds() -> None:
     """The rule that keeps the other service inside ends in five seconds: the alias ends before."""
     ends = datetime.fromtimestamp(5, UTC)

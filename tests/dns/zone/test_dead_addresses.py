@@ -210,7 +210,10 @@ def test_nothing_dead_costs_nothing() -> None:
 
 
 def test_a_canary_stays_one_while_another_member_is_up() -> None:
-    """docs/policy.md#members: nobody else is sent to a canary while another member is usable; one that is down for a family has no clients."""
+    """docs/policy.md#members: nobody else is sent to a canary while another member is usable; one that is down for a family has no clients.
+
+    envoyproxy/envoy issue 39952: those who are no canary's clients went to any server, canaries among them.
+    """
 
     def regions(world: World) -> set[str | None]:
         router = world.router()
@@ -236,7 +239,10 @@ def test_a_canary_stays_one_while_another_member_is_up() -> None:
 
 
 def test_an_alias_that_is_left_answers_both_families() -> None:
-    """A region that has lost all its addresses and has an endpoint with a name goes on with that: no family is refused, and none moves."""
+    """A region that has lost all its addresses and has an endpoint with a name goes on with that: no family is refused, and none moves.
+
+    dmachard/CoreDNS-GSLB issue 150: with all addresses down the name had no answer, though there was an alias to fall back to.
+    """
     named = Endpoint("http://name.test", cname="lb.example.net")
     four = (Endpoint("http://eu.test:9999", ("192.0.2.1",)), named)
     world = World({"eu": four, "us": US}, BOTH | {named.url}, {(four[0].url, "192.0.2.1"): DOWN})
