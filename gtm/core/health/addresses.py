@@ -212,9 +212,10 @@ def answered(
         addresses.get(family, {}).get(region.name, {}) if region.probe.addresses else {}
         for family in FAMILIES
     )
+    dead = any(one.status is HealthStatus.DOWN for known in (ipv4, ipv6) for one in known.values())
     for endpoint in region.endpoints:
         up = health.get(endpoint.url, UNKNOWN_HEALTH).status is HealthStatus.UP
-        if not (ipv4 or ipv6):
+        if (up and not dead) or not (ipv4 or ipv6):
             found += [endpoint] if up else []
             continue
         alive = _alive(endpoint, endpoint.ipv4, ipv4, up=up), _alive(endpoint, endpoint.ipv6, ipv6, up=up)

@@ -241,7 +241,7 @@ def test_a_canary_stays_one_while_another_member_is_up() -> None:
 def test_an_alias_that_is_left_answers_both_families() -> None:
     """A region that has lost all its addresses and has an endpoint with a name goes on with that: no family is refused, and none moves.
 
-    dmachard/CoreDNS-GSLB issue 150: with all addresses down the name had no answer, though there was an alias to fall back to.
+    dmachard/CoreDNS-GSLB pull request 169 (issue 150): where all addresses are down, a CNAME to fall back to had no place.
     """
     named = Endpoint("http://name.test", cname="lb.example.net")
     four = (Endpoint("http://eu.test:9999", ("192.0.2.1",)), named)
