@@ -11,7 +11,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.answer.clients import Clients
 from gtm.dns.answer.fast import FastWay, query_key
 from gtm.dns.answer.full import Query, Question, Rejected, read_query, render
-from gtm.dns.answer.led import kept, led
+from gtm.dns.answer.led import ended, led
 from gtm.dns.answer.questions import Questions, name_label
 from gtm.dns.answer.static_way import StaticWay
 from gtm.dns.protocol import wire
@@ -168,7 +168,8 @@ class Answerer:
         if question.rdtype == wire.TXT and explains(host, question.name):
             texts = explanation(router.explained(ranking, option), routing.request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
-        return kept(host_content(router.view, host, question.rdtype, option, texts, turn=turn), most)
+        content = host_content(router.view, host, question.rdtype, option, texts, turn=turn)
+        return ended(content, option, most)
 
 
 def _names_alike(one: Basis, other: Basis) -> bool:

@@ -80,7 +80,7 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.router import Router
 from gtm.core.memory import Memory
 from gtm.dns.answer.clients import Client, Clients, Edns
-from gtm.dns.answer.led import kept, within
+from gtm.dns.answer.led import ended, within
 from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Audience, Drawn, Prepared, Questions
 from gtm.dns.answer.ready import EDNS, RECURSION, Ready, Sign
 from gtm.dns.protocol import wire
@@ -277,7 +277,8 @@ class FastWay:
         made = ready[turn]
         if made is None:
             option, most = within(view, asked.group, asked.leads, picked)
-            content = kept(host_content(view, question.host, question.rdtype, option, turn=turn), most)
+            content = host_content(view, question.host, question.rdtype, option, turn=turn)
+            content = ended(content, option, most)
             if self._sign is not None:
                 # The CO flag is about names that are not there (RFC 9824 §5.1).
                 content = self._sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)

@@ -25,7 +25,7 @@ from gtm.dns.zone.zones import Host, Names, wire_name
 
 LED_OUT = Option(-1, None, Outcome.REFUSED_RESIDENCY, Reason.FENCE_UNUSABLE)
 """How a request ends whose alias leads out of the fence."""
-
+_LED_OUT_TEXT = "the alias of the region chosen leads to regions that residency rules forbid for this client"
 
 Leads = tuple[tuple[str, tuple[str, ...] | None], ...]
 """Aliases, each with the services that it may lead to; None: it may lead out of the fence."""
@@ -110,8 +110,10 @@ def within(view: View, group: RankingClass, known: Leads, option: Option) -> tup
     return option, None
 
 
-def kept(content: Content, most: int | None) -> Content:
-    """An answer that is kept for no more than so many seconds; None: for as long as it says."""
+def ended(content: Content, option: Option, most: int | None) -> Content:
+    """An answer, given what `within` found: it says that an alias leads out, and is kept for no more than so many seconds."""
+    if option is LED_OUT and content.error is not None:
+        return replace(content, error=replace(content.error, text=_LED_OUT_TEXT))
     if most is None:
         return content
     return replace(content, records=tuple(replace(one, ttl=min(one.ttl, most)) for one in content.records))

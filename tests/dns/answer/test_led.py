@@ -75,6 +75,7 @@ def test_an_alias_leads_out() -> None:
     assert asked(world(by("web"), CHAT, WEB, rule("chat")), "web") == ["192.0.2.9"]
     reply = both(answerer(policy=some), query("chat.demo.test", subnet=DE, edns=True))
     assert errors_of(reply) == [18]
+    assert "alias of the region chosen leads to regions that residency rules forbid" in reply.to_text()
 
 
 def test_an_alias_that_stays_inside() -> None:
