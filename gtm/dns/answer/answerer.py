@@ -130,8 +130,12 @@ class Answerer:
             if query.question.rdclass == wire.CLASS_IN
             else NOT_AUTHORITATIVE
         )
+        counted = query.question.name
         if isinstance(content, Host):
             location = self._location(query, client)
+            counted = (
+                self.names.source_of(counted, content.zone) or counted
+            )  # of a wildcard: made-up names are many
             content = self._decided(content, query.question, location, draw)
         elif isinstance(content, Alias):
             location = self._location(query, client)
@@ -145,7 +149,7 @@ class Answerer:
                 bool(flags & wire.DO),
                 bool(flags & wire.CO),
             )
-        self._count(query.question.name, query.question.rdtype, content, tcp)
+        self._count(counted, query.question.rdtype, content, tcp)
         return render(query, content, location, tcp=tcp)
 
     def _location(self, query: Query, client: str) -> Location:

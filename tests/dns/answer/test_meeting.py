@@ -327,9 +327,10 @@ def hold(model: Model, server: Answerer, draws: Draws, seed: int) -> None:
                     assert again == [server.answer(packet, RESOLVER, tcp=False, draw=draw)] * 2
                     failed = reply.rcode() == dns.rcode.SERVFAIL
                     found.add(FAILED if failed else frozenset(addresses(reply)))
-                both(server, query(f"{name}.demo.test", "TXT", subnet=subnet))
                 expected = model.answers(name, country, rdtype)
                 assert found <= expected if pool.canary else found == expected, (at, rdtype)
+            for other in ("TXT", "HTTPS"):
+                both(server, query(f"{name}.demo.test", other, subnet=subnet))
             location = locate(subnet.partition("/")[0])
             for family in (None, *AddressFamily):
                 asked = None if family is None else model.pool(name, family)
