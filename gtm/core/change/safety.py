@@ -27,6 +27,7 @@ from gtm.core.decision.view import View
 from gtm.core.demand.traffic import Sample
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import Policy
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
@@ -155,7 +156,9 @@ _Group = tuple[str | None, tuple[str, ...]]
 def reach(before: View, after: View) -> Iterator[Breach]:
     """A breach for each kind of request that some clients of a service of both policies lose."""
     old, new = Router(before), Router(after)
-    lost_regions = before.snapshot.active & ~after.snapshot.active | before.up & ~after.up
+    lost_regions = before.snapshot.active & ~after.snapshot.active
+    for family in (None, *AddressFamily):
+        lost_regions |= before.up_for(family) & ~after.up_for(family)
     untouched = alike_services(before.basis, after.basis, lost_regions)
     for name in before.snapshot.services:
         if name not in after.snapshot.services:

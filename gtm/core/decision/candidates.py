@@ -26,7 +26,7 @@ class Exclusion(StrEnum):
     HEALTH_UNKNOWN = "health_unknown"
     UNHEALTHY = "unhealthy"
     ADDRESSES_DOWN = "addresses_down"
-    """In DNS alone: up by its URL, and all of its addresses of a family are down."""
+    """In DNS alone: up by its URL or another address, and all of its addresses of a family are down."""
 
 
 class Candidate(NamedTuple):  # made for each member and place: a frozen dataclass takes four times as long
@@ -128,8 +128,8 @@ def _exclusion(view: View, group: RankingClass, number: int) -> Exclusion:
         pooled = group.family is None or group.service.pools[group.family] & bit
         return Exclusion.MODEL_UNAVAILABLE if pooled else Exclusion.NO_ADDRESS
     known = view.state.health.get(view.snapshot.regions[number].name, {})
-    by_url = any(one.status is HealthStatus.UP for one in known.values())
+    lives = view.up & bit or any(one.status is HealthStatus.UP for one in known.values())
     lost = view.lost["ipv4"] | view.lost["ipv6"] if group.family is None else view.lost[group.family]
-    if by_url and lost & bit:
+    if lives and lost & bit:
         return Exclusion.ADDRESSES_DOWN
     return Exclusion.HEALTH_UNKNOWN if view.unknown & bit else Exclusion.UNHEALTHY

@@ -215,7 +215,7 @@ def choice(view: View, group: RankingClass) -> Choice:
     service = group.service.service
     if group.outside:
         return _refused(Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
-    if group.family is None and view.whole != view.up and group.eligible(view.whole):
+    if group.family is None and view.whole != view.up and _suffice(group, view.whole, view.up):
         view = replace(view, up=view.whole)  # the others stand in only for want of these
     eligible, ignored = group.eligible(view.up_for(group.family)), False
     if not eligible and service.on_unusable is OnUnusable.IGNORE_HEALTH:
@@ -271,6 +271,13 @@ def choice(view: View, group: RankingClass) -> Choice:
         at_home=home,
         earns=() if ignored or service.steering not in PLANNED else earned_at(view, home),
     )
+
+
+def _suffice(group: RankingClass, some: int, every: int) -> bool:
+    """Whether a class's clients may all be sent to some of the regions that are up: to a canary only where there is nothing else."""
+    canaries = sum(1 << number for number in group.service.canaries)
+    found = group.eligible(some)
+    return bool(found & ~canaries) or (bool(found) and not group.eligible(every) & ~canaries)
 
 
 def by_free_slots(view: View, group: RankingClass, number: int, quotas: tuple[QuotaText, ...]) -> Option:

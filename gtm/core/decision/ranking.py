@@ -236,7 +236,8 @@ def narrowed(snapshot: Snapshot, ranking: Ranking, within: Fence) -> Ranking:
     both = Fence(first.allowed & within.allowed, tuple(rules.values()))
     if both.allowed == group.allowed:
         return replace(ranking, within=both)
-    key = class_key(snapshot, group.service, group.priority, group.order, both.allowed & group.willing)
+    allowed = both.allowed & group.willing
+    key = class_key(snapshot, group.service, group.priority, group.order, allowed, group.family)
     return replace(ranking, group=replace(group, key=key, allowed=both.allowed), within=both)
 
 
@@ -244,7 +245,8 @@ def class_of(snapshot: Snapshot, identity: ClassIdentity) -> RankingClass:
     """The class of a policy that this tells apart."""
     service = snapshot.services[identity.service]
     willing = identity.capable & snapshot.active
-    key = class_key(snapshot, service, identity.priority, identity.order, identity.allowed & willing)
+    allowed, family = identity.allowed & willing, identity.family
+    key = class_key(snapshot, service, identity.priority, identity.order, allowed, family)
     return RankingClass(
         key,
         service,
@@ -291,16 +293,25 @@ def ranked(service: CompiledService, order: tuple[int, ...], eligible: int) -> t
     return tuple(number for number in found if number not in service.canaries) or tuple(found)
 
 
-def class_key(
-    snapshot: Snapshot, service: CompiledService, priority: Priority, order: tuple[int, ...], allowed: int
+def class_key(  # noqa: PLR0917 - all that a class is told apart by
+    snapshot: Snapshot,
+    service: CompiledService,
+    priority: Priority,
+    order: tuple[int, ...],
+    allowed: int,
+    family: AddressFamily | None = None,
 ) -> str:
-    """The name of a ranking class: service, priority, the first regions in order, and a hash of all that are allowed.
+    """The name of a ranking class: service, priority, the first regions in order, and a hash of all that are allowed, and of its family.
+
+    Pools of a family each may have the same members, of which they lose others: so each is planned by itself.
 
     Names and not numbers, so that a class is the same in every revision that does not change it. Members of weight 0 are
     in the hash: where the others fail, they tell who can still be served.
     """
     names = [snapshot.regions[number].name for number in ranked(service, order, allowed)]
     every = sorted(snapshot.regions[number].name for number in order if allowed >> number & 1)
+    if family is not None:
+        every.append(f"\n{family}")  # no region is named so
     digest = blake2b("\n".join(every).encode(), digest_size=4).hexdigest()
     return ClassKey(service.service.name, priority.value, tuple(names[:ORDER_DEPTH]), digest).text
 

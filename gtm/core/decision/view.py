@@ -282,9 +282,9 @@ def elsewhere(basis: Basis) -> frozenset[str]:
 def build_view(basis: Basis, state: State, window: Window) -> View:
     """Join a basis and a state. Cost: linear in regions and endpoints; no request is involved."""
     snapshot = basis.snapshot
-    up = unknown = 0
+    up = unknown = ipv4 = ipv6 = 0
     endpoints: list[tuple[Endpoint, ...]] = []
-    families = dict.fromkeys(AddressFamily, 0)
+    judged = frozenset[str]().union(*state.addresses.values())
     given: list[tuple[Endpoint, ...]] = []
     lost: dict[str, int] = dict.fromkeys(FAMILIES, 0)
     ramps: dict[int, float] = {}
@@ -301,13 +301,16 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
             if status is HealthStatus.UP
         )
         endpoints.append(healthy)
-        left = answered(region, known, state.addresses)
+        left = healthy
+        if region.name in judged:
+            left = answered(region, known, state.addresses)
+            for family in lost_families(region, left, state.addresses) if left != region.endpoints else ():
+                lost[family] |= 1 << number
         given.append(left)
-        for family in lost_families(region, left, state.addresses) if left != region.endpoints else ():
-            lost[family] |= 1 << number
         up |= bool(healthy) << number
-        for family in AddressFamily:
-            families[family] |= any(endpoint.addresses(family) for endpoint in left) << number
+        for endpoint in left:
+            ipv4 |= bool(endpoint.ipv4) << number
+            ipv6 |= bool(endpoint.ipv6) << number
         unknown |= all(status is HealthStatus.UNKNOWN for status in statuses) << number
         ramp = slow_start_factor(region, known, window.clock)
         if ramp < 1:
@@ -327,7 +330,7 @@ def build_view(basis: Basis, state: State, window: Window) -> View:
         era,
         usable,
         up,
-        families,
+        {AddressFamily.IPV4: ipv4, AddressFamily.IPV6: ipv6},
         unknown,
         ramps,
         drains,

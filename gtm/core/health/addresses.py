@@ -212,9 +212,10 @@ def answered(
         addresses.get(family, {}).get(region.name, {}) if region.probe.addresses else {}
         for family in FAMILIES
     )
+    dead = any(one.status is HealthStatus.DOWN for known in (ipv4, ipv6) for one in known.values())
     for endpoint in region.endpoints:
         up = health.get(endpoint.url, UNKNOWN_HEALTH).status is HealthStatus.UP
-        if not (ipv4 or ipv6):
+        if (up and not dead) or not (ipv4 or ipv6):
             found += [endpoint] if up else []
             continue
         alive = _alive(endpoint, endpoint.ipv4, ipv4, up=up), _alive(endpoint, endpoint.ipv6, ipv6, up=up)
@@ -238,22 +239,31 @@ def _alive(
     return tuple(found)
 
 
+def _given(left: tuple[Endpoint, ...], family: str) -> bool:
+    """Whether DNS answers a family by what is left of a region: by addresses, or where there is none of either family by an alias."""
+    if any(getattr(one, family) for one in left):
+        return True
+    return any(one.cname for one in left) and not any(one.ipv4 or one.ipv6 for one in left)
+
+
 def lost_families(region: Region, left: tuple[Endpoint, ...], addresses: Addresses) -> tuple[str, ...]:
-    """The families that a region has lost: none of its addresses is left in DNS (`answered`), though something is known of addresses.
+    """The families that a region has lost: nothing is left that answers them in DNS (`answered`), though something is known of its addresses.
 
     Known is that one of the family is down, or one of the other family: then that goes on answering while the URL fails, which stands
-    for this one, and an empty answer would say that clients of this family have no region anywhere.
+    for this one, and an empty answer would say that clients of this family have no region anywhere. What is still known of addresses
+    that the policy gave up, or probes by their URLs alone, says nothing.
     """
-    known = {
-        family: {one.status for one in addresses.get(family, {}).get(region.name, {}).values()}
-        - {HealthStatus.UNKNOWN}
-        for family in FAMILIES
-    }
+    known: dict[str, set[HealthStatus]] = {family: set() for family in FAMILIES}
+    for family, endpoint, address in judged_addresses(region):
+        table = addresses.get(family, {}).get(region.name, {})
+        known[family].add(table.get(address_key(endpoint.url, address), UNKNOWN_HEALTH).status)
+    for statuses in known.values():
+        statuses.discard(HealthStatus.UNKNOWN)
     return tuple(
         family
         for family in FAMILIES
         if any(getattr(one, family) for one in region.endpoints)
-        and not any(getattr(one, family) for one in left)
+        and not _given(left, family)
         and (HealthStatus.DOWN in known[family] or any(known[other] for other in FAMILIES if other != family))
     )
 
@@ -269,12 +279,11 @@ def families_of(
     known = {health.get(one.url, UNKNOWN_HEALTH).status for one in region.endpoints}
     found = {}
     for family in FAMILIES:
-        if any(getattr(one, family) for one in left):
-            found[family] = HealthStatus.UP
-        elif (left or known != {HealthStatus.UNKNOWN}) and any(
-            getattr(one, family) for one in region.endpoints
-        ):
-            found[family] = HealthStatus.DOWN
-        else:
+        if not any(getattr(one, family) for one in region.endpoints):
             found[family] = HealthStatus.UNKNOWN
+        elif _given(left, family):
+            found[family] = HealthStatus.UP
+        else:
+            probed = bool(left) or known != {HealthStatus.UNKNOWN}
+            found[family] = HealthStatus.DOWN if probed else HealthStatus.UNKNOWN
     return found

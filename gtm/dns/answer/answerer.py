@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 
 from gtm.core.decision.router import Router
@@ -12,7 +11,7 @@ from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.answer.clients import Clients
 from gtm.dns.answer.fast import FastWay, query_key
 from gtm.dns.answer.full import Query, Question, Rejected, read_query, render
-from gtm.dns.answer.led import within
+from gtm.dns.answer.led import ended, led
 from gtm.dns.answer.questions import Questions, name_label
 from gtm.dns.answer.static_way import StaticWay
 from gtm.dns.protocol import wire
@@ -131,8 +130,12 @@ class Answerer:
             if query.question.rdclass == wire.CLASS_IN
             else NOT_AUTHORITATIVE
         )
+        counted = query.question.name
         if isinstance(content, Host):
             location = self._location(query, client)
+            counted = (
+                self.names.source_of(counted, content.zone) or counted
+            )  # of a wildcard: made-up names are many
             content = self._decided(content, query.question, location, draw)
         elif isinstance(content, Alias):
             location = self._location(query, client)
@@ -146,7 +149,7 @@ class Answerer:
                 bool(flags & wire.DO),
                 bool(flags & wire.CO),
             )
-        self._count(query.question.name, query.question.rdtype, content, tcp)
+        self._count(counted, query.question.rdtype, content, tcp)
         return render(query, content, location, tcp=tcp)
 
     def _location(self, query: Query, client: str) -> Location:
@@ -160,20 +163,17 @@ class Answerer:
         router = self.router
         routing = router.routing(host.request(location, question.rdtype))
         picked = routing.pick(draw, sheds=False)
-        option, most = within(router, self.names, routing.ranking, picked, location)
-        key = decision_key(routing.ranking.group, routing.ranking.cell, option, "dns")
+        ranking = routing.ranking
+        option, most = led(router, self.names, ranking, picked, location)
+        key = decision_key(ranking.group, ranking.cell, option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
         self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT and explains(host, question.name):
-            texts = explanation(router.explained(routing.ranking, option), routing.request)
+            texts = explanation(router.explained(ranking, option), routing.request)
         turn = int(second_draw(draw) * turns(router.view, host, question.rdtype, option))
         content = host_content(router.view, host, question.rdtype, option, texts, turn=turn)
-        if most is None:
-            return content
-        return replace(
-            content, records=tuple(replace(one, ttl=min(one.ttl, most)) for one in content.records)
-        )
+        return ended(content, option, most)
 
 
 def _names_alike(one: Basis, other: Basis) -> bool:

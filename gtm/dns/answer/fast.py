@@ -76,10 +76,12 @@ Sources: RFC 1035 §4.1 (messages, compression), RFC 4343 (case), RFC 6891 §6.1
 from __future__ import annotations
 
 from gtm.core.decision.choice import Choice, pick
+from gtm.core.decision.options import Option
 from gtm.core.decision.router import Router
 from gtm.core.memory import Memory
 from gtm.dns.answer.clients import Client, Clients, Edns
-from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Audience, Drawn, Prepared, Question, Questions
+from gtm.dns.answer.led import ended, within
+from gtm.dns.answer.questions import LIMIT, NO_EDNS, Asked, Audience, Drawn, Prepared, Questions
 from gtm.dns.answer.ready import EDNS, RECURSION, Ready, Sign
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import host_content, second_draw, turns
@@ -228,20 +230,22 @@ class FastWay:
         """The answer that a draw picks, counted."""
         asked = known.asked
         way = (self._signed if edns.dnssec_ok else self._plain)[asked]
-        ready = self._drawn(asked.question, way, client, draw, dnssec_ok=edns.dnssec_ok)
+        picked, ready = self._drawn(asked, way, client, draw, dnssec_ok=edns.dnssec_ok)
         tally = self._tally(known, ready, tcp=tcp)
         self._counts.tally(tally)
         sticky = way.choice.keyed and client.location.network is not None
         if (way.only is not None or not sticky) and not tcp and not ready.error:
-            self._prepare(known, way, ready, tally, dnssec_ok=edns.dnssec_ok)
+            self._prepare(known, way, picked, (ready, tally), dnssec_ok=edns.dnssec_ok)
         return ready
 
     def _way(self, asked: Asked) -> _Way:
         return _Way(self._router.choices[asked.group])
 
-    def _prepare(self, known: Audience, way: _Way, ready: Ready, tally: Tally, *, dnssec_ok: bool) -> None:
+    def _prepare(
+        self, known: Audience, way: _Way, picked: Option, end: tuple[Ready, Tally], *, dnssec_ok: bool
+    ) -> None:
         """Make an end ready for `repeated`."""
-        several = way.ready[id(ready.option)]
+        several, (ready, tally) = way.ready[id(picked)], end
         if way.only is not None and len(several) == 1:
             prepared: Prepared = self._token, ready.fronts, ready.tailored, tally, None
         else:
@@ -249,26 +253,32 @@ class FastWay:
             drawn = last[4] if last is not None and last[0] is self._token else None
             if drawn is None:
                 drawn = Drawn(way.choice.cumulative)
-            drawn.ends[0 if way.only is not None else way.choice.options.index(ready.option)] = several, tally
+            drawn.ends[0 if way.only is not None else way.choice.options.index(picked)] = several, tally
             prepared = self._token, ready.fronts, ready.tailored, tally, drawn
         if dnssec_ok:
             known.signed = prepared
         else:
             known.plain = prepared
 
-    def _drawn(self, question: Question, way: _Way, client: Client, draw: float, *, dnssec_ok: bool) -> Ready:
-        """The answer made ready that a draw picks."""
-        option = way.only or pick(
+    def _drawn(
+        self, asked: Asked, way: _Way, client: Client, draw: float, *, dnssec_ok: bool
+    ) -> tuple[Option, Ready]:
+        """The option that a draw picks, and the answer made ready for it."""
+        question, view = asked.question, self._router.view
+        picked = way.only or pick(
             way.choice, question.host.request(client.location, question.rdtype), draw, sheds=False
         )
-        ready = way.ready.get(id(option))
+        ready = way.ready.get(id(picked))
         if ready is None:
-            several = turns(self._router.view, question.host, question.rdtype, option)
-            ready = way.ready[id(option)] = [None] * several
+            option, _ = within(view, asked.group, asked.leads, picked)
+            several = turns(view, question.host, question.rdtype, option)
+            ready = way.ready[id(picked)] = [None] * several
         turn = 0 if len(ready) == 1 else int(second_draw(draw) * len(ready))
         made = ready[turn]
         if made is None:
-            content = host_content(self._router.view, question.host, question.rdtype, option, turn=turn)
+            option, most = within(view, asked.group, asked.leads, picked)
+            content = host_content(view, question.host, question.rdtype, option, turn=turn)
+            content = ended(content, option, most)
             if self._sign is not None:
                 # The CO flag is about names that are not there (RFC 9824 §5.1).
                 content = self._sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)
@@ -278,7 +288,7 @@ class FastWay:
                 self._plain.clear()
                 self._signed.clear()
                 self._ready_bytes = 0
-        return made
+        return picked, made
 
     def _tally(self, known: Audience, ready: Ready, *, tcp: bool) -> Tally:
         """Where an answer is counted: among the queries, and among the decisions."""

@@ -12,6 +12,7 @@ from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.router import Ranker
 from gtm.core.memory import Memory
 from gtm.dns.answer.clients import Client, Clients, Edns, NoEdns
+from gtm.dns.answer.led import Leads, leads
 from gtm.dns.answer.ready import EDNS, Ready
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import second_draw
@@ -32,13 +33,14 @@ _WILD = 4096
 
 
 class Asked:
-    """A host name and type as one ranking class asks for it."""
+    """A host name and type as one ranking class asks for it, whose regions' aliases lead the same way for all of its clients."""
 
-    __slots__ = ("group", "question")
+    __slots__ = ("group", "leads", "question")
 
-    def __init__(self, question: Question, group: RankingClass) -> None:
+    def __init__(self, question: Question, group: RankingClass, known: Leads) -> None:
         self.question = question
         self.group = group
+        self.leads = known
 
 
 class Drawn:
@@ -137,7 +139,9 @@ class Questions:
         self._clients = clients
         self._known = 0
         self.limit = limit
-        self._asked: Memory[tuple[Question, RankingClass], Asked] = Memory(lambda key: Asked(*key), limit)
+        self._asked: Memory[tuple[Question, RankingClass, Leads], Asked] = Memory(
+            lambda key: Asked(*key), limit
+        )
         self._names = names
         self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
         self._numbers: dict[object, int] = {}
@@ -147,8 +151,6 @@ class Questions:
             for name in names.hosts
             for rdtype in _TYPES
             if isinstance(host := static_content(names, name, rdtype), Host)
-            # Where an alias leads depends on more of the client than its class of this service (`gtm.dns.answer.led`).
-            and host.service not in names.aliasing
             for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
         }
 
@@ -197,15 +199,21 @@ class Questions:
         """The audience of a client that a question has not met yet."""
         if question.wildcard is not None:
             known = question.wildcard.audiences.get(number) or self.learn(question.wildcard, client, number)
-            return self._audience(question, number, known.asked.group, known.cell)
+            return self._audience(
+                question, number, (question, known.asked.group, known.asked.leads), known.cell
+            )
         ranking = self.ranker.fresh(question.host.request(client.location, question.rdtype))
-        return self._audience(question, number, ranking.group, ranking.cell)
+        # Where aliases lead depends on more of the client than its class of this service.
+        known_leads = leads(self.ranker, self._names, ranking, client.location)
+        return self._audience(question, number, (question, ranking.group, known_leads), ranking.cell)
 
-    def _audience(self, question: Question, number: int, group: RankingClass, cell: str) -> Audience:
+    def _audience(
+        self, question: Question, number: int, asked: tuple[Question, RankingClass, Leads], cell: str
+    ) -> Audience:
         if self._known >= self.limit:
             self._forget()
         self._known += 1
-        found = question.audiences[number] = Audience(self._asked[question, group], cell)
+        found = question.audiences[number] = Audience(self._asked[asked], cell)
         return found
 
     def _forget(self) -> None:

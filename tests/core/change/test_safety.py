@@ -18,6 +18,7 @@ from gtm.core.model.policy import Places, Policy, Tenant
 from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Families, Priority
+from gtm.core.model.state import State
 from gtm.core.simulate.scenario import World
 from tests import worlds
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
@@ -77,6 +78,26 @@ def test_a_family_that_loses_its_regions_is_found() -> None:
     (breach,) = judge(world(before), world(drained(before, "us")), {}).breaches
     assert "clients in every country that ask for AAAA records; it has one now" in breach.message
     assert judge(world(before), world(drained(before, "de")), {}).breaches == ()
+
+
+def test_a_pool_keeps_an_address_that_is_up() -> None:
+    """The endpoint that goes has the last IPv6 address that is up: the region stays up, and the pool has the same members."""
+    four, six = (
+        Endpoint("https://four.test", ("192.0.2.1",)),
+        Endpoint("https://six.test", (), ("2001:db8::1",)),
+    )
+    dead = Endpoint("https://dead.test", (), ("2001:db8::2",))
+    made = worlds.service("chat", "de", families=Families.SEPARATE)
+    before = worlds.policy(worlds.region("de", four, six, dead), made)
+
+    def breaches(*left: Endpoint) -> list[SafetyRule]:
+        pair = before, worlds.changed(before, "regions", "de", endpoints=left)
+        states = (State(health=worlds.health(policy.regions, {dead.url})) for policy in pair)
+        old, new = (World(worlds.view(*each), {}) for each in zip(pair, states, strict=True))
+        return broken(judge(old, new, {}))
+
+    assert breaches(four, dead) == [SafetyRule.REACH]
+    assert breaches(four, six) == []
 
 
 def test_kinds_of_requests_are_told_apart() -> None:

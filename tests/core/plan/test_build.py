@@ -10,15 +10,18 @@ import pytest
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
+from gtm.core.health.addresses import address_key
 from gtm.core.model.policy import SpilloverRule
+from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import OnOverload, Priority, Steering
+from gtm.core.model.services import Families, OnOverload, Priority, Steering
+from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.problem import Breach, Problem, SpillQuota, violations
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
 from tests import worlds
-from tests.core.decision.test_choice import BERLIN, SERVICE, _choice, _ranking, _up, _view
+from tests.core.decision.test_choice import BERLIN, REGIONS, SERVICE, _choice, _ranking, _up, _view
 
 SUPPLY = {"de": Supply(rate=10.0)}
 
@@ -47,6 +50,26 @@ def test_cells_of_a_class_are_asked_for_together() -> None:
     alone = [_ask(view, {item: 1.0}).classes[0].latency_ms for item in demand]
     assert one.latency_ms == pytest.approx([(3 * a + b) / 4 for a, b in zip(*alone, strict=True)])
     assert list(one.latency_ms) == sorted(one.latency_ms)
+
+
+def test_pools_of_a_family_each_are_planned_by_themselves() -> None:
+    """Both families have the same members, and one of them loses an address: the plan of the other is not made without that region."""
+    regions = tuple(
+        replace(one, endpoints=(replace(one.endpoints[0], ipv6=(f"2001:db8::{at}",)),))
+        for at, one in enumerate(REGIONS)
+    )
+    key = address_key(regions[0].endpoints[0].url, "2001:db8::0")
+    gone = {"ipv6": {"de": {key: EndpointHealth(HealthStatus.DOWN)}}}
+    policy = worlds.policy(*regions, replace(SERVICE, families=Families.SEPARATE))
+    view = worlds.view(policy, State(1, health=_up(), addresses=gone))
+    four, six = (Request("chat", BERLIN, family=family) for family in AddressFamily)
+    demand = {
+        _counted(view, four): 1.0,
+        _counted(view, six): 5.0,
+        _counted(view, Request("chat", BERLIN)): 1.0,
+    }
+    found = [(one.rate, one.regions[0]) for one in _ask(view, demand).classes]
+    assert sorted(found) == [(1.0, "de"), (1.0, "de"), (5.0, "ie")]
 
 
 def test_the_name_of_a_class_orders_its_regions() -> None:

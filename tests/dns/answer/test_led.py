@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any
 
 import dns.rcode
@@ -75,6 +76,7 @@ def test_an_alias_leads_out() -> None:
     assert asked(world(by("web"), CHAT, WEB, rule("chat")), "web") == ["192.0.2.9"]
     reply = both(answerer(policy=some), query("chat.demo.test", subnet=DE, edns=True))
     assert errors_of(reply) == [18]
+    assert "alias of the region chosen leads to regions that residency rules forbid" in reply.to_text()
 
 
 def test_an_alias_that_stays_inside() -> None:
@@ -137,6 +139,24 @@ def test_what_the_other_host_name_states() -> None:
     assert asked(world(by("web"), CHAT, WEB, rule("chat", tenants="bank"), Tenant("bank"))) == REFUSED
     unstated = service("web", "there here")
     assert asked(world(by("web"), CHAT, unstated, one, Tenant("bank"))) == ["web.demo.test."]
+
+
+def test_the_short_way_answers_by_aliases_too() -> None:
+    """Clients of one class whom the other service tells apart get answers of their own, counted as by the full way, and the short way has them."""
+    names = "chat.demo.test", "x.wild.demo.test"
+    chat = service("chat", "led here", steering=Steering.WEIGHTED, hostnames=(names[0], "*.wild.demo.test"))
+    only_for_us = rule("chat", name="keep"), worlds.rule("web", "DE", services="web", client_countries="US")
+    policy = world(by("web"), chat, service("web", "there here"), *only_for_us)
+    counts = Counts(), Counts()
+    short, full = (answerer(policy=policy, counts=one) for one in counts)
+    for client, name, rdtype, draw in product((DE, US), names * 2, ("A", "AAAA"), (0.2, 0.7)):
+        packet = query(name, rdtype, subnet=client)
+        both(answerer(policy=policy), packet, draw=draw)
+        short.answer(packet, "10.3.0.1", tcp=False, draw=draw)  # were it the full way, that would be counted
+        full.answer_fully(packet, "10.3.0.1", tcp=False, draw=draw)
+    counted, expected = counts[0].take(), counts[1].take()
+    assert counted == expected
+    assert [key.split("\t")[-1][:7] for key in counted if "refused_residency" in key] == ["chat|DE"]
 
 
 def test_it_is_kept_no_longer_than_it_holds() -> None:

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 import dns.message
 import pytest
 
+from gtm.core.decision.decide import decide
 from gtm.core.decision.explain import answer, lines
 from gtm.core.decision.router import Router
+from gtm.core.health.addresses import answered, lost_families
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
-from gtm.core.model.services import Steering, Zone
+from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import Member, Steering, Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.dns.answer.answerer import Answerer
 from gtm.telemetry import Counts
@@ -235,3 +238,74 @@ def test_nothing_dead_costs_nothing() -> None:
     """The View of DNS is the common one where no address is down: nothing is made twice."""
     router = World({"eu": EU, "us": US}, BOTH, {("http://eu.test:9999", "192.0.2.1"): UP}).router()
     assert router.in_dns is router
+
+
+def test_a_canary_stays_one_while_another_member_is_up() -> None:
+    """docs/policy.md#members: nobody else is sent to a canary while another member is usable; one that is down for a family has no clients.
+
+    envoyproxy/envoy issue 39952: those who are no canary's clients went to any server, canaries among them.
+    """
+
+    def regions(world: World) -> set[str | None]:
+        router = world.router()
+        first, *others = world.regions
+        members = (Member(first), *(Member(name, share=0.05) for name in others))
+        policy = worlds.changed(router.view.snapshot.policy, "services", "web", members=members)
+        view = worlds.view(policy, router.view.state, shipped=()).in_dns
+        return {
+            decide(view, Request("web", Location(network=f"10.{number}.0.0/16")), 0.5).region
+            for number in range(100)
+        }
+
+    world = World({"eu": EU, "us": US}, BOTH)
+    six = ("http://us.test:9999", "2001:db8::2")
+    assert regions(world) == {"eu", "us"}
+    assert regions(replace(world, known=V4_DEAD)) == {"eu", "us"}
+    assert regions(replace(world, known={six: DOWN})) == {"eu"}
+    assert regions(replace(world, known={**V4_DEAD, six: DOWN})) == {"eu", "us"}
+    assert regions(replace(world, up=frozenset({US[0].url}))) == {"us"}
+    jp = (Endpoint("http://jp.test", ("192.0.2.3",), ("2001:db8::3",)),)
+    several = World({"jp": jp, "eu": EU, "us": US}, BOTH, V4_DEAD)
+    assert regions(several) == {"us"}, "with canaries alone, one that is whole stands in"
+
+
+def test_an_alias_that_is_left_answers_both_families() -> None:
+    """A region that has lost all its addresses and has an endpoint with a name goes on with that: no family is refused, and none moves.
+
+    dmachard/CoreDNS-GSLB pull request 169 (issue 150): where all addresses are down, a CNAME to fall back to had no place.
+    """
+    named = Endpoint("http://name.test", cname="lb.example.net")
+    four = (Endpoint("http://eu.test:9999", ("192.0.2.1",)), named)
+    world = World({"eu": four, "us": US}, BOTH | {named.url}, {(four[0].url, "192.0.2.1"): DOWN})
+    for family in FAMILIES:
+        assert addresses(world.ask(family)) == ["lb.example.net."]
+    six = (Endpoint("http://eu.test:9999", ("192.0.2.1",), ("2001:db8::1",)), named)
+    beside = replace(world, regions={"eu": six}, known=V4_DEAD)
+    assert addresses(beside.ask("ipv4")) == [REFUSED["ipv4"]], "addresses come before names"
+
+
+def test_what_is_left_of_former_addresses_says_nothing() -> None:
+    """Verdicts on addresses that the policy gave up, or probes by its URLs alone since, take no family from a region."""
+    ends = (
+        Endpoint("http://a.test", ("192.0.2.1",)),
+        Endpoint("http://b.test", ("192.0.2.2",), ("2001:db8::2",)),
+    )
+    stale = {"ipv4": {"eu": {"192.0.2.9 http://a.test": EndpointHealth(DOWN)}}}
+    own = {"ipv4": {"eu": {"192.0.2.1 http://a.test": EndpointHealth(DOWN)}}}
+    usual = worlds.region("eu", *ends, at="de")
+    by_urls = replace(usual, probe=replace(usual.probe, addresses=False))
+    health = {"http://a.test": EndpointHealth(DOWN), "http://b.test": EndpointHealth(DOWN)}
+    for region, told in ((usual, stale), (by_urls, own)):
+        assert lost_families(region, answered(region, health, told), told) == ()
+    assert lost_families(usual, answered(usual, health, own), own) == ("ipv4",)
+
+
+def test_a_region_that_lives_by_its_other_family_is_not_said_to_be_down() -> None:
+    """Its URL fails and its IPv6 address answers: DNS leaves it for a whole one because its IPv4 address is down, and says so."""
+    router = World({"eu": EU, "us": US}, BOTH - {EU[0].url}, V4_DEAD).router().in_dns
+    decision = router.decide(Request("web"), 0.5)
+    assert (decision.region, decision.candidates[0].excluded) == ("us", "addresses_down")
+    none = {**V4_DEAD, (EU[0].url, "2001:db8::1"): DOWN}
+    for up, why in ((BOTH, "addresses_down"), (BOTH - {EU[0].url}, "unhealthy")):
+        router = World({"eu": EU, "us": US}, up, none).router().in_dns
+        assert router.decide(Request("web"), 0.5).candidates[0].excluded == why
