@@ -111,6 +111,8 @@ _REFUSALS: tuple[tuple[re.Pattern[str], _Kind, str], ...] = tuple(
         (r"password|SCRAM|authentication failed", StorageUnavailable, "see to user and password in GTM_DATABASE_URL"),
         (r'database "[^"]*" does not exist', StorageUnavailable, "create it: CREATE DATABASE … ENCODING 'UTF8'"),
         (r'role "[^"]*" does not exist', StorageUnavailable, "create it: CREATE ROLE … LOGIN"),
+        (r"not permitted to log in", StorageUnavailable, "let it: ALTER ROLE … LOGIN"),
+        (r"not currently accepting", StorageUnavailable, "let it: ALTER DATABASE … ALLOW_CONNECTIONS true"),
         (r"no encryption|SSL off|SSL required", StorageUnavailable, "add sslmode=require to GTM_DATABASE_URL"),
         (r"pg_hba\.conf", StorageUnavailable, "let the server's pg_hba.conf allow this machine"),
         (r"does not support SSL", StorageUnavailable, "switch ssl on at the server, or take sslmode out of GTM_DATABASE_URL"),

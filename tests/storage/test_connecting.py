@@ -447,6 +447,29 @@ def test_a_role_that_may_not_create(postgres: EmbeddedPostgres, empty_database_u
             session.execute("DROP ROLE app")
 
 
+@pytest.mark.parametrize(
+    ("shut", "open_", "said"),
+    [
+        ("ALTER ROLE shut NOLOGIN", "ALTER ROLE shut LOGIN", "ALTER ROLE … LOGIN"),
+        ("ALTER DATABASE {} ALLOW_CONNECTIONS false", "ALTER DATABASE {} ALLOW_CONNECTIONS true", "ALLOW_CONNECTIONS true"),
+    ],
+)  # fmt: skip
+def test_doors_that_are_shut(
+    postgres: EmbeddedPostgres, empty_database_url: str, shut: str, open_: str, said: str
+) -> None:
+    """What was done to keep people out during maintenance is named, with what undoes it."""
+    name = sql.Identifier(str(conninfo.conninfo_to_dict(empty_database_url)["dbname"]))
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute("CREATE ROLE shut LOGIN PASSWORD 'shut'")
+        try:
+            session.execute(sql.SQL(shut).format(name))  # type: ignore[arg-type]
+            with pytest.raises(StorageUnavailable, match=said):
+                migrate.current(_as(empty_database_url, "shut"))
+        finally:
+            session.execute(sql.SQL(open_).format(name))  # type: ignore[arg-type]
+            session.execute("DROP ROLE shut")
+
+
 def test_a_role_without_room(postgres: EmbeddedPostgres) -> None:
     """Too many connections are a state of the server that passes."""
     with psycopg.connect(postgres.url, autocommit=True) as session:
