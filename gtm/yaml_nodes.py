@@ -68,10 +68,26 @@ def read_nodes(
         tabs = "; YAML is indented by spaces, never by tabs" if _at_tab(text, mark) else ""
         raise YamlError(f"{where}{error.problem or error.context or 'not YAML'}{tabs}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise YamlError(f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
+        raise YamlError(_unreadable(text) or f"not YAML in UTF-8: {' '.join(str(error).split())}") from error
     except (ValueError, TypeError) as error:
         raise YamlError(f"not acceptable YAML: {error}") from error
     return made
+
+
+def _unreadable(text: str | bytes) -> str:
+    """Where a text has what YAML has not, and what to do; empty: nowhere."""
+    content = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    try:
+        letters = content.decode()
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        return f"line {line}: not YAML in UTF-8: byte 0x{byte:02x}: save the file as UTF-8, not as Windows-1252 or Latin-1"
+    odd = yaml.reader.Reader.NON_PRINTABLE.search(letters.removeprefix("\ufeff"))
+    if odd is None:
+        return ""
+    line = letters.count("\n", 0, odd.start()) + 1
+    remedy = "save the file as UTF-8, not as UTF-16" if odd[0] == "\0" else "take it out"
+    return f"line {line}: not YAML in UTF-8: the control character U+{ord(odd[0]):04X}: {remedy}"
 
 
 def _at_tab(text: str | bytes, mark: Any) -> bool:

@@ -32,14 +32,21 @@ OnlyRegion = Annotated[fields.Name | None, Query(description="Only this region; 
 
 
 def strict_router(
-    prefix: str = "", tags: list[str | Enum] | None = None, *, include_in_schema: bool = True
+    prefix: str = "",
+    tags: list[str | Enum] | None = None,
+    *,
+    include_in_schema: bool = True,
+    any_query: bool = False,
 ) -> APIRouter:
-    """A router whose endpoints reject query parameters that they do not have. All of the application's are made by this."""
+    """A router whose endpoints reject query parameters that they do not have. All of the application's are made by this.
+
+    `any_query`: they pass over them.
+    """
     return APIRouter(
         prefix=prefix,
         tags=tags,
         include_in_schema=include_in_schema,
-        dependencies=[Depends(known_query)],
+        dependencies=[] if any_query else [Depends(known_query)],
         route_class=_Route,
     )
 

@@ -136,6 +136,7 @@ def needed(arguments: Sequence[str]) -> typer.Typer:
 def main() -> None:
     """Run a command; errors a person can act on end it with one message and an exit code, not with a traceback."""
     streams.open_all()
+    streams.forget_sizes(os.environ)
     guard_tracebacks()
     for line in service_links.ignore(os.environ):
         if sys.argv[1:2] and sys.argv[1] in _SERVERS:  # others do not look at them

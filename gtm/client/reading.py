@@ -37,9 +37,10 @@ def answer(
     status = response.status_code
     headers = {name.lower(): value for name, value in response.headers.items()}
     failed = status >= 400 and status not in call.accept
-    if status == 304 or (status == 204 and not failed):
+    nothing = call.content is Content.NOTHING and status == 204 and not failed
+    if nothing or (status == 304 and "If-None-Match" in call.fields):
         return Answer(status, None, headers)  # type: ignore[arg-type]  # T is None of calls that have no content
-    if response.is_redirect:
+    if response.is_redirect or status in {204, 304}:
         raise NotGtm(url, _said(response))
     if call.content is Content.TEXT and not failed:
         return Answer(status, response.text, headers)  # type: ignore[arg-type]  # T is str of such calls

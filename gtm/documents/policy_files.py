@@ -126,7 +126,8 @@ def _look(path: Path, real: str, top: Path, known: dict[str, Path], found: Files
     if path != top and _PASSED.fullmatch(path.name):
         found.passed.append(f"{name}/" if path.is_dir() else name)
         return []
-    mode = path.stat().st_mode
+    found_there = path.stat()
+    mode = found_there.st_mode
     name += "/" * stat.S_ISDIR(mode)
     wanted = stat.S_ISDIR(mode) or is_policy(path.name)
     first = known.setdefault(real, inner) if wanted else inner
@@ -141,6 +142,10 @@ def _look(path: Path, real: str, top: Path, known: dict[str, Path], found: Files
         found.others.append(name)
     elif not stat.S_ISREG(mode):
         found.problems.append(Problem(shown(path), "unreadable", "is no regular file"))
+    elif not found_there.st_size and path.suffix.lower() != ".json" and not path.read_bytes():
+        found.others.append(
+            f"{name} (empty)"
+        )  # cut off, as a rule: a full disk, `>` before a command that failed
     elif path.stem.lower() == _EXPECTATIONS:
         found.expectations.append(path)
     else:

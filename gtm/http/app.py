@@ -68,6 +68,8 @@ of answers, and heads may have 32 KiB."""
 _BURST = 25
 """Look-ups of a batch answered in one go, before other requests get their turn."""
 
+_PROBES = ("GET", "HEAD", "OPTIONS")
+"""How monitors ask: HAProxy by OPTIONS unless it is told otherwise."""
 _PRINTABLE = re.compile(rb"[\x21-\x7e]*")
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -156,8 +158,8 @@ class EdgeApp:
         self._pages = {
             "/v1/route": Page("lookup", self._lookup),
             "/v1/route:batch": Page("batch", take=self._take_batch, methods=("POST",)),
-            "/healthz": Page("healthz", self._healthz),
-            "/readyz": Page("readyz", self._readyz),
+            "/healthz": Page("healthz", self._healthz, methods=_PROBES),
+            "/readyz": Page("readyz", self._readyz, methods=_PROBES),
             "/metrics": Page("metrics", self._metrics_page),
             "/openapi.json": Page("openapi", lambda _incoming, _routes: DESCRIPTION),
         }

@@ -33,6 +33,8 @@ _LIVENESS = {  # seconds; a peer that vanished without a word is noticed within 
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
+_NUMBERS = frozenset({*_LIVENESS, "connect_timeout", "keepalives"})
+"""Parameters that are numbers (chapter 32.1.2)."""
 _SESSION = {
     "DateStyle": "ISO, MDY",  # the driver reads no other
     "IntervalStyle": "postgres",
@@ -81,8 +83,14 @@ def parameters(url: str) -> dict[str, Any]:
     ports = re.fullmatch(r"[0-9,]*", str((found or {}).get("port") or ""))
     if found is None or ports is None:
         raise ValueError(
-            "the database URL is not a Postgres URL such as postgresql://user:password@host:5432/database"
+            "the database URL is not a Postgres URL such as postgresql://user@host:5432/database, with the password behind `user:`"
         )
+    for (
+        name,
+        value,
+    ) in found.items():  # the driver reads one of them itself, and fails otherwise than where libpq does
+        if name in _NUMBERS and re.fullmatch(r"\s*[-+]?[0-9]{1,9}\s*", str(value)) is None:
+            raise ValueError(f"the database URL's parameter `{name}` is no whole number")
     return found
 
 

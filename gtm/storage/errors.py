@@ -63,12 +63,13 @@ READ_ONLY = (
     "name the primary in GTM_DATABASE_URL, or all hosts with target_session_attrs=read-write; or, if it is the primary, "
     "see why default_transaction_read_only is on"
 )
-_TABLES = "gtm's tables are not this version's, or not where the role's search_path leads: `gtm db check` compares them"
+TABLES = "gtm's tables are not this version's, or not where the role's search_path leads: `gtm db check` compares them"
 _OTHERS = "what is there is not gtm's, or half of it: give gtm a database of its own, or a schema by ALTER ROLE … SET search_path"
 _POOLED = "a pooler that does not keep sessions is between: name Postgres itself in GTM_DATABASE_URL, or a pool of mode `session`"
 _FULL = "raise max_connections (or the role's or the database's CONNECTION LIMIT), or end others' connections"
 LOCKED = "somebody holds a lock: `SELECT pid, pg_blocking_pids(pid), query FROM pg_stat_activity` says who"
-_RIGHTS = "let the role of GTM_DATABASE_URL own gtm's tables and their schema, or grant it the right"
+RIGHTS = "let the role of GTM_DATABASE_URL own gtm's tables and their schema, or grant it the right"
+_PARAMETERS = "correct that parameter in GTM_DATABASE_URL, or take it out"
 _NO_SCHEMA = "no schema of the role's search_path exists: create one, AUTHORIZATION that role"
 
 _Kind = type[StorageUnavailable]
@@ -78,10 +79,10 @@ _STATES: dict[str, tuple[_Kind, str]] = {
     "57014": (StorageBusy, "it took longer than a statement may take, or somebody cancelled it"),
     "53300": (StorageBusy, _FULL),
     "53100": (StorageUnavailable, "make room on the disk of the database"),
-    "42501": (DatabaseUnfit, _RIGHTS),
-    "42P01": (DatabaseUnfit, _TABLES),
-    "42703": (DatabaseUnfit, _TABLES),
-    "42883": (DatabaseUnfit, _TABLES),
+    "42501": (DatabaseUnfit, RIGHTS),
+    "42P01": (DatabaseUnfit, TABLES),
+    "42703": (DatabaseUnfit, TABLES),
+    "42883": (DatabaseUnfit, TABLES),
     "3F000": (DatabaseUnfit, _NO_SCHEMA),
     "42P07": (DatabaseUnfit, _OTHERS),
     "42701": (DatabaseUnfit, _OTHERS),
@@ -106,9 +107,12 @@ _CLASSES: dict[str, tuple[_Kind, str]] = {
 _REFUSALS: tuple[tuple[re.Pattern[str], _Kind, str], ...] = tuple(
     (re.compile(pattern), kind, remedy)
     for pattern, kind, remedy in (
+        (r"invalid \w+ value|invalid port number|weak sslmode|definition of service|configuration parameter|(set|for) parameter|walsender", DatabaseUnfit, _PARAMETERS),
         (r"password|SCRAM|authentication failed", StorageUnavailable, "see to user and password in GTM_DATABASE_URL"),
         (r'database "[^"]*" does not exist', StorageUnavailable, "create it: CREATE DATABASE … ENCODING 'UTF8'"),
         (r'role "[^"]*" does not exist', StorageUnavailable, "create it: CREATE ROLE … LOGIN"),
+        (r"not permitted to log in", StorageUnavailable, "let it: ALTER ROLE … LOGIN"),
+        (r"not currently accepting", StorageUnavailable, "let it: ALTER DATABASE … ALLOW_CONNECTIONS true"),
         (r"no encryption|SSL off|SSL required", StorageUnavailable, "add sslmode=require to GTM_DATABASE_URL"),
         (r"pg_hba\.conf", StorageUnavailable, "let the server's pg_hba.conf allow this machine"),
         (r"does not support SSL", StorageUnavailable, "switch ssl on at the server, or take sslmode out of GTM_DATABASE_URL"),
@@ -116,9 +120,9 @@ _REFUSALS: tuple[tuple[re.Pattern[str], _Kind, str], ...] = tuple(
         (r"too many clients|too many connections|connection slots", StorageBusy, _FULL),
         (r"session is read-only|is in hot standby", StorageReadOnly, READ_ONLY),
         (r"startup parameter|pooling mode", DatabaseUnfit, _POOLED),
-        (r"permission denied", DatabaseUnfit, "GRANT CONNECT ON DATABASE … TO the role"),
+        (r"permission denied for database", DatabaseUnfit, "GRANT CONNECT ON DATABASE … TO the role"),
         (r"translate host name|resolve host|Name or service", StorageUnavailable, "see to the host name in GTM_DATABASE_URL"),
-        (r"refused|No such file|timeout|timed out", StorageUnavailable, "see whether Postgres runs where GTM_DATABASE_URL leads"),
+        (r"refused|No such file|timeout expired|timed out", StorageUnavailable, "see whether Postgres runs where GTM_DATABASE_URL leads"),
     )
 )  # fmt: skip
 """The same of refused connections, of which the driver tells words alone."""

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
-from gtm.storage import documents
+from gtm.storage import documents, tables
 from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.connecting import (
@@ -31,7 +31,15 @@ from gtm.storage.connecting import (
 from gtm.storage.deferred import DeferredRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
-from gtm.storage.errors import LOCKED, StorageBusy, StorageReadOnly, unavailable
+from gtm.storage.errors import (
+    LOCKED,
+    RIGHTS,
+    TABLES,
+    DatabaseUnfit,
+    StorageBusy,
+    StorageReadOnly,
+    unavailable,
+)
 from gtm.storage.forks import ForkRepository
 from gtm.storage.gone import GoneRepository
 from gtm.storage.history.audit import AuditRepository
@@ -70,6 +78,18 @@ AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current
 AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
 AND c.relname = ANY (:tables) AND c.relnamespace = to_regnamespace(quote_ident(current_schema()))"""
 """Who holds a lock on a table of gtm's in whose presence nobody can write it."""
+_MISSING = """SELECT wanted.name, wanted.need, c.oid IS NULL
+FROM unnest(CAST(:names AS text[]), CAST(:needs AS text[])) AS wanted (name, need)
+LEFT JOIN pg_catalog.pg_class c ON c.relname = wanted.name AND c.relnamespace = to_regnamespace(quote_ident(current_schema()))
+WHERE c.oid IS NULL OR NOT CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, wanted.need)
+ELSE has_table_privilege(c.oid, wanted.need) END ORDER BY 1, 2 LIMIT 1"""
+"""A table or sequence that is gone, or that this role has no right to which changes need."""
+_NEEDS = (
+    *((table, need) for table in sorted(metadata.tables) for need in ("SELECT", "INSERT")),
+    *((kind, need) for kind in sorted(KINDS) for need in ("UPDATE", "DELETE")),
+    (tables.resource_versions.name, "USAGE"),
+)
+"""What a change needs. The audit log and the revisions may be kept from being changed later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +229,7 @@ class Database:
         self._looked = -inf
         self._held: set[tuple[int, str]] = set()
         self._lasting: set[tuple[int, str]] = set()
+        self._unfit: DatabaseUnfit | None = None
         places = max(1, pool_size + max_overflow - _OWN)
         self.callers = Turns(
             TurnLimits(places, max(1, places // 2)), "requests that need the database wait for their turn"
@@ -258,6 +279,7 @@ class Database:
         Raises:
             StorageReadOnly: it answers, and takes none.
             StorageBusy: likewise, since somebody has locked a table for some seconds.
+        DatabaseUnfit: likewise, since a table is gone or a right is missing.
             StorageUnavailable: there is no answer.
         """
         async with self._renewing():
@@ -271,12 +293,15 @@ class Database:
                         rows = await connection.execute(text(_HOLDERS), {"tables": list(metadata.tables)})
                         held = {(int(pid), str(table)) for pid, table in rows}
                         self._held, self._lasting = held, held & self._held
+                        self._unfit = await _unfit(connection)
         if self._refused:  # other connections of that time are there still
             self._refused = False
             await self._engine.dispose()
         if self._lasting:
             pid, table = min(self._lasting)
             raise StorageBusy(f"database: server process {pid} keeps `{table}` locked", LOCKED)
+        if self._unfit:
+            raise self._unfit
 
     @asynccontextmanager
     async def _renewing(self) -> AsyncIterator[None]:
@@ -343,3 +368,15 @@ class Database:
     async def dispose(self) -> None:
         """Close the pool's connections, at the end of the process."""
         await self._engine.dispose()
+
+
+async def _unfit(connection: AsyncConnection) -> DatabaseUnfit | None:
+    """What tables or rights a change would miss; None: it would miss none."""
+    asked = {"names": [name for name, _ in _NEEDS], "needs": [need for _, need in _NEEDS]}
+    missing = (await connection.execute(text(_MISSING), asked)).first()
+    if missing is None:
+        return None
+    name, need, gone = missing
+    if gone:
+        return DatabaseUnfit(f"database: `{name}` is gone", TABLES)
+    return DatabaseUnfit(f"database: the role has no right to {need} of `{name}`", RIGHTS)

@@ -49,9 +49,36 @@ def test_head_is_wherever_get_is(world: Api) -> None:
 def test_methods_that_are_allowed_are_told(world: Api) -> None:
     """Allow names HEAD where GET is, and not where it is not."""
     with httpx.Client(base_url=world.viewer.base_url) as client:
-        assert client.request("TRACE", "/healthz").headers["allow"] == "GET, HEAD"
+        assert client.request("TRACE", "/healthz").headers["allow"] == "GET, HEAD, OPTIONS"
+        assert client.request("TRACE", "/v1/status").headers["allow"] == "GET, HEAD"
         assert client.request("TRACE", "/v1/policy:plan").headers["allow"] == "POST"
         assert client.head("/v1/policy:plan").status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_monitors(world: Api, path: str) -> None:
+    """A number against caches changes nothing, and no cache keeps the answer; HAProxy asks by OPTIONS unless it is told otherwise.
+
+    Sources: standardnotes/server issue 1038 (OPTIONS), mosamlife/wpmgr issue 291 and SecureBananaLabs/bug-bounty issue 7179 (caches).
+    """
+    with httpx.Client(base_url=world.viewer.base_url) as client:
+        plain = client.get(path)
+        assert plain.headers["cache-control"] == "no-store"
+        for method, asked in (
+            ("GET", "?_=1695"),
+            ("HEAD", "?_=1695"),
+            ("OPTIONS", ""),
+            ("OPTIONS", "?a&a=b&status=down"),
+        ):
+            answer = client.request(method, path + asked)
+            assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store"), (method, asked)
+            assert answer.content == (b"" if method == "HEAD" else plain.content)
+        assert (
+            client.get(
+                "/v1/status?_=1695", headers={"Authorization": f"Bearer {TOKENS[Role.ADMIN]}"}
+            ).status_code
+            == 422
+        )
 
 
 def test_odd_request_lines(world: Api) -> None:

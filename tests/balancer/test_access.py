@@ -203,6 +203,10 @@ def test_an_answered_one() -> None:
             _OK,
             {"how": "answered", "status": 200, "path": "/healthz", "backend": None, "first_byte_ms": None},
         ),
+        *(  # a number against caches, and HAProxy's own way to ask (standardnotes/server issue 1038)
+            (line + b" HTTP/1.1\r\nhost: a\r\n\r\n", _OK, {"how": "answered", "status": 200, "backend": None})
+            for line in (b"HEAD /healthz?_=1695", b"OPTIONS /healthz")
+        ),
         (
             b"POST /p HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
             _OK,

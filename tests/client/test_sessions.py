@@ -104,6 +104,8 @@ def test_who_is_not_there() -> None:
         (http(200, "{"), NotGtm, "application/json"),
         (http(200, "[" * 100_000), NotGtm, "status 200, application/json, nested deeper than 100"),
         (http(302, "", "Location: /elsewhere"), NotGtm, "status 302"),
+        (http(204), NotGtm, "status 204"),  # no content is no answer (BasedHardware/omi#12955)
+        (http(304), NotGtm, "status 304"),
         (http(404, '{"detail": "no"}'), NotGtm, "status 404"),  # not control's word: no X-GTM-Tier
         (
             http(451, '{"detail": "no", "code": "refused_residency"}', "X-GTM-Tier: control"),

@@ -106,6 +106,17 @@ async def test_what_holds() -> None:
     assert fake.asked.count("/.well-known/openid-configuration") == 2
 
 
+async def test_networks_that_are_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IPv6 network among them let nobody sign in (encode/httpx#3221); a proxy that is none is told, without its password."""
+    fake = Fake(signed(CLAIMS))
+    monkeypatch.setenv("https_proxy", "http://u:s3cretpw@[::1")
+    with pytest.raises(OidcError, match=r"cannot be asked .* https_proxy is no URL"):
+        await fake.provider().begin()
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", f"fe80::/10,[::1],{httpx.URL(ISSUER).host}")
+    await fake.provider().begin()
+
+
 FORGED: dict[str, Callable[[], str]] = {
     "nothing": lambda: "",
     "no token": lambda: "a.b.c",

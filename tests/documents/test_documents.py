@@ -199,6 +199,16 @@ def test_yaml_reads_norway() -> None:
         ("".join(" " * level + "a:\n" for level in range(3000)), "nested deeper than 100"),
         ("a: !!python/object:os.x {}", "could not determine a constructor"),
         ("a: \0", "not YAML in UTF-8"),
+        # Without a place people look for them for long: elastic/filebeat#151, adrienverge/yamllint#218.
+        (
+            b"# 1\n# r\xe9gles\n",
+            "line 2: not YAML in UTF-8: byte 0xe9: save the file as UTF-8, not as Windows-1252",
+        ),
+        ("# 1\n\n# \x1b[31m", "line 3: not YAML in UTF-8: the control character U+001B: take it out"),
+        (
+            "a: 1".encode("utf-16-le"),
+            "line 1: not YAML in UTF-8: the control character U+0000: save the file as UTF-8, not as UTF-16",
+        ),
         (
             "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
             + "".join(

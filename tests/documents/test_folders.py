@@ -210,7 +210,7 @@ def test_who_writes_into_a_folder(tmp_path: Path) -> None:
     assert names_within(tmp_path) == []
     (tmp_path / "rules").mkdir()
     for name in ("rules/A.YAML", "rules/expect.json", ".x.yaml", "notes.txt"):
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("#")
     assert names_within(tmp_path) == ["rules/A.YAML", "rules/expect.json"]
     assert names_within(tmp_path, expectations=False) == ["rules/A.YAML"]
 

@@ -288,6 +288,8 @@ def test_methods_and_head(edge: Edge) -> None:
         response = client.post("/v1/route?service=web")
         problem(response, 405, "method_not_allowed")
         assert response.headers["allow"] == "GET, HEAD"
+        for path in ("/healthz", "/readyz?_=1695"):  # of monitors: standardnotes/server issue 1038
+            assert client.options(path).status_code == client.get(path).status_code == 200
         response = client.get("/v1/route:batch")
         problem(response, 405, "method_not_allowed")
         assert response.headers["allow"] == "POST"

@@ -104,6 +104,18 @@ def test_passwords_are_not_taken_for_hosts(password: str) -> None:
     assert "ret" not in str(caught.value).replace("write", "")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("connect_timeout", "abc"), ("connect_timeout", "inf"), ("connect_timeout", ""), ("connect_timeout", "1e9999"),
+     ("keepalives", "on"), ("keepalives_idle", "10s"), ("tcp_user_timeout", "x")],
+)  # fmt: skip
+def test_numbers_that_are_none(name: str, value: str) -> None:
+    """Of some the driver made a traceback, of others a server that is to be waited for (psycopg/psycopg#1346)."""
+    with pytest.raises(ValueError, match=f"`{name}` is no whole number"):
+        connecting.connect_arguments(f"postgresql://u:secret@h/d?{name}={value}")
+    assert connecting.connect_arguments(f"postgresql://h/d?{name}=7")[name] == "7"
+
+
 async def test_a_session_states_what_it_needs(connect: Callable[[str], Database], database_url: str) -> None:
     """Whatever the database says, and so whatever a role or a server says, each way to connect has the same session."""
     with psycopg.connect(database_url) as session:
@@ -247,6 +259,52 @@ async def test_a_locked_table(
         await database.ping()
 
 
+def _as(url: str, role: str) -> str:
+    """The URL of a database for another role, whose password is its name."""
+    given = {**conninfo.conninfo_to_dict(url), "user": role, "password": role}
+    return "postgresql://?" + "&".join(f"{name}={value}" for name, value in given.items())
+
+
+async def test_missing_rights(
+    connect: Callable[[str], Database], database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server is not ready whose changes would fail for a right or a table (PostHog/posthog#81389, hrk/tt-rss-mysql2pgsql#4).
+
+    What changes do without, a log that nobody may rewrite, is not asked for.
+    """
+    monkeypatch.setattr("gtm.storage.session.LOOK_EVERY", 0.0)
+    all_rights = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO clerk"
+    with psycopg.connect(database_url, autocommit=True) as session:
+        session.execute("CREATE ROLE clerk LOGIN PASSWORD 'clerk'")
+        try:
+            database = connect(_as(database_url, "clerk"))
+            session.execute(all_rights)
+            with pytest.raises(DatabaseUnfit, match="no right to USAGE of `resource_versions`"):
+                await database.ping()
+            session.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO clerk")
+            session.execute("REVOKE UPDATE, DELETE ON audit, revisions FROM clerk")
+            await database.ping()
+            for missing, table in (
+                ("INSERT", "audit"),
+                ("SELECT", "revisions"),
+                ("UPDATE", "regions"),
+                ("DELETE", "zones"),
+            ):
+                session.execute(f"REVOKE {missing} ON {table} FROM clerk")  # type: ignore[arg-type]
+                with pytest.raises(DatabaseUnfit, match=f"no right to {missing} of `{table}`; .*grant"):
+                    await database.ping()
+                session.execute(all_rights)
+            session.execute("ALTER TABLE gone RENAME TO away")
+            with pytest.raises(DatabaseUnfit, match=r"`gone` is gone; .*gtm db check"):
+                await database.ping()
+            session.execute("ALTER TABLE away RENAME TO gone")
+            await database.ping()
+            await database.dispose()
+        finally:
+            session.execute("DROP OWNED BY clerk")
+            session.execute("DROP ROLE clerk")
+
+
 async def test_who_waits_for_a_lock_gives_up(connect: Callable[[str], Database], database_url: str) -> None:
     """A read behind somebody's LOCK TABLE ends; and after the wait for gtm's own lock the session's bound holds again."""
     _run(database_url, "ALTER DATABASE {} SET lock_timeout = '1h'")
@@ -322,6 +380,11 @@ async def test_errors_of_the_server(
         ({"sslmode": "require"}, StorageUnavailable, "sslmode"),
         ({"host": "127.0.0.1", "port": "1"}, StorageUnavailable, "runs where"),
         ({"host": "/nowhere"}, StorageUnavailable, "runs where"),
+        ({"sslmode": "no-verify"}, DatabaseUnfit, "correct that parameter"),  # brianc/node-postgres#2299
+        ({"target_session_attrs": "master"}, DatabaseUnfit, "correct that parameter"),
+        ({"port": "99999"}, DatabaseUnfit, "correct that parameter"),
+        ({"options": "-cschema%3Dgtm"}, DatabaseUnfit, "correct that parameter"),
+        ({"service": "nowhere"}, DatabaseUnfit, "correct that parameter"),
     ],
 )
 async def test_refused_connections_say_what_to_do(
@@ -377,13 +440,34 @@ def test_a_role_that_may_not_create(postgres: EmbeddedPostgres, empty_database_u
     with psycopg.connect(empty_database_url, autocommit=True) as session:
         session.execute("CREATE ROLE app LOGIN PASSWORD 'app'")
         try:
-            given = {**conninfo.conninfo_to_dict(empty_database_url), "user": "app", "password": "app"}
-            url = "postgresql://?" + "&".join(f"{name}={value}" for name, value in given.items())
             with pytest.raises(DatabaseUnfit, match=r"permission denied for schema public; .*own") as caught:
-                migrate.upgrade(url)
+                migrate.upgrade(_as(empty_database_url, "app"))
             assert "\n" not in str(caught.value)
         finally:
             session.execute("DROP ROLE app")
+
+
+@pytest.mark.parametrize(
+    ("shut", "open_", "said"),
+    [
+        ("ALTER ROLE shut NOLOGIN", "ALTER ROLE shut LOGIN", "ALTER ROLE … LOGIN"),
+        ("ALTER DATABASE {} ALLOW_CONNECTIONS false", "ALTER DATABASE {} ALLOW_CONNECTIONS true", "ALLOW_CONNECTIONS true"),
+    ],
+)  # fmt: skip
+def test_doors_that_are_shut(
+    postgres: EmbeddedPostgres, empty_database_url: str, shut: str, open_: str, said: str
+) -> None:
+    """What was done to keep people out during maintenance is named, with what undoes it."""
+    name = sql.Identifier(str(conninfo.conninfo_to_dict(empty_database_url)["dbname"]))
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute("CREATE ROLE shut LOGIN PASSWORD 'shut'")
+        try:
+            session.execute(sql.SQL(shut).format(name))  # type: ignore[arg-type]
+            with pytest.raises(StorageUnavailable, match=said):
+                migrate.current(_as(empty_database_url, "shut"))
+        finally:
+            session.execute(sql.SQL(open_).format(name))  # type: ignore[arg-type]
+            session.execute("DROP ROLE shut")
 
 
 def test_a_role_without_room(postgres: EmbeddedPostgres) -> None:

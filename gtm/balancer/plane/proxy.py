@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 MOST_SOUGHT = 16
 """Servers that are asked at the most for what nobody knows who has it."""
 
+_PROBES = (b"GET", b"HEAD", b"OPTIONS")
+"""How monitors ask: HAProxy by OPTIONS unless it is told otherwise."""
 _CLIENT_FULL = Refusal(
     429,
     "client_bodies_full",
@@ -285,7 +287,7 @@ class Proxy:
                 return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
         asked = None
         if head.method != b"POST":  # nearly every request is one, and none of these
-            if head.target == self.health_path and head.method in (b"GET", b"HEAD"):
+            if head.target.partition(b"?")[0] == self.health_path and head.method in _PROBES:
                 return self._health(exchange)
             if head.target == PATH and head.method == b"GET":
                 return self._proof(exchange)

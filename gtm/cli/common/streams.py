@@ -5,6 +5,7 @@ Laws:
      (`gtm.cli.common.output.print_document`), and so whole.
   2. Output that cannot be written ends the command with one line; where its reader went away (`| head`), with none.
   3. What cannot be said on standard error is not said, and changes nothing.
+  4. A stream that somebody else made non-blocking is waited for as others are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import codecs
 import errno
 import io
 import os
+import re
+import select
 import sys
+from collections.abc import MutableMapping
 from typing import TextIO
 
 from gtm.cli.common.exits import Exit
@@ -31,24 +35,49 @@ class OutputError(Exception):
         """Whoever read it went away."""
 
 
-class _Output(io.FileIO):
-    """Standard output, whose failures are `OutputError`s."""
+class _Waiting(io.FileIO):
+    """A stream that is written to as if it blocked: `ssh`, Node.js and others leave pipes and terminals that do not."""
 
     def write(self, content: object, /) -> int | None:  # type: ignore[override]  # of whatever has a buffer
+        while (written := super().write(content)) is None:  # type: ignore[arg-type]
+            select.select((), (self,), ())
+        return written
+
+
+class _Output(_Waiting):
+    """Standard output, whose failures are `OutputError`s."""
+
+    def write(self, content: object, /) -> int | None:  # type: ignore[override]
         try:
-            return super().write(content)  # type: ignore[arg-type]
+            return super().write(content)
         except OSError as error:
             raise OutputError(error) from error
 
 
-class _Errors(io.FileIO):
+class _Errors(_Waiting):
     """Standard error, which takes what it can."""
 
     def write(self, content: object, /) -> int | None:  # type: ignore[override]
         try:
-            return super().write(content)  # type: ignore[arg-type]
+            return super().write(content)
         except OSError:
             return memoryview(content).nbytes  # type: ignore[arg-type]
+
+
+_SIZES = {"COLUMNS": range(20, 10_001), "LINES": range(2, 10_001)}
+"""What terminals may have of them."""
+
+
+def forget_sizes(environment: MutableMapping[str, str]) -> None:
+    """Take out of an environment what no terminal's size is, so that the terminal is asked, or 80 columns taken.
+
+    With 0, as pseudo-terminals of CI say that have no size, nothing would be printed at all, gigabytes with very many, and what is
+    a digit elsewhere (`²`) ends the printer.
+    """
+    for name, sizes in _SIZES.items():
+        found = environment.get(name)
+        if found is not None and not (re.fullmatch("[0-9]{1,9}", found) and int(found) in sizes):
+            del environment[name]
 
 
 def open_all() -> None:

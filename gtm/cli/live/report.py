@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,6 +13,8 @@ from gtm.cli.common import options
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    import httpx
+
     from gtm.adapters.watch import Target, Watch
 
 _TIMEOUT = 5.0
@@ -82,8 +84,6 @@ def report(
     What a server does not say is unknown, never idle; one that does not answer is not reported of. Needs a token of role
     `reporter` (docs/operations.md#load-reports).
     """
-    import httpx
-
     from gtm.adapters.servers import ServerType
     from gtm.adapters.watch import Fixed, Watch
 
@@ -100,7 +100,7 @@ def report(
     _check_targets(targets, bool(prometheus), series or [])
     fixed = Fixed(region, service, limit, _labels(label or []), _series(series or []))
     send = _print if dry_run else _to_control(control_url, token)
-    with httpx.Client(timeout=_SCRAPE, follow_redirects=False) as client:
+    with _client(targets) as client:
         watch = Watch(targets, fixed, client, time.monotonic)
         try:
             _follow(watch, send, every, once=once, quiet=dry_run)
@@ -108,6 +108,29 @@ def report(
             return
         finally:
             watch.close()
+
+
+def _client(targets: Sequence[Target]) -> httpx.Client:
+    """What asks each server through the proxy that leads there, if one does.
+
+    Raises:
+        CommandError: a proxy of the environment is none.
+    """
+    import httpx
+
+    from gtm.client.proxies import proxy_for
+    from gtm.transport import tls_context
+
+    tls = tls_context(None)
+    try:
+        mounts = {
+            f"{urlsplit(target.url).scheme}://{target.source}": httpx.HTTPTransport(proxy=proxy, verify=tls)
+            for target in targets
+            if (proxy := proxy_for(target.url))
+        }
+    except ValueError as error:
+        raise CommandError(f"the proxy set in the environment cannot be used: {error}") from error
+    return httpx.Client(timeout=_SCRAPE, follow_redirects=False, trust_env=False, verify=tls, mounts=mounts)
 
 
 def _follow(watch: Watch, send: _Send, every: float, *, once: bool, quiet: bool) -> None:

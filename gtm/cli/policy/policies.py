@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from gtm.documents.check import Report
     from gtm.documents.folders import Folder as Read
 
+
+def _named(text: str) -> Path:
+    """A path that somebody named. `gtm apply "$POLICY"` where nothing is set would apply the folder that it runs in."""
+    if not text:
+        raise typer.BadParameter("it is empty: name a folder, `.` for the one you are in")
+    return Path(text)
+
+
 Folder = Annotated[
-    Path, typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.")
+    Path,
+    typer.Argument(help="A folder of YAML and JSON files, with those below it; or one file.", parser=_named),
 ]
 
 

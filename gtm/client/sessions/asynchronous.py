@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from gtm.client.calls import Answer, Call
-from gtm.client.errors import GtmError, NotGtm, UsageError
+from gtm.client.errors import GtmError, NotGtm
 from gtm.client.reading import line
 from gtm.client.sessions.base import UNMADE, Options, Speaker, cursor_of, page_of
 
@@ -25,11 +25,7 @@ class AsyncSession(Speaker):
 
     def __init__(self, url: str, token: str | None = None, options: Options | None = None) -> None:
         super().__init__(url, token, options)
-        settings = self.settings()
-        try:
-            self._http = httpx.AsyncClient(**settings)
-        except (ValueError, ImportError) as error:
-            raise UsageError(f"the proxy set in the environment cannot be used: {error}", "proxy") from error
+        self._http = httpx.AsyncClient(**self.settings())
 
     async def __aenter__(self) -> Self:
         return self

@@ -16,9 +16,10 @@ import httpx
 
 from gtm.client.calls import Answer, Call
 from gtm.client.errors import ConnectionFailed, GtmError, NotGtm, UsageError
+from gtm.client.proxies import proxy_for
 from gtm.client.reading import answer
 from gtm.client.retries import PATIENT, Retries
-from gtm.secret import TOKEN, SecretError, clean, given, said
+from gtm.secret import TOKEN, SecretError, clean, given, redact, said
 from gtm.transport import CertificatesError, context_for, in_the_clear
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class Speaker:
     """What both sessions know: where the server is, how to speak with it, how to read it.
 
     Raises:
-        UsageError: the address or the token cannot be one, or certificates cannot be read.
+        UsageError: the address, the token or the environment's proxy cannot be one, or certificates cannot be read.
     """
 
     tier: ClassVar[str | None] = None
@@ -63,6 +64,10 @@ class Speaker:
         self.options = options or Options()
         self.url = _address(url)
         self._token = _token(token)
+        try:
+            self._proxy = proxy_for(self.url)
+        except ValueError as error:
+            raise UsageError(f"the proxy set in the environment cannot be used: {error}", "proxy") from None
         if self._token is not None and not self.options.insecure and in_the_clear(self.url):
             raise UsageError(
                 f"`{self.url}` is http to another machine, which would send the token in the clear: put TLS in front of it and use "
@@ -90,15 +95,12 @@ class Speaker:
             headers["Authorization"] = f"Bearer {self._token}"
         if options.managed_by is not None:
             headers["GTM-Managed-By"] = options.managed_by
-        host = urlsplit(self.url).hostname or ""
-        own = host in {"localhost", "::1"} or host.startswith(
-            "127."
-        )  # no proxy leads to this machine's own loopback
         return {
             "headers": headers,
             "timeout": httpx.Timeout(options.timeout, connect=min(options.timeout, _CONNECT)),
-            "trust_env": not own,
-            "verify": self._certificates(direct=own),
+            "trust_env": False,
+            "proxy": self._proxy,
+            "verify": self._certificates(direct=self._proxy is None),
         }
 
     def _certificates(self, *, direct: bool) -> ssl.SSLContext:
@@ -126,12 +128,27 @@ class Speaker:
     def failed(self, error: Exception) -> ConnectionFailed:
         """A failure to connect, to send or to read, in words."""
         if isinstance(error, httpx.ConnectTimeout):
-            return ConnectionFailed(self.url, "does not answer (connection timed out)", sent=False)
+            return ConnectionFailed(
+                self.url, f"does not answer (connection timed out{self._by_way})", sent=False
+            )
         if isinstance(error, httpx.ConnectError):
-            return ConnectionFailed(self.url, f"cannot be reached ({_reason(error)})", sent=False)
+            return ConnectionFailed(
+                self.url, f"cannot be reached ({_reason(error)}{self._by_way})", sent=False
+            )
+        if isinstance(error, httpx.ProxyError):
+            return ConnectionFailed(
+                self.url, f"cannot be reached ({_reason(error)}{self._by_way})", sent=False
+            )
         if isinstance(error, httpx.TimeoutException):
             return ConnectionFailed(self.url, "does not answer in time", sent=True)
         return ConnectionFailed(self.url, f"broke the connection off ({_reason(error)})", sent=True)
+
+    @property
+    def _by_way(self) -> str:
+        """The proxy between, for messages: what fails is the way to it, as a rule."""
+        if self._proxy is None:
+            return ""
+        return f", through the proxy `{redact(self._proxy)}` of the environment; `no_proxy` names who is asked without"
 
     def pause(self, call: Call[Any], error: GtmError, made: int) -> float:
         """How long to wait before a call is made again.

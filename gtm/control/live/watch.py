@@ -19,6 +19,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage
+from gtm.storage.connecting import CONNECT_TIMEOUT
 from gtm.storage.errors import UP, StorageUnavailable
 from gtm.storage.revisions import REVISION_CHANNEL, Revision
 from gtm.storage.session import Database
@@ -50,6 +51,7 @@ class DatabaseWatch:
         self._notified = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._pinging: asyncio.Task[StorageUnavailable | None] | None = None
+        self._pinged = 0.0
 
     async def run(self) -> None:
         """Follow the database until cancelled."""
@@ -151,10 +153,21 @@ class DatabaseWatch:
                 await self._keys.settle()
 
     async def ping(self) -> StorageUnavailable | None:
-        """Why the database would take no change right now; None: it would. It is asked once for all who want to know at a time."""
+        """Why the database would take no change right now; None: it would. It is asked once for all who want to know at a time.
+
+        Who is asked and does not answer within `CONNECT_TIMEOUT` is away: a server that hangs lets nobody wait who looks at control.
+        """
+        now = asyncio.get_running_loop().time()
         if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._ping())
-        return await asyncio.shield(self._pinging)
+            self._pinging, self._pinged = asyncio.create_task(self._ping()), now
+        done, _ = await asyncio.wait((self._pinging,), timeout=max(0.0, self._pinged + CONNECT_TIMEOUT - now))
+        if done:
+            return self._pinging.result()
+        found = StorageUnavailable(
+            f"database: no answer within {CONNECT_TIMEOUT} s", "see whether the server or the way to it hangs"
+        )
+        self._found(found)
+        return found
 
     async def _ping(self) -> StorageUnavailable | None:
         found = None

@@ -249,7 +249,7 @@ def _given(left: tuple[Endpoint, ...], family: str) -> bool:
 def lost_families(region: Region, left: tuple[Endpoint, ...], addresses: Addresses) -> tuple[str, ...]:
     """The families that a region has lost: nothing is left that answers them in DNS (`answered`), though something is known of its addresses.
 
-    Known is that one of the family is down, or one of the other family: then that goes on answering while the URL fails, which stands
+    Known is that one of the family is down, or one of the other family up: then that goes on answering while the URL fails, which stands
     for this one, and an empty answer would say that clients of this family have no region anywhere. What is still known of addresses
     that the policy gave up, or probes by their URLs alone, says nothing.
     """
@@ -264,7 +264,10 @@ def lost_families(region: Region, left: tuple[Endpoint, ...], addresses: Address
         for family in FAMILIES
         if any(getattr(one, family) for one in region.endpoints)
         and not _given(left, family)
-        and (HealthStatus.DOWN in known[family] or any(known[other] for other in FAMILIES if other != family))
+        and (
+            HealthStatus.DOWN in known[family]
+            or any(HealthStatus.UP in known[other] for other in FAMILIES if other != family)
+        )
     )
 
 

@@ -26,9 +26,11 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
+from gtm.client.proxies import proxy_for
 from gtm.nesting import NestingError, loads, shallow
 from gtm.secret import remember, said
 from gtm.storage.turns import Busy, TurnLimits, Turns
+from gtm.transport import tls_context
 
 CALLBACK = "/sign-in/oidc/callback"
 ALGORITHMS = (
@@ -306,9 +308,20 @@ class Provider:
     async def _ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         """A JSON object that the provider answers."""
         try:
+            proxy = proxy_for(url)
+        except ValueError as error:
+            raise OidcError(f"the provider cannot be asked ({url}): {error}") from error
+        try:
             async with (
                 asyncio.timeout(_TIMEOUT),
-                httpx.AsyncClient(timeout=_TIMEOUT, transport=self._transport, headers=_PLAIN) as client,
+                httpx.AsyncClient(
+                    timeout=_TIMEOUT,
+                    transport=self._transport,
+                    headers=_PLAIN,
+                    trust_env=False,
+                    proxy=proxy,
+                    verify=tls_context(None),
+                ) as client,
                 client.stream(method, url, **more) as answer,
             ):
                 if answer.headers.get("content-encoding", "identity").lower() != "identity":

@@ -32,7 +32,7 @@ from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.process.connections import Connections
 from gtm.settings import BalancerSettings, Network
 
-_METHODS = (b"GET", b"HEAD")
+_METHODS = (b"GET", b"HEAD", b"OPTIONS")
 _MAX = 8192
 _CONNECTIONS = 64
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from gtm.cli.common import streams
 from gtm.cli.common.exits import Exit
 from gtm.cli.main import app
 from gtm.core.model.access import Role
@@ -207,6 +210,44 @@ def test_main_outputs_that_cannot_be_written(typed: Typed, world: dict[str, str]
         gone = typed(*command.split(), to=_nobody_reads())
         assert (gone.code, gone.err) == (Exit.READER_GONE, ""), command
     assert world
+
+
+def test_outputs_that_do_not_block(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe that somebody else made so is waited for until its reader takes the rest (httpie/cli#565, ansible/ansible#77639)."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    size = fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    wait, taken = select.select, bytearray()
+
+    def reads_who_is_waited_for(*lists: Any) -> Any:
+        taken.extend(os.read(read, size))
+        return wait(*lists)
+
+    monkeypatch.setattr(select, "select", reads_who_is_waited_for)
+    shown = typed("--help", to=write)
+    rest = os.read(read, size)
+    os.close(read)
+    assert (shown.code, shown.err) == (0, "")
+    assert len(taken) >= size
+    assert rest.endswith(b"\n")
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
+@pytest.mark.parametrize("size", ["0", "1", "-5", "99999999", "²", "", " 80"])
+def test_sizes_that_no_terminal_has(name: str, size: str) -> None:
+    """Nothing was printed with 0 (travis-ci/travis-ci#6896, metalama/Metalama#1517), and 500 MB with very many."""
+    environment = {name: size, "TERM": "dumb"}
+    streams.forget_sizes(environment)
+    assert environment == {"TERM": "dumb"}
+    environment = {"COLUMNS": "132", "LINES": "50"}
+    streams.forget_sizes(environment)
+    assert environment == {"COLUMNS": "132", "LINES": "50"}
+
+
+def test_help_without_a_width(bare: Gtm) -> None:
+    """It is as long as with any."""
+    for columns in ("0", "²"):
+        assert "Usage:" in bare("check", "--help", COLUMNS=columns).out
 
 
 @pytest.mark.parametrize("argument", ["b\udcfcro", "\N{SNOWMAN}", "x\x1b[31m"])

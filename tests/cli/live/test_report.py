@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gtm.cli.common.exits import Exit
 from gtm.core.model.access import Role
 from tests.adapters import texts
 from tests.cli.conftest import DEMO, Control, Gtm
@@ -91,3 +92,13 @@ def test_a_dry_run_needs_neither_token_nor_control(bare: Gtm, vllm: str) -> None
     named = 'outstanding=vllm:num_requests_running{engine="0"}'
     done = bare.ok("report", "--region", "r", "--dry-run", "--once", "--prometheus", vllm, "--series", named)
     assert json.loads(done.out) == {"region": "r", "source": vllm, "outstanding": 7.0}
+
+
+def test_networks_that_are_asked_without_a_proxy(bare: Gtm) -> None:
+    """An IPv6 network among them ended the command with a traceback (encode/httpx#3221)."""
+    asked = ("report", "--region", "r", "--haproxy", "http://192.0.2.1/metrics", "--once", "--dry-run")
+    ways = {"http_proxy": "http://127.0.0.1:1", "no_proxy": "fe80::/10,[::1]"}
+    assert "connection refused" in bare(*asked, **ways).err
+    wrong = bare(*asked, http_proxy="http://u:s3cretpw@[::1", no_proxy="")
+    assert (wrong.code, "s3cret" in wrong.err) == (Exit.BAD_INPUT, False)
+    assert "http_proxy is no URL" in wrong.err

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gtm.cli.common.exits import Exit
 from tests.cli.conftest import DEMO, Done, Gtm
 from tests.misspelling import wrong_documents
 
@@ -33,6 +34,17 @@ def test_one_of_a_kind(bare: Gtm, tmp_path: Path) -> None:
         "services: [{name: a, members: [{region: a}]}, {name: b, members: [{region: a}]}]\n"
     )
     assert "the policy is sound: 1 region, 2 services, 0 rules" in bare("check", tmp_path).out
+
+
+def test_a_folder_that_nobody_named(bare: Gtm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not set (`gtm apply "$POLICY"`) is no order to take whatever is here (pypa/installer#188)."""
+    (tmp_path / "x.yaml").write_text("services: []\n")
+    monkeypatch.chdir(tmp_path)
+    for command in ("check", "plan", "apply"):
+        refused = bare(command, "")
+        assert (refused.code, refused.out) == (Exit.BAD_INPUT, "")
+        assert "it is empty" in refused.err
+    assert bare("check", ".").code == 0
 
 
 def test_failed_expectation(bare: Gtm, folder: Path) -> None:

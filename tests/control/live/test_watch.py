@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from contextlib import AsyncExitStack
 
 import pytest
+from sqlalchemy import text
 
 from gtm.control.replica import Replica
 from gtm.storage.session import Database
@@ -33,6 +36,26 @@ async def test_a_look_at_the_database_waits_for_nobodys_turn(database_url: str) 
         await other
     finally:
         await database.dispose()
+
+
+async def test_a_server_that_hangs(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who looks at control waits for it (hardware that swaps, a black hole: firecrawl/firecrawl#4291)."""
+    monkeypatch.setattr("gtm.control.live.watch.CONNECT_TIMEOUT", 0.05)
+    database = Database(database_url, pool_size=1, max_overflow=0)
+    watch = Replica(database).watch
+    async with database.transaction() as tx:
+        pid = int(await tx.connection.scalar(text("SELECT pg_backend_pid()")))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            found = await watch.ping()
+            assert found is not None
+            assert "no answer within" in str(found)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    while await watch.ping():  # noqa: ASYNC110 - the first answer is the one that was waited for
+        await asyncio.sleep(0)
+    await database.dispose()
 
 
 async def _in_turn(database: Database) -> None:

@@ -108,13 +108,15 @@ class Model:
         return next(up, None)
 
     def lost(self, region: str, family: AddressFamily) -> bool:
-        """Whether a region is down for a family: an address of it is down, and nothing is left that answers it."""
-        known = [
-            self.health.known.get((one.url, text))
-            for one in self.world.ends[region]
-            for text in one.addresses(family)
-        ]
-        return DOWN in known and not self.alive(region, family) and self.alias(region) is None
+        """Whether a region is down for a family: nothing is left that answers it, and an address of it is down, or one of the other family up."""
+
+        def known(of: AddressFamily) -> list[HealthStatus | None]:
+            every = ((one.url, text) for one in self.world.ends[region] for text in one.addresses(of))
+            return [self.health.known.get(one) for one in every]
+
+        (other,) = {*AddressFamily} - {family}
+        told = DOWN in known(family) or (bool(known(family)) and UP in known(other))
+        return told and not self.alive(region, family) and self.alias(region) is None
 
     def pool(self, name: str, family: AddressFamily) -> AddressFamily | None:
         """The family that a question is decided by; None: by one decision for both."""

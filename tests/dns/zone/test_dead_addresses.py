@@ -47,7 +47,7 @@ class World:
         return list(dict.fromkeys(found))
 
     def lost(self, region: str, family: str) -> bool:
-        """Whether a region is down for a family by its addresses: none is left, and one is known to be down, or one of the other family is known."""
+        """Whether a region is down for a family by its addresses: none is left, and one is known to be down, or one of the other family to be up."""
 
         def told(of: str) -> set[HealthStatus]:
             given = {(one.url, text) for one in self.regions[region] for text in getattr(one, of)}
@@ -56,7 +56,7 @@ class World:
         (other,) = FAMILIES.keys() - {family}
         if self.alive(region, family) or not any(getattr(one, family) for one in self.regions[region]):
             return False
-        return DOWN in told(family) or bool(told(other))
+        return DOWN in told(family) or UP in told(other)
 
     def chosen(self) -> str | None:
         """The region of a decision: the first whole one, or else the first with anything left."""

@@ -37,9 +37,9 @@ def test_the_host_is_one_of_this_machine(path: str) -> None:
         server = await asyncio.get_running_loop().create_server(admin.connection, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
 
-        async def status(path: str, host: str) -> int:
+        async def status(path: str, host: str, method: str = "GET") -> int:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"GET {path} HTTP/1.1\r\n{host}\r\n\r\n".encode())
+            writer.write(f"{method} {path} HTTP/1.1\r\n{host}\r\n\r\n".encode())
             answer = await reader.read()
             writer.close()
             return int(answer.split()[1])
@@ -47,6 +47,7 @@ def test_the_host_is_one_of_this_machine(path: str) -> None:
         for host in ("Host: evil.example", "HOST: 127.0.0.1.evil.example:80"):
             assert await status(path, host) == 421
             assert await status("/readyz", host) == 200
+            assert await status("/readyz?_=1695", host, "OPTIONS") == 200  # HAProxy's checks ask so
         for host in (f"Host: 127.0.0.1:{port}", "host: localhost", "Host: [::1]", "X-No: host"):
             assert await status(path, host) == 200
         code, _, _ = await admin.answer(path.encode(), "192.0.2.1", b"evil.example")

@@ -90,12 +90,20 @@ func (f *policyFiles) look(inner string) error {
 		return f.within(inner, said, path)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: it is no regular file", inner)
+	case info.Size() == 0 && !strings.EqualFold(filepath.Ext(name), ".json") && empty(path):
+		f.others = append(f.others, said+" (empty)")
 	case strings.EqualFold(strings.TrimSuffix(name, filepath.Ext(name)), calledExpect):
 		f.expectations = append(f.expectations, inner)
 	default:
 		f.policy = append(f.policy, inner)
 	}
 	return nil
+}
+
+// empty says whether a file holds nothing; what has no size need not.
+func empty(path string) bool {
+	text, err := os.ReadFile(path)
+	return err == nil && len(text) == 0
 }
 
 func (f *policyFiles) within(inner, said, path string) error {
