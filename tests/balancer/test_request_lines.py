@@ -31,10 +31,11 @@ def test_odd_request_lines_at_its_page() -> None:
             head, body = await said("GET", path)
             assert body
             assert await said("HEAD", path) == (head, b"")
-        for method in ("POST", "PUT", "OPTIONS", "TRACE"):
+        assert (await said("OPTIONS", "/readyz"))[0].startswith(b"HTTP/1.1 200 ")
+        for method in ("POST", "PUT", "TRACE"):
             head, _ = await said(method, "/metrics")
             assert head.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
-            assert b"\r\nallow: GET, HEAD\r\n" in head
+            assert b"\r\nallow: GET, HEAD, OPTIONS\r\n" in head
         head, _ = await said("CONNECT", "a:1")
         assert head.startswith(b"HTTP/1.1 405 ")
         head, _ = await said("GET", "/readyz", "Connection: upgrade\r\nUpgrade: websocket\r\n")
