@@ -51,6 +51,7 @@ var meant = map[string][]string{
 	"services.cors.methods":                        {`"POST"`},
 	"services.cors.fields":                         {`"authorization"`},
 	"services.model":                               {`"llama-3.1-8b"`},
+	"services.families":                            {`"together"`}, // with the other one endpoints may have no cname
 	"services.min_ttl":                             {`7`},
 	"services.service_time_ms":                     {`400.5`},
 	"residency_rules.match.services":               {`gtm_service.it.name`},
