@@ -160,9 +160,10 @@ class DatabaseWatch:
         now = asyncio.get_running_loop().time()
         if self._pinging is None or self._pinging.done():
             self._pinging, self._pinged = asyncio.create_task(self._ping()), now
-        done, _ = await asyncio.wait((self._pinging,), timeout=max(0.0, self._pinged + CONNECT_TIMEOUT - now))
+        pinging = self._pinging  # whoever comes after its end, and before this goes on, makes another
+        done, _ = await asyncio.wait((pinging,), timeout=max(0.0, self._pinged + CONNECT_TIMEOUT - now))
         if done:
-            return self._pinging.result()
+            return pinging.result()
         found = StorageUnavailable(
             f"database: no answer within {CONNECT_TIMEOUT} s", "see whether the server or the way to it hangs"
         )
