@@ -58,6 +58,21 @@ async def test_a_server_that_hangs(database_url: str, monkeypatch: pytest.Monkey
     await database.dispose()
 
 
+async def test_many_who_ask_at_once_all_get_an_answer(database_url: str) -> None:
+    """Also those who come when one question has ended and those who waited for it have not gone on yet."""
+    database = Database(database_url)
+    watch = Replica(database).watch
+
+    async def ask() -> None:
+        for _ in range(20):
+            assert await watch.ping() is None
+
+    try:
+        await asyncio.gather(*(ask() for _ in range(8)))
+    finally:
+        await database.dispose()
+
+
 async def _in_turn(database: Database) -> None:
     async with database.transaction():
         pass
