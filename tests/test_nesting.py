@@ -371,6 +371,8 @@ OWN = {
 
 def _unbounded(path: Path) -> list[str]:
     """The calls in a module that read JSON as it comes."""
+    if "json" not in path.read_text():
+        return []
     tree = parsed(path)
     decoders = {
         target.id

@@ -42,9 +42,9 @@ from gtm.balancer.wire.responses import ResponseError, read_response_head
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.world import Admission, Gate, Picker
-from tests.effort import ALL, SOAK
+from tests.effort import ALL, FEW, SOAK
 
-STREAMS = 1_000_000 if SOAK else 100_000 if ALL else 20_000
+STREAMS = 1_000_000 if SOAK else 100_000 if ALL else 8_000 if FEW else 20_000
 
 
 class Asked(NamedTuple):

@@ -11,6 +11,7 @@ from tests.effort import ALL, examples
 pytestmark = pytest.mark.endurance
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_cost_grows_with_length(reader: Reader) -> None:
     """A byte more costs no more than is published, and of a long text no more than of a short one; the search is among texts that are read."""

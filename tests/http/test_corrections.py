@@ -6,6 +6,7 @@ import ast
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -797,6 +798,7 @@ def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
     users = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "gtm").rglob("*.py")
+        if re.search("corrector|spill|corrections", path.read_text())
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ImportFrom)
         and node.module

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ ORDERED = {
 """Lists in which order means something, and why; in all others it means nothing."""
 
 
+@cache
 def spec() -> dict[str, Any]:
     """All kinds, as the provider reads them."""
     document = control_document()
