@@ -26,13 +26,12 @@ from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
-from gtm.runtime.balancer.carrier import Carrier, Counts
-from gtm.runtime.balancer.carriers import Alone, Carriers
+from gtm.runtime.balancer.carrier import Carrier, Carriers, Counts
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.ownership import Ownership
 from gtm.runtime.balancer.peers.line import PeerLine
 from gtm.runtime.balancer.pushes import Pushes
-from gtm.runtime.balancer.reporting import Reporter
+from gtm.runtime.balancer.reporting import report_load
 from gtm.runtime.balancer.room_line import RoomLine
 from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.feed import follow
@@ -207,16 +206,13 @@ class Balancer:
         if settings.workers > 1:
             Front(self._file.document, settings.file)  # what is wrong with it is better said once
             return WorkerPool(settings, self._instance, self._everything, pushes.leases)
-        parts = pushes.leases.started(0)
-        return Alone(
-            Carrier(
-                settings,
-                self._instance,
-                current=self._current,
-                file=self._file,
-                locator=locator,
-                parts=parts,
-            )
+        return Carrier(
+            settings,
+            self._instance,
+            current=self._current,
+            file=self._file,
+            locator=locator,
+            parts=pushes.leases.started(0),
         )
 
     def _everything(self) -> list[ViewMessage]:
@@ -240,7 +236,7 @@ class Balancer:
             return
         listening.result()
         admin = Admin(
-            carriers.shown,
+            carriers,
             settings.metrics_allow,
             lambda: {"peers": peers.shown()},
             lambda: render_untold(pushes.untold),
@@ -256,7 +252,7 @@ class Balancer:
         ready()
         self._tasks.start(self._owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick())
-        self._tasks.start(Reporter(settings, carriers.report).run())
+        self._tasks.start(report_load(settings, carriers.report))
         self._tasks.start(pushes.run())
         line = RoomLine(settings, carriers.free_slots)
         self._tasks.start(line.run())

@@ -10,11 +10,11 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from heapq import nlargest
+from http import HTTPStatus
 from operator import itemgetter
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
 import msgspec
 
 from gtm import __version__
@@ -27,22 +27,18 @@ from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.nesting import shallow
-from gtm.runtime.balancer.carriers import Carriers
+from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.reporting import EVERY, Posting
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.following.kept import Kept
 from gtm.runtime.process.clocks import boot_time
-from gtm.secret import said
 from gtm.settings import BalancerSettings
-from gtm.transport import context_for
 
 logger = logging.getLogger(__name__)
 
-EVERY = 1.0
-"""Seconds between reports."""
 FILE = "balancer-handoff-keys"
 """Of a balancer's directory: its ring, as JSON."""
-_TIMEOUT = 2.0
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -96,30 +92,13 @@ class Pushes:
     async def run(self) -> None:
         """Report until cancelled. While control is away reports are lost: the next is a second later."""
         settings = self._settings
-        url = f"{settings.control_url.rstrip('/')}/v1/balancers/{quote(settings.name, safe='')}/report"
-        headers = {"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"}
-        verify = context_for(settings.control_url, settings.ca_file, direct=True)
-        failing = False
-        async with httpx.AsyncClient(
-            headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
-        ) as client:
+        path = f"/v1/balancers/{quote(settings.name, safe='')}/report"
+        refused = "control does not take keys and quotas, nothing new is leased: %s"
+        async with Posting(settings, path, refused, HTTPStatus.OK) as posting:
             while True:
-                problem = ""
-                try:
-                    sent = await client.post(url, content=_ENCODER.encode(self._report()))
-                    if sent.status_code == httpx.codes.OK:
-                        self._take(msgspec.json.decode(shallow(sent.content), type=BalancerReply))
-                    else:
-                        problem = f"status {sent.status_code}: {sent.text[:300]}"
-                except (httpx.HTTPError, ValueError) as error:
-                    problem = said(error)
-                if problem and not failing:
-                    logger.warning(
-                        "control does not take keys and quotas, nothing new is leased: %s", problem
-                    )
-                failing = bool(problem)
+                await posting.post(self._take, content=_ENCODER.encode(self._report()))
                 await self._roll()
-                if failing or not self.leases.overdue:
+                if posting.failing or not self.leases.overdue:
                     await asyncio.sleep(EVERY)
 
     def _report(self) -> BalancerReport:
@@ -162,7 +141,8 @@ class Pushes:
         self._leaves_out = left_out > 0
         return dict(nlargest(MAX_PUSHES, more.items(), key=itemgetter(1))) if left_out > 0 else more
 
-    def _take(self, reply: BalancerReply) -> None:
+    def _take(self, answer: bytes) -> None:
+        reply = msgspec.json.decode(shallow(answer), type=BalancerReply)
         if reply.notice and not self._notice:
             logger.error("control says: %s", reply.notice[:1000])
         self._notice = reply.notice

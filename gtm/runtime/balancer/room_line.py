@@ -7,21 +7,17 @@ goodbye, by this process's death say, is how control hears of that at once.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from gtm.core.balance.spill.room import Slots, next_report
 from gtm.feed.wire import RoomReport
-from gtm.secret import said
+from gtm.runtime.balancer.reporting import Posting
 from gtm.settings import BalancerSettings
-from gtm.transport import context_for
-
-logger = logging.getLogger(__name__)
 
 BEAT = 0.1
 """Seconds between two beats."""
@@ -54,24 +50,13 @@ class RoomLine:
     async def run(self) -> None:
         """Hold the line until cancelled, or until goodbye was said."""
         settings = self._settings
-        url = f"{settings.control_url.rstrip('/')}/v1/balancers/{quote(settings.name, safe='')}/room"
-        headers = {"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"}
-        verify = context_for(settings.control_url, settings.ca_file, direct=True)
-        failing = False
-        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False, verify=verify) as client:
+        path = f"/v1/balancers/{quote(settings.name, safe='')}/room"
+        refused = "control does not take what is said of free slots: %s"
+        async with Posting(settings, path, refused, HTTPStatus.NO_CONTENT, 5.0) as posting:
             while not self._ending:
-                problem = ""
-                try:
-                    sent = await client.post(url, params={"region": settings.region}, content=self._lines())
-                    if sent.status_code != httpx.codes.NO_CONTENT:
-                        problem = f"status {sent.status_code}: {sent.text[:300]}"
-                except httpx.HTTPError as error:
-                    problem = said(error)
-                if problem:
-                    if not failing:
-                        logger.warning("control does not take what is said of free slots: %s", problem)
+                await posting.post(params={"region": settings.region}, content=self._lines())
+                if posting.failing:
                     await asyncio.sleep(_AGAIN)
-                failing = bool(problem)
 
     async def _lines(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ from gtm.feed.wire import PeersMessage
 from gtm.files import write_whole
 from gtm.nesting import shallow
 from gtm.options import peer_place, places
-from gtm.runtime.balancer.carriers import Carriers
+from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.peers.datagrams import MOST, Said, Sealer
 from gtm.runtime.balancer.peers.known import Known
 from gtm.runtime.balancer.words import together

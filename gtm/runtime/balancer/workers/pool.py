@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
+from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.flights import PEERS_LAST_S
 from gtm.core.balance.sharing import FORGOTTEN_S, Use
 from gtm.core.balance.spill.room import Slots
@@ -31,13 +32,11 @@ from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import FeedError
-from gtm.runtime.balancer.admin import Shown
-from gtm.runtime.balancer.carrier import Counts
-from gtm.runtime.balancer.carriers import Carriers, Spent
-from gtm.runtime.balancer.reporting import Report
+from gtm.runtime.balancer.carrier import Carriers, Counts, Spent
+from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word, together
-from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
+from gtm.runtime.balancer.workers.merging import merged_state
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     FromWorker,
@@ -90,7 +89,7 @@ class RunningWorker:
     said: WordMessage | None = None
     said_at: float = 0.0
     report: Report | None = None
-    metrics: str = ""
+    metrics: Sequence[Family] = ()
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     used: Mapping[QuotaText, int] = field(default_factory=dict)
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
@@ -123,7 +122,7 @@ class RunningWorker:
 
 
 class WorkerPool(Carriers):
-    """A balancer's workers, asked as `gtm.runtime.balancer.carriers.Carriers`: what they said last, added up.
+    """A balancer's workers, asked as `gtm.runtime.balancer.carrier.Carriers`: what they said last, added up.
 
     Args:
         settings: of the balancer.
@@ -167,7 +166,6 @@ class WorkerPool(Carriers):
         self._asked = 0
         self._shown: dict[int, ShownMessage] = {}
         self._answered = asyncio.Event()
-        self.shown: Shown = _Pages(self)
 
     # --- what they said last, added up: what the first process reports, and passes on ---
 
@@ -448,29 +446,21 @@ class WorkerPool(Carriers):
         if all(n in self._shown for n, one in self._running.items() if one.ready and not one.hangs):
             self._answered.set()
 
-    def metrics(self) -> bytes:
+    def text(self) -> bytes:
         """All metrics: of those that run as they said last, for a counter must not fall because one hangs, and of those that ended."""
-        return self._metrics.text([one.metrics for _, one in sorted(self._running.items())])
-
-
-class _Pages:
-    """The page of all workers."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self._pool = pool
+        return render(self._metrics.merged([one.metrics for _, one in sorted(self._running.items())]))
 
     async def unready(self) -> str:
-        said = [one.unready for one in await self._pool.ask()]
+        said = [one.unready for one in await self.ask()]
         return "" if "" in said else next(iter(said), "no worker answers")
 
     async def metrics(self) -> bytes:
-        await self._pool.ask()
-        return self._pool.metrics()
+        await self.ask()
+        return self.text()
 
     async def state(self) -> dict[str, Any]:
-        shown = await self._pool.ask()
-        state = merged_state([one.state for one in shown])
-        return {**state, "process": os.getpid(), "workers": self._pool.processes()}
+        state = merged_state([one.state for one in await self.ask()])
+        return {**state, "process": os.getpid(), "workers": self.processes()}
 
 
 def _since(before: Mapping[QuotaText, int], now: Mapping[QuotaText, int]) -> dict[QuotaText, int]:

@@ -114,7 +114,7 @@ class Worker:
             await carrier.start()
             if self._stopping.is_set():
                 return
-            await carrier.listen(
+            await carrier.open(
                 [
                     Listener(SocketUse.REQUESTS, one.host, one.port, socket.socket(fileno=one.descriptor))
                     for one in self._told.lent
@@ -140,14 +140,14 @@ class Worker:
         told_at = 0.0
         while True:
             now = loop.time()
-            if due(told, carrier.use, now - told_at):
-                word = carrier.word()
+            if due(told, carrier.use(), now - told_at):
+                (word,) = carrier.words().values()
                 told, told_at = word.uses[carrier.member], now
-                parts, used, denied = carrier.spent()
-                self._used.update(used)
-                self._denied.update(denied)
+                (since,) = carrier.spent()
+                self._used.update(since.used)
+                self._denied.update(since.denied)
                 room = carrier.free_slots()
-                spent = parts, dict(self._used), dict(self._denied)
+                spent = since.sequence, dict(self._used), dict(self._denied)
                 self._line.put([WordMessage(word, room, *spent, dict(carrier.pushes()))])
             await asyncio.sleep(LOOK_EVERY)
 
@@ -159,10 +159,10 @@ class Worker:
 
     @staticmethod
     def _load(carrier: Carrier) -> LoadMessage:
-        learned = carrier.round_trips.due()
+        learned = carrier.round_trips()
         return LoadMessage(
             carrier.report(),
-            carrier.page.metrics().decode(),
+            carrier.families(),
             carrier.tiers(),
             tuple(learned.deltas),
             tuple(learned.witnesses),
@@ -176,11 +176,11 @@ class Worker:
                 message = await self._line.get()
                 if message is None:
                     return  # `lifeline` says what follows
-                self._take(message)
+                await self._take(message)
             except (FeedError, PolicyError, ValueError) as error:  # ValueError: a line that is too long
                 logger.error("ignored a message: %s", error)
 
-    def _take(self, message: ToWorker) -> None:
+    async def _take(self, message: ToWorker) -> None:
         match message:
             case TimesMessage():
                 self._current.follow(message.times)
@@ -195,11 +195,11 @@ class Worker:
             case _:
                 self._current.apply(message)
         if self._carrier is not None:
-            self._pass(self._carrier, message)
+            await self._pass(self._carrier, message)
         elif self._current.router is not None and self._parts is not None:
             self._begin.set()
 
-    def _pass(self, carrier: Carrier, message: ToWorker) -> None:
+    async def _pass(self, carrier: Carrier, message: ToWorker) -> None:
         """Tell what carries what it has a use for."""
         match message:
             case PartsMessage():
@@ -211,9 +211,7 @@ class Worker:
             case LookMessage():
                 carrier.look_again()
             case AskMessage():
-                page = carrier.page
-                self._line.put(
-                    [ShownMessage(message.number, page.unready(), page.metrics().decode(), page.state())]
-                )
+                shown = await carrier.unready(), carrier.families(), await carrier.state()
+                self._line.put([ShownMessage(message.number, *shown)])
             case _:
                 pass
