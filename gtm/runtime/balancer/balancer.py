@@ -28,7 +28,7 @@ from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier, Carriers, Counts
 from gtm.runtime.balancer.front import Front
-from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.peers.line import PeerLine
 from gtm.runtime.balancer.pushes import Pushes
 from gtm.runtime.balancer.reporting import report_load
@@ -60,7 +60,7 @@ class Balancer:
         self.settings = settings
         self.connected = False
         self._current = CurrentView(time.time, boot=boot_time)
-        self._owned = Ownership(settings)
+        self._owned = BalancerOwnership(settings)
         self._following = Following(
             self._current,
             self._owned.home,

@@ -28,7 +28,7 @@ from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.nesting import shallow
 from gtm.runtime.balancer.carrier import Carriers
-from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.reporting import EVERY, Posting
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.following.kept import Kept
@@ -54,7 +54,13 @@ class Pushes:
     """
 
     def __init__(
-        self, settings: BalancerSettings, current: CurrentView, owned: Ownership, *, kept: Kept, workers: int
+        self,
+        settings: BalancerSettings,
+        current: CurrentView,
+        owned: BalancerOwnership,
+        *,
+        kept: Kept,
+        workers: int,
     ) -> None:
         self._settings = settings
         self._current = current

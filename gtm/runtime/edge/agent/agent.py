@@ -31,7 +31,7 @@ from gtm.runtime.edge.agent.agreed import Agreed
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
-from gtm.runtime.edge.agent.ownership import Ownership
+from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.edge.agent.reporting import Reporter
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.signing import Signing
@@ -97,7 +97,7 @@ class Agent:
         self._geoip_built = 0.0
         self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
-        self.owned = Ownership(settings)
+        self.owned = EdgeOwnership(settings)
         """What the edge owns on its machine."""
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
         self._following = Following(
