@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.edge.line import WorkerKind
 from gtm.runtime.following.handover import (
     STOP,
     HandoverError,

@@ -30,42 +30,25 @@ def ending(code: int | None) -> str:
     return f"exit code {code}"
 
 
-class Deaths:
-    """Counts how often in a row something ended soon after its start."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._started = 0.0
-
-    def started(self) -> None:
-        """Count a start, now."""
-        self._started = time.monotonic()
-
-    def pause(self) -> float:
-        """It ended now; the seconds to wait before the next start."""
-        soon = time.monotonic() - self._started < _SETTLED
-        self._count = self._count + 1 if soon else 0
-        return pause_after(self._count)
-
-
 async def keep(name: str, run: Callable[[], Awaitable[int | None]], finishing: asyncio.Event) -> None:
     """Run a process, and run it again whenever it ends, until nothing is to be begun any more.
 
     Args:
         name: what it is called in the log.
         run: starts it, waits for its end, and returns its exit code; raises OSError where it cannot be started.
-        finishing: is set when the process that keeps it ends.
+        finishing: is set when the process that keeps it ends; whoever cancels this instead ends it, too.
     """
-    deaths = Deaths()
+    quick_deaths = 0
     while not finishing.is_set():
-        deaths.started()
+        started = time.monotonic()
         try:
             how = ending(await run())
         except OSError as error:  # no memory, processes or descriptors: others may give some back
             how = f"it cannot be started: {error.strerror or error}"
         if finishing.is_set():
             return
-        pause = deaths.pause()
+        quick_deaths = quick_deaths + 1 if time.monotonic() - started < _SETTLED else 0
+        pause = pause_after(quick_deaths)
         logger.error("%s ended (%s); starting it again in %.1f s", name, how, pause)
         with suppress(TimeoutError):
             await asyncio.wait_for(finishing.wait(), pause)
@@ -106,7 +89,7 @@ class Child:
 
     async def start(self) -> None:
         """Start it, and keep it running from now on."""
-        self._keeper = asyncio.ensure_future(self._keep())
+        self._keeper = asyncio.ensure_future(keep(self.name, self._run, asyncio.Event()))
 
     async def restart(self) -> None:
         """Stop it and start it anew, with what it is handed asked again."""
@@ -121,17 +104,8 @@ class Child:
         if self.process is not None:
             await terminate(self.process, self._patience)
 
-    async def _keep(self) -> None:
-        deaths = Deaths()
-        while True:
-            deaths.started()
-            try:
-                self.process = await self._lifeline.spawn(
-                    self._arguments, self._handed(), self._pass_fds, forks=self._forks
-                )
-                how = ending(await self.process.wait())
-            except OSError as error:  # no memory, processes or descriptors: others may give some back
-                how = f"it cannot be started: {error.strerror or error}"
-            pause = deaths.pause()
-            logger.error("%s ended (%s); starting it again in %.1f s", self.name, how, pause)
-            await asyncio.sleep(pause)
+    async def _run(self) -> int:
+        self.process = await self._lifeline.spawn(
+            self._arguments, self._handed(), self._pass_fds, forks=self._forks
+        )
+        return await self.process.wait()

@@ -19,8 +19,7 @@ from gtm.environment import inherited
 from gtm.lockfile import LockFile
 from gtm.runtime.edge import orphans
 from gtm.runtime.edge.agent.ownership import EdgeOwnership
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
 from gtm.runtime.following.handover import Handover, HandoverError, short
 from gtm.runtime.process.handed import document
 from gtm.settings import EdgeSettings

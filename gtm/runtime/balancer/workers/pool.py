@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +30,6 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
-from gtm.feed.wire import FeedError
 from gtm.runtime.balancer.carrier import Carriers, Counts, Spent
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
@@ -52,11 +50,10 @@ from gtm.runtime.balancer.workers.messages import (
     WorkerSettings,
 )
 from gtm.runtime.following.told import PartsMessage, ViewMessage
-from gtm.runtime.process.child import keep
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.handed import document
-from gtm.runtime.process.lifeline import Lifeline, terminate
+from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listener
+from gtm.runtime.process.workers import Workers
 from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -121,7 +118,7 @@ class RunningWorker:
         }
 
 
-class WorkerPool(Carriers):
+class WorkerPool(Workers[PoolEnd], Carriers):
     """A balancer's workers, asked as `gtm.runtime.balancer.carrier.Carriers`: what they said last, added up.
 
     Args:
@@ -138,6 +135,7 @@ class WorkerPool(Carriers):
         everything: Callable[[], Iterable[ViewMessage]],
         leases: LeaseHolder,
     ) -> None:
+        super().__init__("gtm.runtime.balancer.workers", PoolEnd, settings.geoip_db)
         self._settings = settings
         self._leases = leases
         self._loop = asyncio.get_running_loop()
@@ -146,20 +144,12 @@ class WorkerPool(Carriers):
         self._pushed: Counter[str] = Counter()
         self._everything = everything
         self._instance = instance
-        self._lifeline = Lifeline(
-            [
-                ("gtm.runtime.balancer.workers.__main__",),
-                ("gtm.geoip.reader", "keep", str(settings.geoip_db or "")),
-            ]
-        )
         self._listeners: Sequence[Listener] = ()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._watching: asyncio.Task[None] | None = None
         self._key: OwnKey | None = None
         self._peers: Mapping[str, Word] = {}
         self._peers_at = 0.0
+        self._watching: asyncio.Task[None] | None = None
         self._relaying: asyncio.TimerHandle | None = None
-        self._finishing = asyncio.Event()
         self._ready = asyncio.Event()
         self._metrics = MergedMetrics()
         self._asking = asyncio.Lock()
@@ -261,47 +251,27 @@ class WorkerPool(Carriers):
     async def listen(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
         for number in range(1, self._settings.workers + 1):
-            kept = keep(f"worker {number}", partial(self._run, number), self._finishing)
-            self._tasks.append(asyncio.ensure_future(kept))
+            self._keep(number, partial(self._run, number))
         self._watching = asyncio.ensure_future(self._watch())
         await self._ready.wait()
 
     async def finish(self) -> None:
-        self._finishing.set()
-        for one in self._running.values():
-            with suppress(ProcessLookupError):
-                one.process.terminate()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_time + PATIENCE)
+        processes = [one.process for one in self._running.values()]
+        await self._finish(processes, self._settings.drain_time + PATIENCE)
 
     async def close(self) -> None:
-        self._finishing.set()
-        tasks = [*self._tasks, *([] if self._watching is None else [self._watching])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._relaying is not None:
-            self._relaying.cancel()
-        self._lifeline.close()
+        await self._stop()
+        for waiting in (self._watching, self._relaying):
+            if waiting is not None:
+                waiting.cancel()
 
     async def _run(self, number: int) -> int | None:
-        ours, theirs = socket.socketpair()
         lent = tuple(Lent(one.host, one.port, one.socket.fileno()) for one in self._listeners)
         name = f"{self._instance}/{number}"
-        told = WorkerSettings(number, name, replace(self._settings, token=""), theirs.fileno(), lent)
+        told = WorkerSettings(number, name, replace(self._settings, token=""), -1, lent)
+        process, line = await self._begin(told, [one.descriptor for one in lent])
         try:
-            process = await self._lifeline.spawn(
-                ["gtm.runtime.balancer.workers"],
-                document(told),
-                pass_fds=(told.descriptor, *(one.descriptor for one in lent)),
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        try:
-            return await self._follow(RunningWorker(number, name, await PoolEnd.over(ours), process))
+            return await self._follow(RunningWorker(number, name, line, process))
         finally:
             await terminate(process, PATIENCE)
             self._leases.ended(number - 1)
@@ -317,7 +287,7 @@ class WorkerPool(Carriers):
         if self._finishing.is_set():
             worker.process.terminate()
         try:
-            await self._listen(worker)
+            await self._hear(worker.number, worker.line, partial(self._take, worker))
             return await self._end(worker)
         finally:
             self._ended(worker)
@@ -393,17 +363,6 @@ class WorkerPool(Carriers):
             one.line.put([WordsMessage({**peers, **others})])
 
     # --- what they say ---
-
-    async def _listen(self, worker: RunningWorker) -> None:
-        while True:
-            try:
-                message = await worker.line.get()
-            except (FeedError, ValueError) as error:
-                logger.error("ignored a message from worker %d: %s", worker.number, error)
-                continue
-            if message is None:
-                return
-            self._take(worker, message)
 
     def _take(self, worker: RunningWorker, message: FromWorker) -> None:
         worker.unheard = 0

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.line import WorkerKind, WorkerSettings
 from gtm.runtime.edge.orphans import listen_early
 from gtm.runtime.edge.worker.servers import run_dns, run_http
 from gtm.runtime.edge.worker.worker import Worker

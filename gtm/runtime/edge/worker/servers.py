@@ -14,8 +14,7 @@ from gtm.dns.io.tcp import TcpLimits
 from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import FINISH
+from gtm.runtime.edge.line import FINISH, WorkerKind
 from gtm.runtime.edge.orphans import own_listeners
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process.clocks import boot_time

@@ -47,8 +47,7 @@ from gtm.geoip.reader import Locator
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
-from gtm.runtime.edge.line.link import WorkerEnd
-from gtm.runtime.edge.line.messages import (
+from gtm.runtime.edge.line import (
     CountsMessage,
     MetricsMessage,
     PulseMessage,
@@ -58,9 +57,10 @@ from gtm.runtime.edge.line.messages import (
     SilentMessage,
     ToAgent,
     ToWorker,
+    WorkerEnd,
+    WorkerKind,
+    WorkerSettings,
 )
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.orphans import Door
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.following.told import PartsMessage, TimesMessage
