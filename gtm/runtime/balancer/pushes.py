@@ -31,7 +31,7 @@ from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.reporting import EVERY, Posting
 from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.following.kept import Kept
+from gtm.runtime.following.following import Kept
 from gtm.runtime.process.clocks import boot_time
 from gtm.settings import BalancerSettings
 

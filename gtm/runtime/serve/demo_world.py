@@ -22,7 +22,7 @@ from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.ownership import balancer_home
-from gtm.runtime.following.kept import LAST_GOOD
+from gtm.runtime.following.following import LAST_GOOD
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received

@@ -26,7 +26,7 @@ from gtm.handoff.jwt import made
 from gtm.runtime.edge.agent.agent import Agent
 from gtm.runtime.edge.agent.worker_pool import concerns
 from gtm.runtime.edge.line import MetricsMessage, SigningMessage, ToWorker, WorkerKind
-from gtm.runtime.following.kept import LAST_GOOD
+from gtm.runtime.following.following import LAST_GOOD
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(

@@ -40,11 +40,9 @@ from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.line import MetricsMessage, PulseMessage, SigningMessage, ToWorker, WorkerKind
-from gtm.runtime.following.feed import follow
-from gtm.runtime.following.following import Following
+from gtm.runtime.following.following import Follower
 from gtm.runtime.following.handover import HandoverError
-from gtm.runtime.following.tasks import Tasks, die, first_of
-from gtm.runtime.following.told import TimesMessage
+from gtm.runtime.following.tasks import die, first_of
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.places import say_lacking
@@ -74,7 +72,7 @@ def _look() -> None:
     )
 
 
-class Agent:
+class Agent(Follower):
     """One edge. `run` returns when it has been told to stop.
 
     Args:
@@ -82,13 +80,15 @@ class Agent:
         monotonic: seconds that never step back.
     """
 
+    settings: EdgeSettings
+    owned: EdgeOwnership
+
     def __init__(self, settings: EdgeSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.settings = settings = remembered(settings)
+        settings = remembered(settings)
+        current = CurrentView(time.time, edge=settings.place, boot=boot_time)
+        super().__init__(settings, current, EdgeOwnership(settings))
         self.metrics = EdgeMetrics(self._gauges)
         self._veto = Veto(self.metrics)
-        self.current = CurrentView(time.time, edge=settings.place, boot=boot_time)
-        """The View in force, and all that it is made of."""
-        self._told = TimesMessage(self.current.times)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -101,21 +101,8 @@ class Agent:
         self._kept_up = self._prober.ever_up
         self._agreed = Agreed(self._veto, monotonic)
         self._geoip_built = 0.0
-        self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
-        self.owned = EdgeOwnership(settings)
-        """What the edge owns on its machine."""
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
-        self._following = Following(
-            self.current,
-            settings.data_dir,
-            settings.control_url,
-            lambda: self.owned.replaced,
-            heed=self._heed,
-            passed=self._send,
-            stepped=self._tell_times,
-        )
-        self._kept = self._following.kept
         self.workers: WorkerPool | None = None
         """Those who answer; None before `run` has made them."""
         self._own_keys = OwnKeys(settings.data_dir)
@@ -128,7 +115,6 @@ class Agent:
         self._told_certificates = -CERTIFICATES_EVERY
         self._reported_at = time.monotonic()
         self._notice = ""
-        self._tasks = Tasks(self.stop)
         self._reporting: asyncio.Task[None] | None = None
         self._settled = False
 
@@ -174,7 +160,7 @@ class Agent:
             self._tasks.start(self.settle())
             await self.load()
             self._tasks.start(self.follow())
-            await first_of(self._following.loaded, self._stopping)
+            await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
                 await self._answer()
         finally:
@@ -191,10 +177,6 @@ class Agent:
             await self._kept.keep_times()
         if self._tasks.failure is not None:
             raise self._tasks.failure  # with its traceback, and an exit code that makes a supervisor start the edge again
-
-    def stop(self) -> None:
-        """Ask the edge to stop."""
-        self._stopping.set()
 
     async def _answer(self) -> None:
         """From the first View on: probe, start workers, report, until told to stop."""
@@ -249,37 +231,17 @@ class Agent:
 
     # What arrives
 
-    @property
-    def name(self) -> str:
-        """The name of this edge."""
-        return self.settings.name
-
-    @property
-    def connected(self) -> bool:
-        """Whether control is heard."""
-        return self._agreed.connected
-
-    @property
-    def snapshot(self) -> SnapshotMessage | None:
-        """The policy held."""
-        return self._following.snapshot
-
     async def load(self) -> None:
         """Go on from what the data directory holds."""
         await self._kept.load_times()  # before the first View
         await self._tell_times()
         await self._kept.on_disk(self._own_keys.load, self.current.window.now)
-        await self._following.load()
+        await self._load()
 
-    async def follow(self) -> None:
-        """Follow control's feed for ever."""
+    async def _client(self) -> FeedClient:
+        return self._made(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
 
-        async def connect() -> FeedClient:
-            return self._client(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
-
-        await follow(self, connect)
-
-    def _client(self, key: SealingKey | None = None) -> FeedClient:
+    def _made(self, key: SealingKey | None = None) -> FeedClient:
         settings = self.settings
         return FeedClient(
             settings.control_url,
@@ -295,7 +257,7 @@ class Agent:
         self.metrics.skipped()
 
     def renamed(self, name: str) -> bool:
-        """Take the name that the token is for, where nobody gave the edge another."""
+        # The name that the token is for, where nobody gave the edge another.
         if self.settings.named or not name or name == self.settings.name:
             return False
         self.settings = remember(self.settings, name)
@@ -305,22 +267,22 @@ class Agent:
         return True
 
     def found(self) -> None:
-        """Control is heard again: it wants to know how this edge stands."""
+        super().found()
         self._agreed.connected = True
-        self.due.set()
+        self.due.set()  # control wants to know how this edge stands
 
     def lost(self) -> None:
-        """Go on without control."""
+        super().lost()
         self._agreed.lost()
         self._publish()
 
-    async def receive(self, message: Message) -> None:
-        """Take in what control says: used here, saved, and passed on to the workers."""
-        if await self._following.receive(message) and isinstance(message, SnapshotMessage | StateMessage):
+    async def receive(self, message: Message) -> bool:
+        taken = await super().receive(message)
+        if taken and isinstance(message, SnapshotMessage | StateMessage):
             self._publish()
+        return taken
 
     def _heed(self, message: Message) -> None:
-        """What else follows from a message."""
         match message:
             case StateMessage():
                 self._agreed.heard(message)
@@ -355,20 +317,10 @@ class Agent:
         if self.workers is not None:
             self.workers.put([message])
 
-    async def _tell_times(self) -> None:
-        """Say what time it is. What was a step is on disk before anything is answered by it."""
-        await self._kept.keep_times()
-        self._told = TimesMessage(self.current.times)
-        self._send(self._told)
-
     def everything(self) -> list[ToWorker]:
-        """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
-        return [
-            self._told,
-            *self._signing(),
-            *self._following.lasting(),
-            StateMessage(self.current.state),
-        ]
+        """All that a new worker needs to begin."""
+        first, *others = self._view()
+        return [first, *self._signing(), *others]
 
     def _verdict_changed(self) -> None:
         self.due.set()
@@ -376,12 +328,12 @@ class Agent:
 
     async def _report(self) -> None:
         assert self.workers is not None  # noqa: S101 - set by run()
-        async with self._client() as client:
+        async with self._made() as client:
             while True:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.due.wait(), REPORT_EVERY)
                 self.due.clear()
-                client.name = self.name
+                client.name = self.settings.name
                 with suppress(ControlUnreachable):  # the feed's own loop says so
                     self._answered(await client.report(self.report(self.workers.revision)), self.workers)
 
@@ -434,12 +386,12 @@ class Agent:
     def _signing(self) -> list[SigningMessage]:
         """What workers are told of handoffs' keys."""
         ring = self._own_keys.ring
-        return [] if ring is None else [SigningMessage(self.name, ring.current, ring.public)]
+        return [] if ring is None else [SigningMessage(self.settings.name, ring.current, ring.public)]
 
     async def _roll_keys(self) -> bool:
         """Take what step is due; whether one was, so that workers and control must be told."""
         now, published = self.current.window.now, self.current.handoff_keys.keys
-        return await self._kept.on_disk(self._own_keys.roll, now, published, self.name)
+        return await self._kept.on_disk(self._own_keys.roll, now, published, self.settings.name)
 
     async def _keep_addresses(self) -> None:
         """Keep which addresses were up once, for the next start; a successor keeps them itself."""
@@ -509,6 +461,6 @@ class Agent:
             await self._keep_addresses()
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
-            await self._following.retry()
+            await self.retry()
             self.workers.put([MetricsMessage(self.metrics.text())])
             self.workers.beat()
