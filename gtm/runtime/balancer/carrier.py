@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Literal, Protocol, get_args
 from weakref import WeakKeyDictionary
 
+from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
@@ -200,7 +201,6 @@ class Carrier(Carriers):
         self._own = OwnHandoffs(current)
         finder = ClientFinder(settings.trusted_proxies)
         self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
-        self._access.configure(document.access_log)
         self._names = BackendNames()
         backends = document.servers()
         watched = BackendHealth(health_settings(document), backends, loop.time())
@@ -251,19 +251,12 @@ class Carrier(Carriers):
             self._picker,
             room=_room(loop),
             trusts=finder.trusts,
-            queue_bytes=document.admission.settings().queue_bytes,
             loop=loop,
             region=settings.region,
             pusher=self._pusher,
             tracer=self._tracer(),
-            log=self._access.lines,
-            asks=document.checks.asks(),
-            paths=document.carried(),
-            body_rules=document.body_rules(),
-            timeouts=document.timeouts.settings(),
-            media=document.admission.media.counts(),
-            most_read=document.read_mib << 20,
         )
+        self._carry_by(document)
         self._health = HealthLoop(
             watched,
             self._picker,
@@ -618,17 +611,8 @@ class Carrier(Carriers):
         self._law.configure(document.says(self.settings.service))
         await self._names.look(document, FIRST_NAMES)
         await self._look_after()
-        admission = document.admission.settings()
-        self._admission.admission.configure(admission, self._loop.time())
-        self._proxy.held.bound(HELD_BESIDE_QUEUE + admission.queue_bytes)
-        self._access.configure(document.access_log)
-        self._proxy.log = self._access.lines
-        self._proxy.paths = document.carried()
-        self._proxy.body_rules = document.body_rules()
-        self._proxy.timeouts = document.timeouts.settings()
-        self._proxy.media = document.admission.media.counts()
-        self._proxy.most_read = document.read_mib << 20
-        self._proxy.asks = document.checks.asks()
+        self._admission.admission.configure(document.admission.settings(), self._loop.time())
+        self._carry_by(document)
         logger.info("took in the file of backends: %d of them", len(document.backends))
         waits = self._file.waits_for_start
         if waits:
@@ -636,6 +620,19 @@ class Carrier(Carriers):
                 "of the file of backends, what %s says has changed and counts from the next start: restart the balancer (--replace loses no request)",
                 ", ".join(f"`{name}`" for name in waits),
             )
+
+    def _carry_by(self, document: BalancerDocument) -> None:
+        """Let what the file says of requests count from the next one on."""
+        proxy = self._proxy
+        proxy.held.bound(HELD_BESIDE_QUEUE + document.admission.settings().queue_bytes)
+        self._access.configure(document.access_log)
+        proxy.log = self._access.lines
+        proxy.paths = document.carried()
+        proxy.body_rules = document.body_rules()
+        proxy.timeouts = document.timeouts.settings()
+        proxy.media = document.admission.media.counts()
+        proxy.most_read = document.read_mib << 20
+        proxy.asks = document.checks.asks()
 
     async def _look_after(self) -> None:
         """Choose among the servers that the file and its names say now, and look after them."""

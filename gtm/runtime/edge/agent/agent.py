@@ -32,12 +32,11 @@ from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
 from gtm.runtime.edge.agent import addresses_up
-from gtm.runtime.edge.agent.agreed import Agreed
+from gtm.runtime.edge.agent.agreed import Agreed, Veto
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.edge_name import remember, remembered
 from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.edge.agent.round_trips import RoundTrips
-from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
 from gtm.runtime.edge.line import MetricsMessage, PulseMessage, SigningMessage, ToWorker, WorkerKind
 from gtm.runtime.following.following import Follower
