@@ -262,13 +262,9 @@ def kill_peer(connection: socket.socket) -> None:
 
 def listen_at(data_dir: Path) -> socket.socket:
     """A Unix socket that only this user (and root) can connect to, in place of any that was there."""
-    waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name = f"{FILE}.{os.getpid()}.tmp"
+    waiting = bound(data_dir, name)
     try:
-        os.fchmod(waiting.fileno(), 0o600)  # before it has a name
-        name = f"{FILE}.{os.getpid()}.tmp"
-        with short(data_dir, name) as path:
-            Path(path).unlink(missing_ok=True)
-            waiting.bind(path)
         waiting.listen()
         waiting.setblocking(False)
         (data_dir / name).replace(data_dir / FILE)
@@ -276,6 +272,24 @@ def listen_at(data_dir: Path) -> socket.socket:
         waiting.close()
         raise
     return waiting
+
+
+def bound(data_dir: Path, name: str) -> socket.socket:
+    """A Unix socket of this name that only this user (and root) can connect to, once it listens.
+
+    Raises:
+        OSError: the data directory takes no Unix socket.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.fchmod(sock.fileno(), 0o600)  # before it has a name
+        with short(data_dir, name) as path:
+            Path(path).unlink(missing_ok=True)
+            sock.bind(path)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.serve.demo_region import DemoRegion
-from gtm.runtime.serve.demo_settings import WorldSettings, region_token
+from gtm.runtime.serve.handed import WorldSettings, region_token
 from gtm.settings import LOOPBACK, BalancerSettings
 
 _SLOTS = 100
