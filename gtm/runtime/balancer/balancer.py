@@ -19,6 +19,7 @@ from uuid import uuid4
 from gtm.balancer.decide.gate import no_region
 from gtm.balancer.metrics import render_untold
 from gtm.core.model.references import meant
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
@@ -142,8 +143,9 @@ class Balancer(Follower):
 
     async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:
         settings, kept = self.settings, self._kept
-        pushes = Pushes(settings, self.current, self.owned, kept=kept, workers=settings.workers)
-        carriers = self._made(locator, pushes)
+        leases = LeaseHolder(uuid4().hex, settings.workers)
+        carriers = self._carriers = self._made(locator, leases)
+        pushes = Pushes(settings, self.current, self.owned, kept=kept, carriers=carriers, leases=leases)
         peers = self._peers = PeerLine(
             settings,
             self._instance,
@@ -151,15 +153,14 @@ class Balancer(Follower):
             kept=kept,
             listeners=self.owned.listeners(Use.PEERS),
             key=lambda: pushes.signing,
+            carriers=carriers,
         )
         pushes.address = peers.address
-        self._carriers = carriers
         try:
             await kept.load_times()
             await self._load()
             await pushes.load()
             await peers.load()
-            pushes.serve(carriers)
             self._tasks.start(self.follow())
             await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
@@ -175,19 +176,19 @@ class Balancer(Follower):
         if self._tasks.failure is not None:
             raise self._tasks.failure
 
-    def _made(self, locator: Locator, pushes: Pushes) -> Carriers:
+    def _made(self, locator: Locator, leases: LeaseHolder) -> Carriers:
         """Make what will carry requests: this process, or a pool of workers."""
         settings = self.settings
         if settings.workers > 1:
             Front(self._file.document, settings.file)  # what is wrong with it is better said once
-            return WorkerPool(settings, self._instance, self._view, pushes.leases)
+            return WorkerPool(settings, self._instance, self._view, leases)
         return Carrier(
             settings,
             self._instance,
             current=self.current,
             file=self._file,
             locator=locator,
-            parts=pushes.leases.started(0),
+            parts=leases.started(0),
         )
 
     async def _listen(
@@ -216,7 +217,7 @@ class Balancer(Follower):
         for one in self.owned.listeners(Use.ADMIN):
             self._admin.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
-        peers.serve(carriers)
+        peers.listen()
         self._tasks.start(peers.run())
         self.owned.settle()
         ready()

@@ -13,7 +13,6 @@ from heapq import nlargest
 from http import HTTPStatus
 from operator import itemgetter
 from urllib.parse import quote
-from uuid import uuid4
 
 import msgspec
 
@@ -21,7 +20,6 @@ from gtm import __version__
 from gtm.balancer.decide.gate import OwnHandoffs
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
@@ -50,7 +48,8 @@ class Pushes:
         current: the View, and what is published.
         owned: has the directory.
         kept: the way to the disk.
-        workers: how many processes push.
+        carriers: push, and are told of keys and quotas.
+        leases: of the quotas, which they spend.
     """
 
     def __init__(
@@ -60,20 +59,21 @@ class Pushes:
         owned: BalancerOwnership,
         *,
         kept: Kept,
-        workers: int,
+        carriers: Carriers,
+        leases: LeaseHolder,
     ) -> None:
         self._settings = settings
         self._current = current
         self._kept = kept
+        self._carriers = carriers
+        self.leases = leases
         self.keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
         self.signing: OwnKey | None = None
         """What pushes are signed with; None before `load`."""
         self.own = OwnHandoffs(current)
         """The name that it is published by."""
-        self.leases = LeaseHolder(uuid4().hex, workers)
         self.address = ""
         """Where other balancers of the region reach this one."""
-        self._carriers: Carriers | None = None
         self._pushed: dict[str, int] = {}
         """Those that reports have told of."""
         self._seen: Mapping[str, int] = {}
@@ -83,12 +83,6 @@ class Pushes:
         self._leaves_out = False
         self._told_at = boot_time()
         self._notice = ""
-
-    def serve(self, carriers: Carriers) -> None:
-        """Tell these carriers of peers, keys and quotas from now on."""
-        self._carriers = carriers
-        if self.signing is not None:
-            carriers.sign(self.signing)
 
     async def load(self) -> None:
         """Read the keys, or make the first."""
@@ -109,7 +103,7 @@ class Pushes:
 
     def _report(self) -> BalancerReport:
         self._count()
-        now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
+        now, counts = boot_time(), dict(self._carriers.pushes())
         more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
         more = {key: count for key, count in more.items() if count > 0}
         told = self._largest(more)
@@ -117,17 +111,13 @@ class Pushes:
         self._seen = counts
         self._pushed |= {key: counts[key] for key in told}
         seconds, self._told_at = now - self._told_at, now
-        tiers: Mapping[str, tuple[int, int]] = {}
-        learned = Interval([], [])
-        if self._carriers is not None:
-            tiers = self._carriers.tiers()
-            learned = self._carriers.round_trips()
+        learned = self._carriers.round_trips()
         return BalancerReport(
             self.leases.use(now),
             self.keys.public,
             self._settings.region,
             __version__,
-            dict(tiers),
+            dict(self._carriers.tiers()),
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
@@ -152,12 +142,12 @@ class Pushes:
         if reply.notice and not self._notice:
             logger.error("control says: %s", reply.notice[:1000])
         self._notice = reply.notice
-        if reply.leases is not None and self.leases.take(reply.leases) and self._carriers is not None:
+        if reply.leases is not None and self.leases.take(reply.leases):
             self._carriers.lease(self.leases)
             self._count()
 
     def _count(self) -> None:
-        for one in () if self._carriers is None else self._carriers.spent():
+        for one in self._carriers.spent():
             self.leases.count(one.used, one.denied)
             self.leases.taken(one.worker, one.sequence)
 
@@ -174,5 +164,4 @@ class Pushes:
     def _use(self, key: OwnKey) -> None:
         self.signing = key
         self.own.use(key)
-        if self._carriers is not None:
-            self._carriers.sign(key)
+        self._carriers.sign(key)

@@ -13,20 +13,16 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
 
 from gtm.core.balance.sharing import LOOK_EVERY, Use, due
-from gtm.core.handoff.keys import OwnKey
 from gtm.core.model.problems import PolicyError
-from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier
-from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     KeyMessage,
@@ -63,9 +59,8 @@ class Worker:
         self._begin = asyncio.Event()
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
-        self._parts: Parts | None = None
-        self._key: OwnKey | None = None
-        self._words: Mapping[str, Word] = {}
+        self._early: dict[type[ToWorker], ToWorker] = {}
+        """The last message of each kind for what carries, from before that was made."""
         self._carrier: Carrier | None = None
         self._used: Counter[QuotaText] = Counter()
         self._denied: Counter[QuotaText] = Counter()
@@ -97,19 +92,19 @@ class Worker:
             raise self._tasks.failure
 
     async def _carry(self, locator: Locator) -> None:
-        assert self._parts is not None  # noqa: S101 - it was waited for
+        parts = self._early.pop(PartsMessage)
+        assert isinstance(parts, PartsMessage)  # noqa: S101 - it was waited for
         carrier = Carrier(
             self._settings,
             self._told.member,
             current=self._current,
             file=BackendsFile(self._settings),
             locator=locator,
-            parts=self._parts,
+            parts=parts.parts,
         )
         try:
-            if self._key is not None:
-                carrier.sign(self._key)
-            carrier.heard(self._words)
+            for message in self._early.values():
+                await self._pass(carrier, message)
             self._carrier = carrier
             await carrier.start()
             if self._stopping.is_set():
@@ -184,19 +179,14 @@ class Worker:
         match message:
             case TimesMessage():
                 self._current.follow(message.times)
-            case PartsMessage():
-                self._parts = message.parts
-            case KeyMessage():
-                self._key = message.key
-            case WordsMessage():
-                self._words = message.words
-            case AskMessage() | LookMessage():
-                pass
+            case PartsMessage() | KeyMessage() | WordsMessage() if self._carrier is None:
+                self._early[type(message)] = message
+            case PartsMessage() | KeyMessage() | WordsMessage() | AskMessage() | LookMessage():
+                if self._carrier is not None:
+                    await self._pass(self._carrier, message)
             case _:
                 self._current.apply(message)
-        if self._carrier is not None:
-            await self._pass(self._carrier, message)
-        elif self._current.router is not None and self._parts is not None:
+        if self._current.router is not None and PartsMessage in self._early:
             self._begin.set()
 
     async def _pass(self, carrier: Carrier, message: ToWorker) -> None:
