@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.lifeline import Lifeline, terminate
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 _SETTLED = 10.0
 _LONGEST_PAUSE = 5.0
+_PATIENCE = 10.0
+"""Seconds that a child may take to stop."""
 
 
 def pause_after(quick_deaths: int) -> float:
@@ -54,38 +57,22 @@ async def keep(name: str, run: Callable[[], Awaitable[int | None]], finishing: a
             await asyncio.wait_for(finishing.wait(), pause)
 
 
+@dataclass(eq=False, slots=True)
 class Child:
     """One process of `gtm serve`.
 
-    Args:
-        name: what it is called in the log.
-        arguments: module and arguments for `python -m`.
-        handed: what it is handed, asked at every start (the database's address may have changed since).
-        pass_fds: descriptors that it inherits.
-        forks: it starts processes itself.
-        patience: seconds it may take to stop.
+    `name` is what it is called in the log, `arguments` are module and arguments for `python -m`. `handed` says what it is handed, at
+    every start (the database's address may have changed since). It inherits `pass_fds`; `forks`: it starts processes itself.
     """
 
-    def __init__(
-        self,
-        name: str,
-        arguments: list[str],
-        handed: Callable[[], bytes],
-        lifeline: Lifeline,
-        *,
-        pass_fds: tuple[int, ...] = (),
-        forks: bool = False,
-        patience: float = 10.0,
-    ) -> None:
-        self.name = name
-        self.process: Process | None = None
-        self._arguments = arguments
-        self._handed = handed
-        self._lifeline = lifeline
-        self._pass_fds = pass_fds
-        self._forks = forks
-        self._patience = patience
-        self._keeper: asyncio.Task[None] | None = None
+    name: str
+    arguments: list[str]
+    handed: Callable[[], bytes]
+    lifeline: Lifeline
+    pass_fds: tuple[int, ...] = ()
+    forks: bool = False
+    process: Process | None = field(default=None, init=False)
+    _keeper: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def start(self) -> None:
         """Start it, and keep it running from now on."""
@@ -102,10 +89,10 @@ class Child:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self.process is not None:
-            await terminate(self.process, self._patience)
+            await terminate(self.process, _PATIENCE)
 
     async def _run(self) -> int:
-        self.process = await self._lifeline.spawn(
-            self._arguments, self._handed(), self._pass_fds, forks=self._forks
+        self.process = await self.lifeline.spawn(
+            self.arguments, self.handed(), self.pass_fds, forks=self.forks
         )
         return await self.process.wait()

@@ -170,7 +170,8 @@ class Supervisor:
             await self._child(
                 "demo world", ["gtm.runtime.serve.demo_world"], lambda: world, pass_fds=(world.switch,)
             ).start()  # at once: it gets ready while the database is made ready
-        edge = self._child("edge", ["gtm.runtime.edge.agent"], self._told_edge, forks=True)
+        told = told_edge(self._settings, self._control_url, self._edge_token)
+        edge = self._child("edge", ["gtm.runtime.edge.agent"], lambda: told, forks=True)
         found = self._settings.control.dashboard_url or self._control_url
         link = f"{found.rstrip('/')}/sign-in/{self._sign_in}"
         await self._control.start()
@@ -248,9 +249,6 @@ class Supervisor:
         if not self._prepared and self._said is not None:
             preparing = Preparing(self._edge_token, self._block, self._secret, self._said[1])
         return told_control(self._settings, self._database_url, preparing, self._sign_in)
-
-    def _told_edge(self) -> EdgeSettings:
-        return told_edge(self._settings, self._control_url, self._edge_token)
 
     @property
     def _control_url(self) -> str:

@@ -31,10 +31,9 @@ from gtm.feed.wire import Message, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
-from gtm.runtime.edge.agent import addresses_up
 from gtm.runtime.edge.agent.agreed import Agreed, Veto
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
-from gtm.runtime.edge.agent.edge_name import remember, remembered
+from gtm.runtime.edge.agent.own_files import addresses_up, keep_addresses_up, remember, remembered
 from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.edge.agent.round_trips import RoundTrips
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
@@ -95,7 +94,7 @@ class Agent(Follower):
             self._round_trips.probed,
             allowed=settings.probe_allow,
             ca_file=settings.ca_file,
-            ever_up=addresses_up.load(settings.data_dir),
+            ever_up=addresses_up(settings.data_dir),
         )
         self._kept_up = self._prober.ever_up
         self._agreed = Agreed(self._veto, monotonic)
@@ -397,7 +396,7 @@ class Agent(Follower):
         found = self._prober.ever_up
         if found != self._kept_up and not self.owned.replaced:
             self._kept_up = found
-            await self._kept.on_disk(addresses_up.save, self.settings.data_dir, found)
+            await self._kept.on_disk(keep_addresses_up, self.settings.data_dir, found)
 
     def _gauges(self) -> Iterator[GaugeValue]:
         """How the edge stands now: the values of `gtm.telemetry.EDGE_GAUGES`."""
