@@ -32,8 +32,7 @@ from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.peers.line import PeerLine
 from gtm.runtime.balancer.pushes import Pushes
-from gtm.runtime.balancer.reporting import report_load
-from gtm.runtime.balancer.room_line import RoomLine
+from gtm.runtime.balancer.reporting import RoomLine, report_load
 from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.following import Follower
 from gtm.runtime.following.tasks import first_of

@@ -92,7 +92,7 @@ class Workers(Generic[_Line]):
         if self._kept:
             await asyncio.wait(self._kept, timeout=patience)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         """End all at once, and wait for them."""
         self._finishing.set()
         for task in self._kept:

@@ -260,7 +260,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         await self._finish(processes, self._settings.drain_time + PATIENCE)
 
     async def close(self) -> None:
-        await self._stop()
+        await self.stop()
         for waiting in (self._watching, self._relaying):
             if waiting is not None:
                 waiting.cancel()

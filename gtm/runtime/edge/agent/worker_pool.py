@@ -134,10 +134,6 @@ class WorkerPool(Workers[AgentEnd]):
         """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
         await self._finish(self._processes.values(), FINISH + _PATIENCE)
 
-    async def stop(self) -> None:
-        """Stop every worker, and wait for them."""
-        await self._stop()
-
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
         self.put([self._silence()])
