@@ -69,6 +69,13 @@ FIRST_NAMES = 5.0
 """Longest wait for backends' names to be looked up first, in seconds: later they come as they are found."""
 _LOOKS = 100
 """At whether all connections are closed, after everything was ended at once."""
+_WHOLE = 1_000_000
+_Sum = Literal[
+    "tokens_per_second", "input_tokens_per_second", "gpu_memory_used_bytes", "gpu_memory_total_bytes"
+]
+_SUMS: tuple[_Sum, ...] = get_args(_Sum)
+"""Of what backends say of themselves, what adds up to the region's."""
+_MODEL = re.compile(MODEL_PATTERN)
 
 
 _ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
@@ -98,15 +105,6 @@ class Spent:
     sequence: int
     used: Mapping[QuotaText, int] = field(default_factory=dict)
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
-
-
-_WHOLE = 1_000_000
-_Sum = Literal[
-    "tokens_per_second", "input_tokens_per_second", "gpu_memory_used_bytes", "gpu_memory_total_bytes"
-]
-_SUMS: tuple[_Sum, ...] = get_args(_Sum)
-"""Of what backends say of themselves, what adds up to the region's."""
-_MODEL = re.compile(MODEL_PATTERN)
 
 
 class Carriers(Shown, Protocol):
