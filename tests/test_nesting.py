@@ -363,7 +363,7 @@ OWN = {
     "nesting.py": "the one place",
     "runtime/process/forkserver.py": "what both ends of its own line say",
     "runtime/process/handed.py": "what the process that started it says",
-    "runtime/serve/control_settings.py": "what control says to who started it",
+    "runtime/serve/handed.py": "what control says to who started it",
     "runtime/serve/supervisor.py": "what its own demo world says",
     "storage/documents.py": "what control wrote",
 }

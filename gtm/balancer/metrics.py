@@ -1,20 +1,61 @@
-"""A balancer's counters and gauges in Prometheus' text format (docs/balancer.md lists them)."""
+"""A balancer's counters and gauges: read in each process, merged over several, written in Prometheus' text format.
+
+docs/balancer.md lists them.
+
+Laws:
+  1. A counter never falls because a worker has ended: what it had counted stays counted.
+  2. Of every gauge it is said, where it is read, how those of several workers become one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import pstdev
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
-from gtm.balancer.decide.queueing import QueueAdmission
+from gtm.balancer.decide.queueing import OTHER, QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
 from gtm.core.balance.choosing.values import Candidate
 
+_CV = "gtm_balancer_utilization_cv"
 
-def render(
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric, and what one process has of it (or several have): each value with what follows the name in its line.
+
+    `shared`: a gauge of what all processes see of the same backends, of which the largest counts; of any other the sum does.
+    """
+
+    name: str
+    kind: str
+    text: str
+    samples: list[tuple[str, float]]
+    shared: bool = False
+
+
+_Values = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float] | float
+"""By the values of a metric's labels, in their order; of one without labels the one that there is."""
+
+
+def _counter(name: str, text: str, values: _Values, *labels: str) -> Family:
+    return Family(name, "counter", text, list(_samples(values, labels)))
+
+
+def _gauge(name: str, text: str, values: _Values, *labels: str, shared: bool = False) -> Family:
+    return Family(name, "gauge", text, list(_samples(values, labels)), shared)
+
+
+def _histogram(name: str, text: str, table: Mapping[str, Histogram]) -> Family:
+    return Family(name, "histogram", text, list(_buckets(table)))
+
+
+def collect(
     proxy: Proxy,
     picker: PoolPicker,
     queue: QueueAdmission,
@@ -23,231 +64,86 @@ def render(
     *,
     said: Mapping[str, Mapping[str, float]],
     access: Mapping[str, int],
-) -> bytes:
-    """All of them, as text. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none."""
-    admission = queue.admission
-    stats, snapshot = proxy.stats, admission.snapshot()
-    lines: list[str] = []
-    _family(
-        lines,
+) -> Iterator[Family]:
+    """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none."""
+    admission, candidates = queue.admission, picker.pool.candidates
+    stats, tiers = proxy.stats, admission.snapshot().tiers
+    usable = {one.number for one in picker.pool.usable}
+
+    def of_backends(value: Callable[[Candidate], float | None]) -> dict[str, float]:
+        found = ((one.backend.name, value(one)) for one in candidates)
+        return {name: value for name, value in found if value is not None}
+
+    yield _counter(
         "gtm_balancer_requests_total",
-        "counter",
         "Requests that ended, by backend (empty: none had them), status, and how.",
-        (
-            (count, {"backend": url, "status": str(status), "how": how})
-            for (url, status, how), count in stats.requests.items()
-        ),
+        {(url, str(status), how): count for (url, status, how), count in stats.requests.items()},
+        *("backend", "status", "how"),
     )
-    _family(
-        lines,
+    yield _counter(
         "gtm_balancer_requests_left_out_total",
-        "counter",
         "Requests that ended and are not in gtm_balancer_requests_total, which tells 20,000 combinations apart.",
-        [(stats.left_out, {})],
+        stats.left_out,
     )
-    counters = (
-        ("gtm_balancer_refusals_total", "Requests refused, by code.", "code", stats.refusals),
-        ("gtm_balancer_backend_failures_total", "Failures of backends.", "backend", stats.failures),
-        (
-            "gtm_balancer_backend_full_total",
-            "Requests that a backend had no room for, as it said.",
-            "backend",
-            stats.full,
-        ),
-        ("gtm_balancer_handoff_flaws_total", "Handoffs that were not believed, by why.", "code", gate.flaws),
-    )
-    for name, text, label, counts in counters:
-        _family(lines, name, "counter", text, ((count, {label: key}) for key, count in counts.items()))
-    _family(
-        lines,
-        "gtm_balancer_pushes_total",
-        "counter",
-        "Requests that found no slot, by the region that took them (empty: none did) and why.",
-        ((count, {"region": region, "why": why}) for (region, why), count in pusher.counts.items()),
-    )
-    _family(
-        lines,
-        "gtm_balancer_pushed",
-        "gauge",
-        "Requests at peer regions.",
-        ((count, {"region": region}) for region, count in pusher.in_flight.items()),
-    )
-    _family(
-        lines,
+    yield _counter("gtm_balancer_refusals_total", "Requests refused, by code.", stats.refusals, "code")
+    yield _counter("gtm_balancer_backend_failures_total", "Failures of backends.", stats.failures, "backend")
+    text = "Requests that a backend had no room for, as it said."
+    yield _counter("gtm_balancer_backend_full_total", text, stats.full, "backend")
+    text = "Handoffs that were not believed, by why."
+    yield _counter("gtm_balancer_handoff_flaws_total", text, gate.flaws, "code")
+    text = "Requests that found no slot, by the region that took them (empty: none did) and why."
+    yield _counter("gtm_balancer_pushes_total", text, pusher.counts, "region", "why")
+    yield _gauge("gtm_balancer_pushed", "Requests at peer regions.", pusher.in_flight, "region")
+    yield _counter(
         "gtm_balancer_choices_total",
-        "counter",
         "Requests by what their backend was chosen by, and whether the bound of loads moved them on from where that led.",
-        [
-            (picker.choices[by, moved], {"by": by.value, "moved": "yes" if moved else "no"})
+        {
+            (by.value, "yes" if moved else "no"): picker.choices[by, moved]
             for by, moved in sorted(picker.choices)
-        ],
+        },
+        *("by", "moved"),
     )
-    _family(
-        lines,
-        "gtm_balancer_decisions_total",
-        "counter",
-        f"Choices of a backend that were timed: one of {EACH}.",
-        [(stats.decisions, {})],
-    )
-    _family(
-        lines,
-        "gtm_balancer_decision_seconds_total",
-        "counter",
-        "What these took.",
-        [(stats.decision_seconds, {})],
-    )
-    _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
-    for name, text, table in (
-        ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),
-        (
-            "gtm_balancer_first_byte_seconds",
-            "From a request's head to the first byte of its answer's body: a stream's first token.",
-            stats.first_bytes,
-        ),
-        (
-            "gtm_balancer_inter_token_seconds",
-            "From piece to piece of a stream of events, in the mean of each stream.",
-            stats.between,
-        ),
-    ):
-        _histograms(lines, name, text, table)
+    text = f"Choices of a backend that were timed: one of {EACH}."
+    yield _counter("gtm_balancer_decisions_total", text, stats.decisions)
+    yield _counter("gtm_balancer_decision_seconds_total", "What these took.", stats.decision_seconds)
+    yield _counter("gtm_balancer_retries_total", "Requests sent again.", stats.retries)
+    text = "From a request's head to its end."
+    yield _histogram("gtm_balancer_request_seconds", text, stats.durations)
+    text = "From a request's head to the first byte of its answer's body: a stream's first token."
+    yield _histogram("gtm_balancer_first_byte_seconds", text, stats.first_bytes)
+    text = "From piece to piece of a stream of events, in the mean of each stream."
+    yield _histogram("gtm_balancer_inter_token_seconds", text, stats.between)
     if proxy.tracer is not None:
         counts = {"exported": proxy.tracer.exported, "dropped": proxy.tracer.dropped}
-        told: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in counts.items()]
-        _family(
-            lines, "gtm_balancer_spans_total", "counter", "Recorded requests, by what became of them.", told
-        )
+        text = "Recorded requests, by what became of them."
+        yield _counter("gtm_balancer_spans_total", text, counts, "how")
     if access:
-        rows_of: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in access.items()]
         text = "Lines of the access log, by what became of them."
-        _family(lines, "gtm_balancer_access_log_lines_total", "counter", text, rows_of)
-    candidates = picker.pool.candidates
-    usable = {one.number for one in picker.pool.usable}
-    gauges = (
-        ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),
-        (
-            "gtm_balancer_work_seconds",
-            "Seconds of work in flight.",
-            [one.flight.work_us / 1e6 for one in candidates],
-        ),
-        (
-            "gtm_balancer_backend_up",
-            "Whether a backend is used.",
-            [int(one.number in usable) for one in candidates],
-        ),
-    )
-    for name, text, values in gauges:
-        rows = zip(values, candidates, strict=True)
-        _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
-    _backends(lines, candidates, usable, said)
-    _tenants(lines, queue)
-    _family(
-        lines,
-        "gtm_balancer_usage_cut_tokens_total",
-        "counter",
-        "Tokens that backends' answers said and no budget was charged: more than request and answer can be.",
-        [(tokens, {"backend": url, "kind": kind}) for (url, kind), tokens in queue.cut.items()],
-    )
-    _family(
-        lines,
-        "gtm_balancer_spared_tokens_total",
-        "counter",
-        "Tokens that requests used beyond five minutes of their tenant's budget, and that it was not charged.",
-        [(admission.spared_tokens, {})],
-    )
-    for name, text, of in (
-        ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
-        ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),
-    ):
-        _family(
-            lines,
-            name,
-            "gauge",
-            text,
-            ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()),
-        )
-    _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
-    text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
-    _family(lines, "gtm_balancer_kept_bytes", "gauge", text, [(proxy.held.total, {})])
-    _family(
-        lines,
-        "gtm_balancer_connections_evicted_total",
-        "counter",
-        "Clients' connections that were closed for others, since there were as many as may be.",
-        [(proxy.room.evicted, {})],
-    )
-    _family(
-        lines,
-        "gtm_balancer_without_room_total",
-        "counter",
-        "Connections to backends that could not be made for want of descriptors or memory here, by what for.",
-        [(count, {"for": what}) for what, count in stats.without_room.items()],
-    )
-    return ("\n".join(lines) + "\n").encode()
-
-
-def render_untold(untold: int) -> bytes:
-    """What the one process counts that reports to control, whatever processes carry requests.
-
-    Args:
-        untold: requests that the report of their second left out.
-    """
-    lines: list[str] = []
-    _family(
-        lines,
-        "gtm_balancer_pushes_untold_total",
-        "counter",
-        "Requests that found no slot, or came for want of one elsewhere, and that the report of their second left out for its length: a later one tells of them.",
-        [(untold, {})],
-    )
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _backends(
-    lines: list[str],
-    candidates: Sequence[Candidate],
-    numbers: Container[int],
-    said: Mapping[str, Mapping[str, float]],
-) -> None:
-    """How full backends are, and what they say of themselves."""
-    used = {
-        one.backend.name: one.flight.requests / one.backend.slots for one in candidates if one.backend.slots
-    }
-    usable = [used[one.backend.name] for one in candidates if one.backend.slots and one.number in numbers]
-    mean = sum(usable) / len(usable) if usable else 0.0
-    memory = {
-        one.backend.name: one.condition.memory for one in candidates if one.condition.memory is not None
-    }
-    for name, text, values in (
-        ("gtm_balancer_utilization", "Requests in flight, as a part of the backend's slots.", used),
-        ("gtm_balancer_memory_usage", "The used part of its KV cache, or else of its GPU memory.", memory),
-    ):
-        _family(lines, name, "gauge", text, [(value, {"backend": url}) for url, value in values.items()])
-    if mean:
-        cv = pstdev(usable) / mean
+        yield _counter("gtm_balancer_access_log_lines_total", text, access, "how")
+    in_flight = of_backends(lambda one: one.flight.requests)
+    yield _gauge("gtm_balancer_in_flight", "Requests in flight.", in_flight, "backend")
+    work = of_backends(lambda one: one.flight.work_us / 1e6)
+    yield _gauge("gtm_balancer_work_seconds", "Seconds of work in flight.", work, "backend")
+    up = of_backends(lambda one: int(one.number in usable))
+    yield _gauge("gtm_balancer_backend_up", "Whether a backend is used.", up, "backend", shared=True)
+    text = "Requests in flight, as a part of the backend's slots."
+    used = of_backends(lambda one: one.flight.requests / one.backend.slots if one.backend.slots else None)
+    yield _gauge("gtm_balancer_utilization", text, used, "backend")
+    text = "The used part of its KV cache, or else of its GPU memory."
+    memory = of_backends(lambda one: one.condition.memory)
+    yield _gauge("gtm_balancer_memory_usage", text, memory, "backend", shared=True)
+    uneven = _uneven(up, used)
+    if uneven is not None:
         text = "The coefficient of variation of usable backends' utilization."
-        _family(lines, "gtm_balancer_utilization_cv", "gauge", text, [(cv, {})])
+        yield _gauge(_CV, text, uneven, shared=True)
     kinds = {"output": "tokens_per_second", "input": "input_tokens_per_second"}
-    _family(
-        lines,
+    yield _gauge(
         "gtm_balancer_tokens_per_second",
-        "gauge",
         "Tokens generated, and read in prompts, by the backend's own metrics: whoever asked for them.",
-        [
-            (one[signal], {"backend": url, "kind": kind})
-            for url, one in said.items()
-            for kind, signal in kinds.items()
-            if signal in one
-        ],
+        {(url, kind): one[name] for url, one in said.items() for kind, name in kinds.items() if name in one},
+        *("backend", "kind"),
+        shared=True,
     )
-
-
-def _tenants(lines: list[str], queue: QueueAdmission) -> None:
-    """Rate, errors and duration, by tenant and model."""
-    rows = [
-        (totals, {"tenant": tenant or "", "model": model or ""})
-        for (tenant, model), totals in queue.totals.items()
-    ]
     for name, text, of in (
         (
             "gtm_balancer_tenant_requests_total",
@@ -261,33 +157,61 @@ def _tenants(lines: list[str], queue: QueueAdmission) -> None:
         ),
         ("gtm_balancer_tenant_seconds_total", "Seconds from their coming to their end.", "seconds"),
     ):
-        _family(lines, name, "counter", text, [(getattr(totals, of), labels) for totals, labels in rows])
+        totals = {
+            (tenant or "", model or ""): getattr(one, of) for (tenant, model), one in queue.totals.items()
+        }
+        yield _counter(name, text, totals, "tenant", "model")
+    text = (
+        "Tokens that backends' answers said and no budget was charged: more than request and answer can be."
+    )
+    yield _counter("gtm_balancer_usage_cut_tokens_total", text, queue.cut, "backend", "kind")
+    text = (
+        "Tokens that requests used beyond five minutes of their tenant's budget, and that it was not charged."
+    )
+    yield _counter("gtm_balancer_spared_tokens_total", text, admission.spared_tokens)
+    text = "Requests that were admitted and have not ended, by tier."
+    running = {tier.value: counts.running for tier, counts in tiers.items()}
+    yield _gauge("gtm_balancer_running", text, running, "tier")
+    waiting = {tier.value: counts.waiting for tier, counts in tiers.items()}
+    yield _gauge("gtm_balancer_waiting", "Requests in the queue, by tier.", waiting, "tier")
+    yield _gauge("gtm_balancer_connections", "Clients' connections.", proxy.connections)
+    text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
+    yield _gauge("gtm_balancer_kept_bytes", text, proxy.held.total)
+    text = "Clients' connections that were closed for others, since there were as many as may be."
+    yield _counter("gtm_balancer_connections_evicted_total", text, proxy.room.evicted)
+    text = (
+        "Connections to backends that could not be made for want of descriptors or memory here, by what for."
+    )
+    yield _counter("gtm_balancer_without_room_total", text, stats.without_room, "for")
 
 
-def _family(
-    lines: list[str],
-    name: str,
-    kind: str,
-    text: str,
-    samples: Iterator[tuple[float, dict[str, str]]] | list[tuple[float, dict[str, str]]],
-) -> None:
-    lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-    lines += [f"{name}{_labels(labels)} {value:.10g}" for value, labels in samples]
+def _uneven(up: Mapping[str, float], used: Mapping[str, float]) -> float | None:
+    """The coefficient of variation of what is used of those that are up; None: nothing is."""
+    usable = [value for backend, value in used.items() if up.get(backend)]
+    mean = sum(usable) / len(usable) if usable else 0.0
+    return pstdev(usable) / mean if mean else None
 
 
-def _histograms(lines: list[str], name: str, text: str, table: dict[str, Histogram]) -> None:
-    lines += [f"# HELP {name} {text}", f"# TYPE {name} histogram"]
+def _samples(values: _Values, labels: Sequence[str]) -> Iterator[tuple[str, float]]:
+    if not isinstance(values, Mapping):
+        yield "", values
+        return
+    for key, value in values.items():
+        yield _labels(dict(zip(labels, (key,) if isinstance(key, str) else key, strict=True))), value
+
+
+def _buckets(table: Mapping[str, Histogram]) -> Iterator[tuple[str, float]]:
     for url, histogram in table.items():
         total = 0
         for bound, count in zip((*BOUNDS, None), histogram.counts, strict=True):
             total += count
             edge = "+Inf" if bound is None else f"{bound:g}"
-            lines.append(f"{name}_bucket{_labels({'backend': url, 'le': edge})} {total}")
-        lines.append(f"{name}_sum{_labels({'backend': url})} {histogram.total:.10g}")
-        lines.append(f"{name}_count{_labels({'backend': url})} {total}")
+            yield f"_bucket{_labels({'backend': url, 'le': edge})}", total
+        yield f"_sum{_labels({'backend': url})}", histogram.total
+        yield f"_count{_labels({'backend': url})}", total
 
 
-def _labels(labels: dict[str, str]) -> str:
+def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
     parts = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
@@ -299,3 +223,78 @@ def _escaped(value: str) -> str:
     if not value.isprintable():
         value = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value)
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def render(families: Iterable[Family]) -> bytes:
+    """Prometheus' text."""
+    lines: list[str] = []
+    for one in families:
+        lines += [f"# HELP {one.name} {one.text}", f"# TYPE {one.name} {one.kind}"]
+        lines += [f"{one.name}{key} {value:.10g}" for key, value in one.samples]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def render_untold(untold: int) -> bytes:
+    """What the one process counts that reports to control, whatever processes carry requests.
+
+    Args:
+        untold: requests that the report of their second left out.
+    """
+    text = "Requests that found no slot, or came for want of one elsewhere, and that the report of their second left out for its length: a later one tells of them."
+    return render([_counter("gtm_balancer_pushes_untold_total", text, untold)])
+
+
+_BY_TENANT = "{tenant="
+_OTHERS = _labels({"tenant": OTHER, "model": OTHER})
+_BACKEND = re.compile(r'backend="((?:[^"\\]|\\.)*)"')
+MOST_ENDED = 20_000
+"""Samples of ended workers that are kept apart: clients make names of models up, and each worker that ends leaves its own."""
+
+
+class MergedMetrics:
+    """The metrics of workers that come and go."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, tuple[Family, dict[str, float]]] = {}
+        self._kept = 0
+
+    def ended(self, families: Iterable[Family]) -> None:
+        """A worker has ended, and last said this."""
+        for one in families:
+            if one.kind == "gauge":
+                continue
+            _, table = self._ended.setdefault(one.name, (one, {}))
+            for own, value in one.samples:
+                key = own
+                if key not in table and self._kept >= MOST_ENDED and own.startswith(_BY_TENANT):
+                    key = _OTHERS
+                self._kept += key not in table
+                table[key] = table.get(key, 0.0) + value
+
+    def merged(self, workers: Sequence[Sequence[Family]]) -> list[Family]:
+        """The metrics of all that live, with what the others had counted: of backends that none of these knows any more nothing is left."""
+        living = [one for families in workers for one in families]
+        if workers and self._ended:
+            keys = (key for one in living for key, _ in one.samples)
+            self._sweep({of[1] for key in keys if (of := _BACKEND.search(key))})
+        found = {name: (one, dict(table)) for name, (one, table) in self._ended.items()}
+        for one in living:
+            _, table = found.setdefault(one.name, (one, {}))
+            for key, value in one.samples:
+                had = table.get(key)
+                table[key] = value if had is None else max(had, value) if one.shared else had + value
+        if _CV in found:  # what is even in sum may be odd in each
+            up, used = found["gtm_balancer_backend_up"][1], found["gtm_balancer_utilization"][1]
+            uneven = _uneven(up, used)
+            if uneven is not None:
+                found[_CV][1][""] = uneven
+        return [replace(one, samples=list(table.items())) for one, table in found.values()]
+
+    def _sweep(self, backends: Container[str]) -> None:
+        """Forget what ended workers had counted of backends that no living one tells of."""
+        for _, table in self._ended.values():
+            for key in list(table):
+                of = _BACKEND.search(key)
+                if of is not None and of[1] and of[1] not in backends:
+                    del table[key]
+                    self._kept -= 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.balancer.plane.stats import KEPT, MOST_SERIES, Stats
-from gtm.runtime.balancer.workers.merging import MergedMetrics
 
 
 def _end(stats: Stats, url: str, status: int = 200) -> None:
@@ -53,19 +53,17 @@ def test_what_is_told_apart_is_bounded_and_what_is_left_out_counted() -> None:
     assert stats.served()[0] == MOST_SERIES + 5
 
 
-_TEXT = """# HELP gtm_balancer_requests_total Requests.
-# TYPE gtm_balancer_requests_total counter
-gtm_balancer_requests_total{{backend="{}",status="200"}} {}
-gtm_balancer_requests_total{{backend="",status="404"}} {}
-"""
+def _requests(backend: str, answered: float, refused: float) -> list[Family]:
+    samples = [(f'{{backend="{backend}",status="200"}}', answered), ('{backend="",status="404"}', refused)]
+    return [Family("gtm_balancer_requests_total", "counter", "Requests.", samples)]
 
 
 def test_what_ended_workers_had_counted_goes_with_its_server() -> None:
     """As long as a living worker tells of it, it is there; afterwards it is not, and what was no server's stays."""
     merged = MergedMetrics()
-    merged.ended(_TEXT.format("http://a", 5, 1))
-    assert b'backend="http://a",status="200"} 6' in merged.text([_TEXT.format("http://a", 1, 1)])
-    text = merged.text([_TEXT.format("http://b", 2, 1)])
+    merged.ended(_requests("http://a", 5, 1))
+    assert b'backend="http://a",status="200"} 6' in render(merged.merged([_requests("http://a", 1, 1)]))
+    text = render(merged.merged([_requests("http://b", 2, 1)]))
     assert b"http://a" not in text
     assert b'backend="http://b",status="200"} 2' in text
     assert b'backend="",status="404"} 2' in text

@@ -265,6 +265,7 @@ APART: Mapping[str, str] = {
     "adapters.fullness.MOST_BYTES": "a longer answer goes to the client unread",
     "balancer.config.MAX_HOST": "of the operator's file",
     "balancer.decide.picking.MOST_HELD": "a memory",
+    "balancer.metrics.MOST_ENDED": "rows of metrics",
     "balancer.plane.proxy.MOST_SOUGHT": "of servers that are asked",
     "balancer.plane.stats.MOST_SERIES": "a memory",
     "balancer.wire.endpoints.MAX_ID": "what is longer names nothing",

@@ -810,5 +810,5 @@ def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
         "gtm/http/answers/corrections.py",
         "gtm/http/answers/resolved.py",
         "gtm/http/answers/routes.py",
-        "gtm/runtime/edge/worker/servers.py",
+        "gtm/runtime/edge/worker/__main__.py",
     }

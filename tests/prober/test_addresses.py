@@ -15,7 +15,7 @@ from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
 from gtm.core.model.state import HealthStatus
 from gtm.prober import Prober, schedule
 from gtm.prober.checks import Checker
-from gtm.runtime.edge.agent import addresses_up
+from gtm.runtime.edge.agent.own_files import ADDRESSES, addresses_up, keep_addresses_up
 from gtm.settings import LOOPBACK
 from tests.descriptors import none_left
 from tests.prober.servers import Server, http, raw_http, serve
@@ -68,12 +68,12 @@ async def test_a_dead_address_goes_down_after_its_threshold_and_a_restart_rememb
         region = _region(url, "127.0.0.1")
         async with _probing(region) as prober:
             await until(lambda: _status(prober, url, "127.0.0.1") is UP)
-            addresses_up.save(tmp_path, prober.ever_up)
-    assert addresses_up.load(tmp_path) == {f"127.0.0.1 {url}"}
-    async with _probing(region, addresses_up.load(tmp_path)) as prober:
+            keep_addresses_up(tmp_path, prober.ever_up)
+    assert addresses_up(tmp_path) == {f"127.0.0.1 {url}"}
+    async with _probing(region, addresses_up(tmp_path)) as prober:
         assert await prober.first_round(30)
         assert _status(prober, url, "127.0.0.1") is DOWN
-    async with _probing(replace(region, endpoints=()), addresses_up.load(tmp_path)) as prober:
+    async with _probing(replace(region, endpoints=()), addresses_up(tmp_path)) as prober:
         assert not prober.ever_up  # the policy gave it up
     async with _probing(region) as prober:
         await until(lambda: prober.addresses()["ipv4"]["eu"][f"127.0.0.1 {url}"].detail)
@@ -82,10 +82,10 @@ async def test_a_dead_address_goes_down_after_its_threshold_and_a_restart_rememb
 
 async def test_what_is_kept_may_be_missing_or_damaged(tmp_path: Path) -> None:
     """Then nothing was ever up, which takes nothing away."""
-    assert addresses_up.load(tmp_path) == frozenset()
-    (tmp_path / addresses_up.FILE).write_bytes(b"\xff\xfe 1\n")
-    assert addresses_up.load(tmp_path) == frozenset()
-    addresses_up.save(tmp_path / "missing", {"a b"})
+    assert addresses_up(tmp_path) == frozenset()
+    (tmp_path / ADDRESSES).write_bytes(b"\xff\xfe 1\n")
+    assert addresses_up(tmp_path) == frozenset()
+    keep_addresses_up(tmp_path / "missing", {"a b"})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gtm.cli.common.exits import CommandError
 from gtm.cli.servers.running import run_with_database
 from gtm.runtime.process import forkserver
 from gtm.runtime.process.handed import document, received
-from gtm.runtime.serve.common import common
+from gtm.runtime.serve.handed import common
 from gtm.settings import ServeSettings
 
 if TYPE_CHECKING:

@@ -14,153 +14,18 @@ from typing import Any, Protocol, cast
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gtm.balancer.decide.gate import LawGate
-from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
-from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.metrics import render
-from gtm.balancer.plane.proxy import Proxy
-from gtm.core.balance.choosing.values import By
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.shares import client_prefix
-from gtm.feed.current import CurrentView
 from gtm.geoip.client import peer_address
 from gtm.geoip.near import foreign
-from gtm.runtime.balancer.access_log import AccessLog
-from gtm.runtime.balancer.backends_file import BackendsFile
-from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.process.connections import Connections
-from gtm.settings import BalancerSettings, Network
+from gtm.settings import Network
 
 _METHODS = (b"GET", b"HEAD", b"OPTIONS")
 _MAX = 8192
 _CONNECTIONS = 64
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON = b"application/json"
-
-
-class Page:
-    """What one process shows of itself."""
-
-    def __init__(
-        self,
-        *,
-        current: CurrentView,
-        proxy: Proxy,
-        gate: LawGate,
-        picker: PoolPicker,
-        admission: QueueAdmission,
-        health: HealthLoop,
-        settings: BalancerSettings,
-        pusher: Pusher,
-        access: AccessLog,
-        file: BackendsFile,
-    ) -> None:
-        self._current = current
-        self._proxy = proxy
-        self._gate = gate
-        self._picker = picker
-        self._admission = admission
-        self._health = health
-        self._settings = settings
-        self._pusher = pusher
-        self._access = access
-        self._file = file
-
-    def unready(self) -> str:
-        """Say why it serves no requests; nothing: it serves them."""
-        return self._proxy.unready()
-
-    def metrics(self) -> bytes:
-        """Counters and gauges, as Prometheus text."""
-        access = self._access
-        return render(
-            self._proxy,
-            self._picker,
-            self._admission,
-            self._gate,
-            self._pusher,
-            said=self._health.signals(),
-            access={"written": access.written, "dropped": access.dropped} if access.used else {},
-        )
-
-    def state(self) -> dict[str, Any]:
-        """The state of the balancer as it is now."""
-        snapshot = self._admission.admission.snapshot()
-        compiled = self._current.snapshot
-        now = asyncio.get_running_loop().time()
-        standing = {one.name: one for one in self._health.health.snapshot(now)}
-        problems = self._health.problems()
-        usable = {one.number for one in self._picker.pool.usable}
-        return {
-            "region": self._settings.region,
-            "name": self._settings.name,
-            "revision": None if compiled is None else compiled.revision,
-            "epoch": self._current.state.epoch,
-            "handoff_keys": len(self._current.handoff_keys.keys),
-            "draining": self._proxy.draining,
-            "waits_for_start": list(self._file.waits_for_start),
-            "connections": self._proxy.connections,
-            "limit": self._picker.slots(),
-            "share": snapshot.limit,
-            "backends": [
-                {
-                    "url": one.backend.name,
-                    "state": standing[one.backend.name].state.value,
-                    "why": standing[one.backend.name].why,
-                    "usable": one.number in usable,
-                    "problems": problems.get(one.backend.name, {}),
-                    "in_flight": one.flight.requests,
-                    "outstanding": one.flight.outstanding,
-                    "work_s": one.flight.work_us / 1e6,
-                    "slots": one.slots or None,
-                    "slots_learned": one.backend.slots is None and bool(one.slots),
-                    "weight": one.weight,
-                    "memory": one.condition.memory,
-                    "models": None if one.condition.models is None else sorted(one.condition.models),
-                    "adapters": None if one.condition.adapters is None else sorted(one.condition.adapters),
-                }
-                for one in self._picker.pool.candidates
-            ],
-            "choices": {
-                by.value: {
-                    "requests": self._picker.choices[by, False] + self._picker.choices[by, True],
-                    "moved": self._picker.choices[by, True],
-                }
-                for by in By
-            },
-            "tiers": {
-                tier.value: {
-                    "running": counts.running,
-                    "waiting": counts.waiting,
-                    "refused": dict(counts.refused),
-                }
-                for tier, counts in snapshot.tiers.items()
-            },
-            "pushes": [
-                {"region": region, "why": why, "requests": count}
-                for (region, why), count in sorted(self._pusher.counts.items())
-            ],
-            "rooms": {
-                region: [
-                    {
-                        "balancer": room.source,
-                        "open": room.whole.open,
-                        "limit": room.whole.limit,
-                        "at": room.at,
-                    }
-                    for room in rooms
-                ]
-                for region, rooms in self._current.rooms.items()
-            },
-            "senders": self._current.senders,
-            "beside": self._current.beside,
-            "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
-            "tenants": {
-                name or "": {"running": counts.running, "waiting": counts.waiting}
-                for name, counts in snapshot.tenants.items()
-            },
-        }
 
 
 class Shown(Protocol):

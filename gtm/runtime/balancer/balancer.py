@@ -19,26 +19,24 @@ from uuid import uuid4
 from gtm.balancer.decide.gate import no_region
 from gtm.balancer.metrics import render_untold
 from gtm.core.model.references import meant
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import Lasting, Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
-from gtm.runtime.balancer.carrier import Carrier, Counts
-from gtm.runtime.balancer.carriers import Alone, Carriers
+from gtm.runtime.balancer.carrier import Carrier, Carriers, Counts
 from gtm.runtime.balancer.front import Front
-from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.peers.line import PeerLine
 from gtm.runtime.balancer.pushes import Pushes
-from gtm.runtime.balancer.reporting import Reporter
-from gtm.runtime.balancer.room_line import RoomLine
+from gtm.runtime.balancer.reporting import RoomLine, report_load
 from gtm.runtime.balancer.workers.pool import WorkerPool
-from gtm.runtime.following.feed import follow
-from gtm.runtime.following.following import Following
-from gtm.runtime.following.tasks import Tasks, first_of
-from gtm.runtime.following.told import TimesMessage, ViewMessage
+from gtm.runtime.following.following import Follower
+from gtm.runtime.following.tasks import first_of
+from gtm.runtime.following.told import ViewMessage
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
@@ -54,22 +52,14 @@ LOOK_EVERY = 1.0
 """Seconds between looks at the clock."""
 
 
-class Balancer:
-    """See above."""
+class Balancer(Follower):
+    """A region's balancer, from its start to its end."""
+
+    settings: BalancerSettings
+    owned: BalancerOwnership
 
     def __init__(self, settings: BalancerSettings) -> None:
-        self.settings = settings
-        self.connected = False
-        self._current = CurrentView(time.time, boot=boot_time)
-        self._owned = Ownership(settings)
-        self._following = Following(
-            self._current,
-            self._owned.home,
-            settings.control_url,
-            lambda: self._owned.replaced,
-            heed=self._heed,
-            passed=self._pass,
-        )
+        super().__init__(settings, CurrentView(time.time, boot=boot_time), BalancerOwnership(settings))
         self._file = BackendsFile(settings)
         if "paths" not in self._file.document.model_fields_set:
             logger.info(
@@ -78,22 +68,10 @@ class Balancer:
             )
         self._lost = False
         """The policy does not have its region."""
-        self._stopping = asyncio.Event()
-        self._tasks = Tasks(self.stop)
         self._carriers: Carriers | None = None
         self._instance = f"{settings.name}.{uuid4().hex[:8]}"
         self._peers: PeerLine | None = None
         self._admin: list[asyncio.Server] = []
-
-    @property
-    def name(self) -> str:
-        """The name of this balancer."""
-        return self.settings.name
-
-    @property
-    def snapshot(self) -> SnapshotMessage | None:
-        """The policy held."""
-        return self._following.snapshot
 
     @property
     def listening(self) -> bool:
@@ -140,16 +118,12 @@ class Balancer:
             OSError: another balancer runs on the data directory, or an address cannot be listened on.
         """
         try:
-            self._owned.take()
+            self.owned.take()
             taken()
             await self._serve(locator, ready)
         finally:
-            self._following.kept.close()
-            self._owned.release()
-
-    def stop(self) -> None:
-        """Ask it to stop."""
-        self._stopping.set()
+            self._kept.close()
+            self.owned.release()
 
     def _look(self) -> None:
         """SIGHUP: what is looked at each second anyhow is read now, changed or not, so that the log says how it stands."""
@@ -162,32 +136,32 @@ class Balancer:
 
     def admin_url(self) -> str:
         """Where its metrics and state are; empty before it has an address."""
-        for one in self._owned.listeners(Use.ADMIN):
+        for one in self.owned.listeners(Use.ADMIN):
             return f"http://{f'[{one.host}]' if ':' in one.host else one.host}:{one.port}"
         return ""
 
     async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:
-        settings, following = self.settings, self._following
-        pushes = Pushes(settings, self._current, self._owned, kept=following.kept, workers=settings.workers)
-        carriers = self._made(locator, pushes)
+        settings, kept = self.settings, self._kept
+        leases = LeaseHolder(uuid4().hex, settings.workers)
+        carriers = self._carriers = self._made(locator, leases)
+        pushes = Pushes(settings, self.current, self.owned, kept=kept, carriers=carriers, leases=leases)
         peers = self._peers = PeerLine(
             settings,
             self._instance,
-            home=self._owned.home,
-            kept=following.kept,
-            listeners=self._owned.listeners(Use.PEERS),
+            home=self.owned.home,
+            kept=kept,
+            listeners=self.owned.listeners(Use.PEERS),
             key=lambda: pushes.signing,
+            carriers=carriers,
         )
         pushes.address = peers.address
-        self._carriers = carriers
         try:
-            await following.kept.load_times()
-            await following.load()
+            await kept.load_times()
+            await self._load()
             await pushes.load()
             await peers.load()
-            pushes.serve(carriers)
-            self._tasks.start(follow(self, self._client))
-            await first_of(following.loaded, self._stopping)
+            self._tasks.start(self.follow())
+            await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
                 await self._listen(carriers, pushes, peers, ready)
         finally:
@@ -197,38 +171,30 @@ class Balancer:
             peers.leave()  # before its sockets are closed: their numbers are soon another's
             await self._tasks.cancel()
             await carriers.close()
-            await following.kept.keep_times()
+            await kept.keep_times()
         if self._tasks.failure is not None:
             raise self._tasks.failure
 
-    def _made(self, locator: Locator, pushes: Pushes) -> Carriers:
+    def _made(self, locator: Locator, leases: LeaseHolder) -> Carriers:
         """Make what will carry requests: this process, or a pool of workers."""
         settings = self.settings
         if settings.workers > 1:
             Front(self._file.document, settings.file)  # what is wrong with it is better said once
-            return WorkerPool(settings, self._instance, self._everything, pushes.leases)
-        parts = pushes.leases.started(0)
-        return Alone(
-            Carrier(
-                settings,
-                self._instance,
-                current=self._current,
-                file=self._file,
-                locator=locator,
-                parts=parts,
-            )
+            return WorkerPool(settings, self._instance, self._view, leases)
+        return Carrier(
+            settings,
+            self._instance,
+            current=self.current,
+            file=self._file,
+            locator=locator,
+            parts=leases.started(0),
         )
-
-    def _everything(self) -> list[ViewMessage]:
-        """What a new worker needs: the time first, for its first View to stand for it."""
-        current = self._current
-        return [TimesMessage(current.times), *self._following.lasting(), StateMessage(current.state)]
 
     async def _listen(
         self, carriers: Carriers, pushes: Pushes, peers: PeerLine, ready: Callable[[], None]
     ) -> None:
         settings, loop = self.settings, asyncio.get_running_loop()
-        listening = asyncio.ensure_future(carriers.listen(self._owned.listeners(Use.REQUESTS)))
+        listening = asyncio.ensure_future(carriers.listen(self.owned.listeners(Use.REQUESTS)))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((listening, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -240,23 +206,23 @@ class Balancer:
             return
         listening.result()
         admin = Admin(
-            carriers.shown,
+            carriers,
             settings.metrics_allow,
             lambda: {"peers": peers.shown()},
             lambda: render_untold(pushes.untold),
             names=own_names(*settings.bind),
-            snapshot=lambda: self._current.snapshot,
+            snapshot=lambda: self.current.snapshot,
         )
-        for one in self._owned.listeners(Use.ADMIN):
+        for one in self.owned.listeners(Use.ADMIN):
             self._admin.append(await loop.create_server(admin.connection, sock=one.socket.dup()))
             logger.info("listening for metrics and state on %s port %d", one.host, one.port)
-        peers.serve(carriers)
+        peers.listen()
         self._tasks.start(peers.run())
-        self._owned.settle()
+        self.owned.settle()
         ready()
-        self._tasks.start(self._owned.leave_to_successor(self.stop))
+        self._tasks.start(self.owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick())
-        self._tasks.start(Reporter(settings, carriers.report).run())
+        self._tasks.start(report_load(settings, carriers.report))
         self._tasks.start(pushes.run())
         line = RoomLine(settings, carriers.free_slots)
         self._tasks.start(line.run())
@@ -269,11 +235,9 @@ class Balancer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            self._current.tick()
-            if self._carriers is not None:
-                self._carriers.put(TimesMessage(self._current.times))
-            await self._following.kept.keep_times()
-            await self._following.retry()
+            self.current.tick()
+            await self._tell_times()
+            await self.retry()
             if self._peers is not None:
                 await self._peers.keep()
 
@@ -289,29 +253,10 @@ class Balancer:
             skipped=lambda why: logger.error("skipped a message of control's feed: %s", why),
         )
 
-    def renamed(self, name: str) -> bool:
-        """Do nothing: a balancer has the name that it was given."""
-        del name
-        return False
-
-    def found(self) -> None:
-        """Control is heard again."""
-        self.connected = True
-
-    def lost(self) -> None:
-        """Go on without it."""
-        self.connected = False
-
-    async def receive(self, message: Message) -> None:
-        """Take in what control says: used, and saved if it stays true without control."""
-        await self._following.receive(message)
-
     def _heed(self, message: Message) -> None:
-        """What else follows from a message."""
         if isinstance(message, StateMessage | RoomMessage):
-            self._current.apply(message)
-            if self._carriers is not None:
-                self._carriers.put(message)
+            self.current.apply(message)
+            self._send(message)
         elif isinstance(message, PeersMessage) and self._peers is not None:
             self._peers.learn(message)
         elif isinstance(message, SnapshotMessage):
@@ -335,6 +280,6 @@ class Balancer:
                 "region `%s` is in revision %d of the policy: requests are served", name, message.revision
             )
 
-    def _pass(self, message: Lasting) -> None:
+    def _send(self, message: ViewMessage) -> None:
         if self._carriers is not None:
             self._carriers.put(message)

@@ -1,12 +1,13 @@
 """What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves.
 
-A balancer that is one process has one; one of several workers has one in each (`gtm.runtime.balancer.worker`).
+A balancer that is one process has one; one of several workers has one in each (`gtm.runtime.balancer.workers`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import resource
 import time
 from collections.abc import Mapping, Sequence
@@ -14,21 +15,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any, Literal, Protocol, get_args
 from weakref import WeakKeyDictionary
 
+from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.scraping import load_in_header
+from gtm.balancer.metrics import Family, collect, render
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
+from gtm.core.balance.choosing.values import By
 from gtm.core.balance.health import BackendHealth
 from gtm.core.balance.sharing import Sharing, Use
 from gtm.core.balance.spill.room import CAME, Slots
+from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.quota.leases import Parts
+from gtm.core.latency.samples import Interval
+from gtm.core.quota.leases import LeaseHolder, Parts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
@@ -36,14 +43,15 @@ from gtm.geoip.reader import Locator
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.access_log import AccessLog
-from gtm.runtime.balancer.admin import Page
+from gtm.runtime.balancer.admin import Shown
 from gtm.runtime.balancer.backends_file import BackendNames, BackendsFile
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import HealthLoop, health_settings
-from gtm.runtime.balancer.reporting import Figures, Report
+from gtm.runtime.balancer.reporting import EVERY, Report
 from gtm.runtime.balancer.round_trips import RoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
+from gtm.runtime.following.told import ViewMessage
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import Connections, fitting
 from gtm.runtime.process.listeners import Listener
@@ -61,6 +69,13 @@ FIRST_NAMES = 5.0
 """Longest wait for backends' names to be looked up first, in seconds: later they come as they are found."""
 _LOOKS = 100
 """At whether all connections are closed, after everything was ended at once."""
+_WHOLE = 1_000_000
+_Sum = Literal[
+    "tokens_per_second", "input_tokens_per_second", "gpu_memory_used_bytes", "gpu_memory_total_bytes"
+]
+_SUMS: tuple[_Sum, ...] = get_args(_Sum)
+"""Of what backends say of themselves, what adds up to the region's."""
+_MODEL = re.compile(MODEL_PATTERN)
 
 
 _ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
@@ -82,8 +97,73 @@ class Counts:
     backends: Mapping[str, int] = field(default_factory=dict)
 
 
-class Carrier:
-    """See above.
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one process did with the quotas' leases since it was last asked: by which parts, requests used and denied."""
+
+    worker: int
+    sequence: int
+    used: Mapping[QuotaText, int] = field(default_factory=dict)
+    denied: Mapping[QuotaText, int] = field(default_factory=dict)
+
+
+class Carriers(Shown, Protocol):
+    """What carries a balancer's requests: this process (`Carrier`), or workers. The balancer asks both the same."""
+
+    async def listen(self, listeners: Sequence[Listener]) -> None:
+        """Look at every backend, then take requests; returns once all do."""
+
+    def put(self, message: ViewMessage) -> None:
+        """This is known now, and used in this process already."""
+
+    def look_again(self) -> None:
+        """Read the file of backends again, changed or not, and other files that have changed."""
+
+    def sign(self, key: OwnKey) -> None:
+        """Sign pushes with this key from now on."""
+
+    def lease(self, holder: LeaseHolder) -> None:
+        """Other leases are held now."""
+
+    def spent(self) -> Sequence[Spent]:
+        """What each of them did with its part of the leases since this was last asked."""
+
+    def pushes(self) -> Mapping[str, int]:
+        """Requests that found no slot, and that came for want of one elsewhere, by service, region and why, since this process began."""
+
+    def words(self) -> Mapping[str, Word]:
+        """What each of them says now, by its name."""
+
+    def use(self) -> Use:
+        """What they have of the region's slots."""
+
+    def heard(self, words: Mapping[str, Word]) -> None:
+        """What the region's other balancers say now: all of them."""
+
+    def report(self) -> Report:
+        """Their load now, and since the last report."""
+
+    def tiers(self) -> Mapping[str, tuple[int, int]]:
+        """Requests that run and that wait, by tier."""
+
+    def round_trips(self) -> Interval:
+        """What was learned of round trips since the last call."""
+
+    def free_slots(self) -> Slots | None:
+        """How many requests could begin now; None: nobody knows."""
+
+    def counts(self) -> Counts:
+        """The requests that all of them have now."""
+
+    async def finish(self) -> None:
+        """Take nothing new, and wait for what goes on, for the drain time at most."""
+
+    async def close(self) -> None:
+        """End at once."""
+
+
+class Carrier(Carriers):
+    """What carries requests in one process.
 
     Args:
         settings: of the balancer.
@@ -119,7 +199,6 @@ class Carrier:
         self._own = OwnHandoffs(current)
         finder = ClientFinder(settings.trusted_proxies)
         self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
-        self._access.configure(document.access_log)
         self._names = BackendNames()
         backends = document.servers()
         watched = BackendHealth(health_settings(document), backends, loop.time())
@@ -170,19 +249,12 @@ class Carrier:
             self._picker,
             room=_room(loop),
             trusts=finder.trusts,
-            queue_bytes=document.admission.settings().queue_bytes,
             loop=loop,
             region=settings.region,
             pusher=self._pusher,
             tracer=self._tracer(),
-            log=self._access.lines,
-            asks=document.checks.asks(),
-            paths=document.carried(),
-            body_rules=document.body_rules(),
-            timeouts=document.timeouts.settings(),
-            media=document.admission.media.counts(),
-            most_read=document.read_mib << 20,
         )
+        self._carry_by(document)
         self._health = HealthLoop(
             watched,
             self._picker,
@@ -191,34 +263,16 @@ class Carrier:
             share=self._share,
             not_made=self._not_made,
         )
-        self._figures = Figures(
-            settings=settings,
-            proxy=self._proxy,
-            picker=self._picker,
-            admission=self._admission,
-            health=self._health,
-            part=self._part,
-        )
+        self._reported = (0, 0.0, 0.0)
+        """Requests, their seconds, and those in the queue, at the last report."""
         intake = Intake(
             lambda: current.snapshot,
             locator.locate,
             time.time,
             lambda: current.table.doubts,
         )
-        self.round_trips = RoundTrips(
+        self._round_trips = RoundTrips(
             intake, settings.region, lambda: self._proxy.clients, settings.trusted_proxies
-        )
-        self.page = Page(
-            current=current,
-            proxy=self._proxy,
-            gate=law,
-            picker=self._picker,
-            admission=self._admission,
-            health=self._health,
-            settings=settings,
-            pusher=self._pusher,
-            access=self._access,
-            file=file,
         )
 
     def _not_made(self) -> None:
@@ -253,6 +307,10 @@ class Carrier:
         await self._health.first_round(FIRST_ROUND)
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
+        await self.start()
+        await self.open(listeners)
+
+    async def open(self, listeners: Sequence[Listener]) -> None:
         """Take requests."""
         self._proxy.start()
         self._picker.start()
@@ -260,16 +318,11 @@ class Carrier:
             self._servers.append(await self._front.listen(self._proxy, one.socket.dup()))
             logger.info("listening for requests on %s port %d%s", one.host, one.port, self._front.words)
         self._tasks.start(self._tick())
-        self._tasks.start(self.round_trips.run())
-
-    def drain(self) -> None:
-        """Take no further connections; those that wait end, and others after their answer."""
-        self._hang_up()
-        self._proxy.drain()
+        self._tasks.start(self._round_trips.run())
 
     async def finish(self) -> None:
-        """Drain, and wait until the last stream has ended, for the drain time at most."""
-        self.drain()
+        self._hang_up()
+        self._proxy.drain()
         deadline = time.monotonic() + self.settings.drain_time
         proxy = self._proxy
         if proxy.connections:
@@ -280,7 +333,6 @@ class Carrier:
             logger.warning("%d connections did not finish within the drain time", proxy.connections)
 
     async def close(self) -> None:
-        """End everything at once."""
         self._hang_up()
         await self._tasks.cancel()
         self._picker.stop()
@@ -300,9 +352,15 @@ class Carrier:
 
     # What it is told
 
+    def put(self, message: ViewMessage) -> None:
+        """Do nothing: this process uses the View already."""
+
     def sign(self, key: OwnKey) -> None:
-        """Sign pushes with this key from now on."""
         self._own.use(key)
+
+    def lease(self, holder: LeaseHolder) -> None:
+        (parts,) = holder.parts()
+        self.spend(parts)
 
     def spend(self, parts: Parts) -> None:
         """Spend by these parts of the leases."""
@@ -310,7 +368,6 @@ class Carrier:
         self._spends = parts.sequence
 
     def heard(self, words: Mapping[str, Word]) -> None:
-        """This is what everybody else says now who shares the region's slots: nobody else does any more."""
         now = self._loop.time()
         for source in self._sharing.sources - words.keys():
             self._sharing.forget(source)
@@ -322,29 +379,67 @@ class Carrier:
 
     # What it says
 
-    @property
     def use(self) -> Use:
-        """What it has of the region's slots."""
         admission = self._admission.admission
         return Use(admission.running, admission.waiting)
 
-    def word(self) -> Word:
-        """What it has now, as the others are being told."""
-        use = self.use
+    def words(self) -> Mapping[str, Word]:
+        use = self.use()
         self._sharing.tell(use, self._loop.time())
-        return Word({self.member: use}, self._picker.flights.tell())
+        return {self.member: Word({self.member: use}, self._picker.flights.tell())}
 
     def report(self) -> Report:
-        """Its load now, and since the last report."""
-        return self._figures.report()
+        snapshot = self._admission.admission.snapshot()
+        before, self._reported = self._reported, self._proxy.stats.served()
+        count, seconds, waited = (now - then for now, then in zip(self._reported, before, strict=True))
+        slots = self._picker.slots()
+        models = self._models()
+        found: Report = {
+            "region": self.settings.region,
+            "source": self.settings.name,
+            "outstanding": sum(tier.running for tier in snapshot.tiers.values()),
+            "queue": sum(tier.waiting for tier in snapshot.tiers.values()),
+            "requests_per_second": count / EVERY,
+        }
+        if slots is not None:
+            found["limit"] = self._part(slots)
+        if count:
+            # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
+            found["service_time_ms"] = max(0.0, seconds) / count * 1000
+            found["queue_wait_ms"] = max(0.0, waited) / count * 1000
+        self._say(found, self._part(_WHOLE) / _WHOLE)
+        memory = self._health.memory()
+        if memory is not None:
+            found["kv_cache_usage"] = memory
+        if models:
+            found["models"] = models
+        return found
+
+    def _say(self, report: Report, part: float) -> None:
+        """What the backends say of tokens and memory, in sums: this process's part of it, as it has of the slots, for others report theirs."""
+        said = self._health.signals().values()
+        for name in _SUMS:
+            values = [one[name] for one in said if name in one]
+            if values:
+                report[name] = part * sum(values)
+
+    def _models(self) -> list[str]:
+        """The models that are loaded: as backends say, as the file says of those that do not. Names that reports cannot carry are left out."""
+        loaded: set[str] = set()
+        for one in self._picker.pool.candidates:
+            condition = one.condition
+            loaded |= one.backend.models if condition.models is None else condition.models
+            loaded |= condition.adapters or frozenset()
+        return sorted(name for name in loaded if _MODEL.fullmatch(name))[:MAX_MODELS]
 
     def tiers(self) -> dict[str, tuple[int, int]]:
-        """Requests that run and that wait, by tier."""
         tiers = self._admission.admission.snapshot().tiers
         return {str(name): (tier.running, tier.waiting) for name, tier in tiers.items()}
 
+    def round_trips(self) -> Interval:
+        return self._round_trips.due()
+
     def counts(self) -> Counts:
-        """The requests that this process has now."""
         tiers = self._admission.admission.snapshot().tiers.values()
         return Counts(
             sum(tier.running for tier in tiers),
@@ -352,17 +447,14 @@ class Carrier:
             {one.backend.name: one.flight.requests for one in self._picker.pool.candidates},
         )
 
-    def spent(self) -> tuple[int, dict[QuotaText, int], dict[QuotaText, int]]:
-        """By which parts of the leases it spends, and requests used and denied by quota since it was last asked."""
-        return self._spends, *self._gate.take_counts()
+    def spent(self) -> tuple[Spent]:
+        return (Spent(0, self._spends, *self._gate.take_counts()),)
 
     def pushes(self) -> Mapping[str, int]:
-        """Requests that found no slot (`Pusher.pushes`), and those that came for want of one elsewhere, since it began."""
         came = {f"{service}\t\t{CAME}": count for service, count in self._proxy.stats.came.items()}
         return {**self._pusher.pushes, **came}
 
     def free_slots(self) -> Slots | None:
-        """How many requests could begin now; None: backends do not say how many they serve."""
         limit = self._picker.slots()
         if limit is None or not limit:
             return None
@@ -387,10 +479,108 @@ class Carrier:
         """What of the region's slots it says that it has."""
         return self._sharing.part(slots, self._loop.time())
 
+    # What it shows of itself
+
+    async def unready(self) -> str:
+        return self._proxy.unready()
+
+    async def metrics(self) -> bytes:
+        return render(self.families())
+
+    def families(self) -> list[Family]:
+        """All of its metrics, as values."""
+        access = self._access
+        found = collect(
+            self._proxy,
+            self._picker,
+            self._admission,
+            self._law,
+            self._pusher,
+            said=self._health.signals(),
+            access={"written": access.written, "dropped": access.dropped} if access.used else {},
+        )
+        return list(found)
+
+    async def state(self) -> dict[str, Any]:
+        snapshot = self._admission.admission.snapshot()
+        compiled = self._current.snapshot
+        now = asyncio.get_running_loop().time()
+        standing = {one.name: one for one in self._health.health.snapshot(now)}
+        problems = self._health.problems()
+        usable = {one.number for one in self._picker.pool.usable}
+        return {
+            "region": self.settings.region,
+            "name": self.settings.name,
+            "revision": None if compiled is None else compiled.revision,
+            "epoch": self._current.state.epoch,
+            "handoff_keys": len(self._current.handoff_keys.keys),
+            "draining": self._proxy.draining,
+            "waits_for_start": list(self._file.waits_for_start),
+            "connections": self._proxy.connections,
+            "limit": self._picker.slots(),
+            "share": snapshot.limit,
+            "backends": [
+                {
+                    "url": one.backend.name,
+                    "state": standing[one.backend.name].state.value,
+                    "why": standing[one.backend.name].why,
+                    "usable": one.number in usable,
+                    "problems": problems.get(one.backend.name, {}),
+                    "in_flight": one.flight.requests,
+                    "outstanding": one.flight.outstanding,
+                    "work_s": one.flight.work_us / 1e6,
+                    "slots": one.slots or None,
+                    "slots_learned": one.backend.slots is None and bool(one.slots),
+                    "weight": one.weight,
+                    "memory": one.condition.memory,
+                    "models": None if one.condition.models is None else sorted(one.condition.models),
+                    "adapters": None if one.condition.adapters is None else sorted(one.condition.adapters),
+                }
+                for one in self._picker.pool.candidates
+            ],
+            "choices": {
+                by.value: {
+                    "requests": self._picker.choices[by, False] + self._picker.choices[by, True],
+                    "moved": self._picker.choices[by, True],
+                }
+                for by in By
+            },
+            "tiers": {
+                tier.value: {
+                    "running": counts.running,
+                    "waiting": counts.waiting,
+                    "refused": dict(counts.refused),
+                }
+                for tier, counts in snapshot.tiers.items()
+            },
+            "pushes": [
+                {"region": region, "why": why, "requests": count}
+                for (region, why), count in sorted(self._pusher.counts.items())
+            ],
+            "rooms": {
+                region: [
+                    {
+                        "balancer": room.source,
+                        "open": room.whole.open,
+                        "limit": room.whole.limit,
+                        "at": room.at,
+                    }
+                    for room in rooms
+                ]
+                for region, rooms in self._current.rooms.items()
+            },
+            "senders": self._current.senders,
+            "beside": self._current.beside,
+            "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
+            "tenants": {
+                name or "": {"running": counts.running, "waiting": counts.waiting}
+                for name, counts in snapshot.tenants.items()
+            },
+        }
+
     # The file of backends
 
     def look_again(self) -> None:
-        """Read the file again at once, changed or not, and look at the others."""
         self._file.forget()
         self._asked.set()
 
@@ -419,17 +609,8 @@ class Carrier:
         self._law.configure(document.says(self.settings.service))
         await self._names.look(document, FIRST_NAMES)
         await self._look_after()
-        admission = document.admission.settings()
-        self._admission.admission.configure(admission, self._loop.time())
-        self._proxy.held.bound(HELD_BESIDE_QUEUE + admission.queue_bytes)
-        self._access.configure(document.access_log)
-        self._proxy.log = self._access.lines
-        self._proxy.paths = document.carried()
-        self._proxy.body_rules = document.body_rules()
-        self._proxy.timeouts = document.timeouts.settings()
-        self._proxy.media = document.admission.media.counts()
-        self._proxy.most_read = document.read_mib << 20
-        self._proxy.asks = document.checks.asks()
+        self._admission.admission.configure(document.admission.settings(), self._loop.time())
+        self._carry_by(document)
         logger.info("took in the file of backends: %d of them", len(document.backends))
         waits = self._file.waits_for_start
         if waits:
@@ -437,6 +618,19 @@ class Carrier:
                 "of the file of backends, what %s says has changed and counts from the next start: restart the balancer (--replace loses no request)",
                 ", ".join(f"`{name}`" for name in waits),
             )
+
+    def _carry_by(self, document: BalancerDocument) -> None:
+        """Let what the file says of requests count from the next one on."""
+        proxy = self._proxy
+        proxy.held.bound(HELD_BESIDE_QUEUE + document.admission.settings().queue_bytes)
+        self._access.configure(document.access_log)
+        proxy.log = self._access.lines
+        proxy.paths = document.carried()
+        proxy.body_rules = document.body_rules()
+        proxy.timeouts = document.timeouts.settings()
+        proxy.media = document.admission.media.counts()
+        proxy.most_read = document.read_mib << 20
+        proxy.asks = document.checks.asks()
 
     async def _look_after(self) -> None:
         """Choose among the servers that the file and its names say now, and look after them."""

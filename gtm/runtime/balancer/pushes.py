@@ -10,39 +10,33 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from heapq import nlargest
+from http import HTTPStatus
 from operator import itemgetter
 from urllib.parse import quote
-from uuid import uuid4
 
-import httpx
 import msgspec
 
 from gtm import __version__
 from gtm.balancer.decide.gate import OwnHandoffs
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
 from gtm.handoff.own_keys import OwnKeys
 from gtm.nesting import shallow
-from gtm.runtime.balancer.carriers import Carriers
-from gtm.runtime.balancer.ownership import Ownership
+from gtm.runtime.balancer.carrier import Carriers
+from gtm.runtime.balancer.ownership import BalancerOwnership
+from gtm.runtime.balancer.reporting import EVERY, Posting
 from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.following.kept import Kept
+from gtm.runtime.following.following import Kept
 from gtm.runtime.process.clocks import boot_time
-from gtm.secret import said
 from gtm.settings import BalancerSettings
-from gtm.transport import context_for
 
 logger = logging.getLogger(__name__)
 
-EVERY = 1.0
-"""Seconds between reports."""
 FILE = "balancer-handoff-keys"
 """Of a balancer's directory: its ring, as JSON."""
-_TIMEOUT = 2.0
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -54,24 +48,32 @@ class Pushes:
         current: the View, and what is published.
         owned: has the directory.
         kept: the way to the disk.
-        workers: how many processes push.
+        carriers: push, and are told of keys and quotas.
+        leases: of the quotas, which they spend.
     """
 
     def __init__(
-        self, settings: BalancerSettings, current: CurrentView, owned: Ownership, *, kept: Kept, workers: int
+        self,
+        settings: BalancerSettings,
+        current: CurrentView,
+        owned: BalancerOwnership,
+        *,
+        kept: Kept,
+        carriers: Carriers,
+        leases: LeaseHolder,
     ) -> None:
         self._settings = settings
         self._current = current
         self._kept = kept
+        self._carriers = carriers
+        self.leases = leases
         self.keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
         self.signing: OwnKey | None = None
         """What pushes are signed with; None before `load`."""
         self.own = OwnHandoffs(current)
         """The name that it is published by."""
-        self.leases = LeaseHolder(uuid4().hex, workers)
         self.address = ""
         """Where other balancers of the region reach this one."""
-        self._carriers: Carriers | None = None
         self._pushed: dict[str, int] = {}
         """Those that reports have told of."""
         self._seen: Mapping[str, int] = {}
@@ -82,12 +84,6 @@ class Pushes:
         self._told_at = boot_time()
         self._notice = ""
 
-    def serve(self, carriers: Carriers) -> None:
-        """Tell these carriers of peers, keys and quotas from now on."""
-        self._carriers = carriers
-        if self.signing is not None:
-            carriers.sign(self.signing)
-
     async def load(self) -> None:
         """Read the keys, or make the first."""
         ring = await self._kept.on_disk(self.keys.load, self._current.window.now)
@@ -96,35 +92,18 @@ class Pushes:
     async def run(self) -> None:
         """Report until cancelled. While control is away reports are lost: the next is a second later."""
         settings = self._settings
-        url = f"{settings.control_url.rstrip('/')}/v1/balancers/{quote(settings.name, safe='')}/report"
-        headers = {"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"}
-        verify = context_for(settings.control_url, settings.ca_file, direct=True)
-        failing = False
-        async with httpx.AsyncClient(
-            headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
-        ) as client:
+        path = f"/v1/balancers/{quote(settings.name, safe='')}/report"
+        refused = "control does not take keys and quotas, nothing new is leased: %s"
+        async with Posting(settings, path, refused, HTTPStatus.OK) as posting:
             while True:
-                problem = ""
-                try:
-                    sent = await client.post(url, content=_ENCODER.encode(self._report()))
-                    if sent.status_code == httpx.codes.OK:
-                        self._take(msgspec.json.decode(shallow(sent.content), type=BalancerReply))
-                    else:
-                        problem = f"status {sent.status_code}: {sent.text[:300]}"
-                except (httpx.HTTPError, ValueError) as error:
-                    problem = said(error)
-                if problem and not failing:
-                    logger.warning(
-                        "control does not take keys and quotas, nothing new is leased: %s", problem
-                    )
-                failing = bool(problem)
+                await posting.post(self._take, content=_ENCODER.encode(self._report()))
                 await self._roll()
-                if failing or not self.leases.overdue:
+                if posting.failing or not self.leases.overdue:
                     await asyncio.sleep(EVERY)
 
     def _report(self) -> BalancerReport:
         self._count()
-        now, counts = boot_time(), {} if self._carriers is None else dict(self._carriers.pushes())
+        now, counts = boot_time(), dict(self._carriers.pushes())
         more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
         more = {key: count for key, count in more.items() if count > 0}
         told = self._largest(more)
@@ -132,17 +111,13 @@ class Pushes:
         self._seen = counts
         self._pushed |= {key: counts[key] for key in told}
         seconds, self._told_at = now - self._told_at, now
-        tiers: Mapping[str, tuple[int, int]] = {}
-        learned = Interval([], [])
-        if self._carriers is not None:
-            tiers = self._carriers.tiers()
-            learned = self._carriers.round_trips()
+        learned = self._carriers.round_trips()
         return BalancerReport(
             self.leases.use(now),
             self.keys.public,
             self._settings.region,
             __version__,
-            dict(tiers),
+            dict(self._carriers.tiers()),
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
@@ -162,16 +137,17 @@ class Pushes:
         self._leaves_out = left_out > 0
         return dict(nlargest(MAX_PUSHES, more.items(), key=itemgetter(1))) if left_out > 0 else more
 
-    def _take(self, reply: BalancerReply) -> None:
+    def _take(self, answer: bytes) -> None:
+        reply = msgspec.json.decode(shallow(answer), type=BalancerReply)
         if reply.notice and not self._notice:
             logger.error("control says: %s", reply.notice[:1000])
         self._notice = reply.notice
-        if reply.leases is not None and self.leases.take(reply.leases) and self._carriers is not None:
+        if reply.leases is not None and self.leases.take(reply.leases):
             self._carriers.lease(self.leases)
             self._count()
 
     def _count(self) -> None:
-        for one in () if self._carriers is None else self._carriers.spent():
+        for one in self._carriers.spent():
             self.leases.count(one.used, one.denied)
             self.leases.taken(one.worker, one.sequence)
 
@@ -188,5 +164,4 @@ class Pushes:
     def _use(self, key: OwnKey) -> None:
         self.signing = key
         self.own.use(key)
-        if self._carriers is not None:
-            self._carriers.sign(key)
+        self._carriers.sign(key)

@@ -1,20 +1,21 @@
-"""A balancer's load, told control each second: what it has in flight, what waits, what it can take."""
+"""What a balancer tells control: its load each second, its free slots as they change, and whatever else it posts there again and again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Self, TypedDict, cast, get_type_hints
+from urllib.parse import quote
 
 import httpx
+import msgspec
 
-from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.plane.proxy import Proxy
-from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
-from gtm.runtime.balancer.health import HealthLoop
+from gtm.core.balance.spill.room import Slots, next_report
+from gtm.core.capacity.load import MAX_MODELS
+from gtm.feed.wire import RoomReport
 from gtm.secret import said
 from gtm.settings import BalancerSettings
 from gtm.transport import context_for
@@ -23,147 +24,182 @@ logger = logging.getLogger(__name__)
 
 EVERY = 1.0
 """Seconds between reports."""
-_WHOLE = 1_000_000
-_Sum = Literal[
-    "tokens_per_second", "input_tokens_per_second", "gpu_memory_used_bytes", "gpu_memory_total_bytes"
-]
-_SUMS: tuple[_Sum, ...] = (
-    "tokens_per_second",
-    "input_tokens_per_second",
-    "gpu_memory_used_bytes",
-    "gpu_memory_total_bytes",
-)
-"""Of what backends say of themselves, what adds up to the region's."""
-_TIMEOUT = 2.0
-_MODEL = re.compile(MODEL_PATTERN)
+BEAT = 0.1
+"""Seconds between two beats."""
+LASTS = 45.0
+"""Seconds for which one body goes on."""
+_AGAIN = 0.5
+"""Seconds until the next try after a failure."""
+_ENCODER = msgspec.json.Encoder()
 
 
-class Report(TypedDict, total=False):
-    """What a load report of ours may have (docs/capacity.md). `gtm.runtime.balancer.workers.merging` says of each how several become one."""
-
-    region: str
-    source: str
-    outstanding: int
-    queue: int
-    limit: int
-    requests_per_second: float
-    service_time_ms: float
-    queue_wait_ms: float
-    tokens_per_second: float
-    input_tokens_per_second: float
-    gpu_memory_used_bytes: float
-    gpu_memory_total_bytes: float
-    kv_cache_usage: float
-    models: list[str]
-
-
-class Reporter:
-    """Sends reports until cancelled. While control is away they are lost: the next is a second later.
-
-    Args:
-        settings: whose they are.
-        report: makes the next.
-    """
-
-    def __init__(self, settings: BalancerSettings, report: Callable[[], Mapping[str, Any]]) -> None:
-        self._settings = settings
-        self._report = report
-
-    async def run(self) -> None:
-        """See above."""
-        settings = self._settings
-        headers = {"Authorization": f"Bearer {settings.token}"}
-        verify = context_for(settings.control_url, settings.ca_file, direct=True)
-        url = f"{settings.control_url.rstrip('/')}/v1/load-reports"
-        failing = False
-        async with httpx.AsyncClient(
-            headers=headers, timeout=_TIMEOUT, trust_env=False, verify=verify
-        ) as client:
-            while True:
-                problem, report = "", self._report()
-                try:
-                    sent = await client.post(url, json=report)
-                    if sent.status_code != httpx.codes.NO_CONTENT:
-                        problem = f"status {sent.status_code}: {sent.text[:300]}"
-                except httpx.HTTPError as error:
-                    problem = said(error)
-                if problem and not failing:
-                    logger.warning("control does not take the load report: %s", problem)
-                failing = bool(problem)
-                await asyncio.sleep(EVERY)
-
-
-class Figures:
-    """The load of one process.
+class Posting:
+    """The way to one of control's resources, for what is posted there while this lasts. The log says once that it is not taken.
 
     Args:
         settings: whose it is.
-        proxy: counts requests.
-        picker: knows the backends.
-        admission: knows what waits.
-        health: knows what backends say of themselves.
-        part: what of the region's slots is this process's to report.
+        path: of the resource.
+        refused: what the log says when control does not take it, with a place for why.
+        takes: the status by which it does.
+        timeout: seconds.
     """
 
     def __init__(
-        self,
-        *,
-        settings: BalancerSettings,
-        proxy: Proxy,
-        picker: PoolPicker,
-        admission: QueueAdmission,
-        health: HealthLoop,
-        part: Callable[[int], int] = lambda slots: slots,
+        self, settings: BalancerSettings, path: str, refused: str, takes: HTTPStatus, timeout: float = 2.0
     ) -> None:
+        self._url = settings.control_url.rstrip("/") + path
+        self._refused = refused
+        self._takes = takes
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {settings.token}", "Content-Type": "application/json"},
+            timeout=timeout,
+            trust_env=False,
+            verify=context_for(settings.control_url, settings.ca_file, direct=True),
+        )
+        self.failing = False
+        """Whether control did not take the last."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def post(self, read: Callable[[bytes], None] = lambda _: None, **given: Any) -> None:
+        """Post once.
+
+        Args:
+            read: called with the answer; it may raise ValueError.
+            given: the request, in httpx's words.
+        """
+        problem = ""
+        try:
+            sent = await self._client.post(self._url, **given)
+            if sent.status_code == self._takes:
+                read(sent.content)
+            else:
+                problem = f"status {sent.status_code}: {sent.text[:300]}"
+        except (httpx.HTTPError, ValueError) as error:
+            problem = said(error)
+        if problem and not self.failing:
+            logger.warning(self._refused, problem)
+        self.failing = bool(problem)
+
+
+Reports = Sequence[Mapping[str, Any]]
+
+
+def _sum(name: str, reports: Reports) -> float:
+    """Of what each has for itself, or has the part of that is its own to report."""
+    total: float = sum(report[name] for report in reports)
+    return total
+
+
+def _weighted(name: str, reports: Reports) -> float:
+    """Of a mean over requests: each report's by its requests."""
+    weights = [float(report.get("requests_per_second", 1.0)) for report in reports]
+    total: float = sum(report[name] * weight for report, weight in zip(reports, weights, strict=True))
+    return total / (sum(weights) or 1.0)
+
+
+def _mean(name: str, reports: Reports) -> float:
+    """Of what all see of the same backends."""
+    return _sum(name, reports) / len(reports)
+
+
+def _joined(name: str, reports: Reports) -> list[str]:
+    """All that are in a list of any, as many as a report may have."""
+    return sorted({one for report in reports for one in report[name]})[:MAX_MODELS]
+
+
+def _first(name: str, reports: Reports) -> Any:
+    """Of what is the same in all."""
+    return reports[0][name]
+
+
+class Report(TypedDict, total=False):
+    """What a load report of ours may have (docs/capacity.md), and how those of several workers become one."""
+
+    region: Annotated[str, _first]
+    source: Annotated[str, _first]
+    outstanding: Annotated[int, _sum]
+    queue: Annotated[int, _sum]
+    limit: Annotated[int, _sum]
+    requests_per_second: Annotated[float, _sum]
+    service_time_ms: Annotated[float, _weighted]
+    queue_wait_ms: Annotated[float, _weighted]
+    tokens_per_second: Annotated[float, _sum]
+    input_tokens_per_second: Annotated[float, _sum]
+    gpu_memory_used_bytes: Annotated[float, _sum]
+    gpu_memory_total_bytes: Annotated[float, _sum]
+    kv_cache_usage: Annotated[float, _mean]
+    models: Annotated[list[str], _joined]
+
+
+_FIELDS = {name: kind.__metadata__[0] for name, kind in get_type_hints(Report, include_extras=True).items()}
+
+
+def merged_report(reports: Sequence[Report]) -> Report:
+    """The load of all."""
+    having = {name: [report for report in reports if name in report] for name in _FIELDS}
+    return cast("Report", {name: _FIELDS[name](name, some) for name, some in having.items() if some})
+
+
+async def report_load(settings: BalancerSettings, report: Callable[[], Report]) -> None:
+    """Tell control of the load until cancelled. While control is away reports are lost: the next is a second later."""
+    refused = "control does not take the load report: %s"
+    async with Posting(settings, "/v1/load-reports", refused, HTTPStatus.NO_CONTENT) as posting:
+        while True:
+            await posting.post(json=report())
+            await asyncio.sleep(EVERY)
+
+
+class RoomLine:
+    """The line on which a balancer says how many slots its region has free: a report when that changes, a beat every 0.1 s.
+
+    One request whose body goes on; before control's servers would take it for too slow it ends, and another begins. Its end without a
+    goodbye, by this process's death say, is how control hears of that at once.
+
+    Args:
+        settings: whose it is.
+        slots: what there is now; None: nobody knows, and only beats are sent.
+    """
+
+    def __init__(self, settings: BalancerSettings, slots: Callable[[], Slots | None]) -> None:
         self._settings = settings
-        self._proxy = proxy
-        self._picker = picker
-        self._admission = admission
-        self._health = health
-        self._part = part
-        self._before = (0, 0.0, 0.0)
+        self._slots = slots
+        self._started = time.time()
+        self._sequence = 0
+        self._ending = False
 
-    def report(self) -> Report:
-        """The load now, and since the last report."""
-        snapshot = self._admission.admission.snapshot()
-        before, self._before = self._before, self._proxy.stats.served()
-        count, seconds, waited = (now - then for now, then in zip(self._before, before, strict=True))
-        slots = self._picker.slots()
-        models = self._models()
-        found: Report = {
-            "region": self._settings.region,
-            "source": self._settings.name,
-            "outstanding": sum(tier.running for tier in snapshot.tiers.values()),
-            "queue": sum(tier.waiting for tier in snapshot.tiers.values()),
-            "requests_per_second": count / EVERY,
-        }
-        if slots is not None:
-            found["limit"] = self._part(slots)
-        if count:
-            # Apart: what waits takes no slot, and a region that counted it as service would look slower the fuller it is.
-            found["service_time_ms"] = max(0.0, seconds) / count * 1000
-            found["queue_wait_ms"] = max(0.0, waited) / count * 1000
-        self._say(found, self._part(_WHOLE) / _WHOLE)
-        memory = self._health.memory()
-        if memory is not None:
-            found["kv_cache_usage"] = memory
-        if models:
-            found["models"] = models
-        return found
+    def end(self) -> None:
+        """Say goodbye: this process ends as it should."""
+        self._ending = True
 
-    def _say(self, report: Report, part: float) -> None:
-        """What the backends say of tokens and memory, in sums: this process's part of it, as it has of the slots, for others report theirs."""
-        said = self._health.signals().values()
-        for name in _SUMS:
-            values = [one[name] for one in said if name in one]
-            if values:
-                report[name] = part * sum(values)
+    async def run(self) -> None:
+        """Hold the line until cancelled, or until goodbye was said."""
+        settings = self._settings
+        path = f"/v1/balancers/{quote(settings.name, safe='')}/room"
+        refused = "control does not take what is said of free slots: %s"
+        async with Posting(settings, path, refused, HTTPStatus.NO_CONTENT, 5.0) as posting:
+            while not self._ending:
+                await posting.post(params={"region": settings.region}, content=self._lines())
+                if posting.failing:
+                    await asyncio.sleep(_AGAIN)
 
-    def _models(self) -> list[str]:
-        """The models that are loaded: as backends say, as the file says of those that do not. Names that reports cannot carry are left out."""
-        loaded: set[str] = set()
-        for one in self._picker.pool.candidates:
-            condition = one.condition
-            loaded |= one.backend.models if condition.models is None else condition.models
-            loaded |= condition.adapters or frozenset()
-        return sorted(name for name in loaded if _MODEL.fullmatch(name))[:MAX_MODELS]
+    async def _lines(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LASTS
+        told: Slots | None = None
+        told_at = 0.0
+        while not self._ending and loop.time() < until:
+            now, slots = loop.time(), self._slots()
+            line = b"\n"
+            if slots is not None and next_report(told, slots, now - told_at) <= 0:
+                told, told_at = slots, now
+                self._sequence += 1
+                report = RoomReport(self._settings.name, self._started, self._sequence, 0.0, slots)
+                line = _ENCODER.encode(report) + b"\n"
+            yield line
+            await asyncio.sleep(BEAT)
+        yield b"{}\n"

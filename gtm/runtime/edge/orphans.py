@@ -24,11 +24,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.line.worker_id import WorkerKind
+from gtm.runtime.edge.line import WorkerKind
 from gtm.runtime.following.handover import (
     STOP,
     HandoverError,
     Predecessor,
+    bound,
     hand_over,
     kill_peer,
     peer,
@@ -56,15 +57,7 @@ def make_door(data_dir: Path) -> tuple[Path, socket.socket]:
         OSError: the data directory takes no Unix socket.
     """
     name = _NAME.format(secrets.token_hex(4))
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        os.fchmod(door.fileno(), 0o600)  # before it has a name
-        with short(data_dir, name) as path:
-            door.bind(path)
-    except OSError:
-        door.close()
-        raise
-    return data_dir / name, door
+    return data_dir / name, bound(data_dir, name)
 
 
 def listen_early(door: int) -> None:

@@ -1,4 +1,4 @@
-"""What a process holds of control's feed: the View, the policy as it was sent, and what of it lies on disk.
+"""A process that follows control: what it holds of control's feed, what of it lies on disk, and the line to control, whatever becomes of that.
 
 Laws:
   1. What control says is checked (checksum, compilation) before it is saved, and saved before others are told of it.
@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from gtm.core.model.problems import PolicyError
+from gtm.feed import lastgood
+from gtm.feed.client import BalancerFeedClient, ControlUnreachable, FeedClient, NameRefused, TokenRefused
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     AccessMessage,
@@ -23,66 +30,230 @@ from gtm.feed.wire import (
     LatencyMessage,
     Message,
     SnapshotMessage,
+    StateMessage,
 )
 from gtm.runtime.following.clock_keeper import ClockKeeper
-from gtm.runtime.following.kept import Kept, lasting
+from gtm.runtime.following.handover import Ownership
+from gtm.runtime.following.tasks import Tasks
+from gtm.runtime.following.told import TimesMessage, ViewMessage
 from gtm.runtime.process.clocks import boot_id
+from gtm.settings import BalancerSettings, EdgeSettings
 
 logger = logging.getLogger(__name__)
 
+LAST_GOOD = "edge-last-good"
+"""The file of what stays true without control, an edge's or a balancer's."""
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
+_BACKOFF = (0.2, 0.5, 1.0, 2.0)
+"""Seconds until the next try, by how many failed in a row."""
+_PATIENT_TRIES = 5
+"""Tries to reach control before an edge that starts says so: the two may just have been started together."""
 
-async def _nothing() -> None:
-    return
+
+def _revision(messages: Iterable[Message]) -> int:
+    return next((one.revision for one in messages if isinstance(one, SnapshotMessage)), 0)
 
 
-class Following:
-    """See above.
+class Kept:
+    """The way to a disk, which may be slow, full or gone: answers go on, and writing is tried again.
 
     Args:
+        data_dir: the edge's.
+        clock: keeps the times there.
+        replaced: whether a successor keeps the files now, which are then left alone.
+    """
+
+    def __init__(self, data_dir: Path, clock: ClockKeeper, replaced: Callable[[], bool]) -> None:
+        self.last_good = data_dir / LAST_GOOD
+        self.unsaved = False
+        """The last-good file is older than what is known, for the disk refused it."""
+        self.revision = 0
+        """Of the policy in that file; 0: there is none."""
+        self._clock = clock
+        self._replaced = replaced
+        self._saving = asyncio.Lock()
+        # A thread of its own: those that all share may be busy with names that do not resolve, for half a minute each.
+        self._thread = ThreadPoolExecutor(1, "disk")
+
+    async def on_disk(
+        self, work: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        """Do what may wait for a disk, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *args, **kwargs))
+
+    async def load(self) -> list[Message]:
+        """What the last-good file holds.
+
+        Raises:
+            FileNotFoundError: there is none yet.
+            OSError: it cannot be read.
+            FeedError: it is damaged.
+        """
+        found = await self.on_disk(lastgood.load, self.last_good)
+        self.revision = _revision(found)
+        return found
+
+    async def save(self, messages: Callable[[], Iterable[Message]]) -> None:
+        """Write the last-good file, of the messages there are when its turn comes."""
+        if self._replaced():
+            return
+        async with self._saving:
+            lasting = list(messages())
+            try:
+                await self.on_disk(lastgood.save, self.last_good, lasting)
+            except OSError as error:
+                if not self.unsaved:
+                    logger.error(
+                        "cannot save the last-good file, still trying; a restart without control would answer by revision %d: %s",
+                        self.revision,
+                        error,
+                    )
+                self.unsaved = True
+            else:
+                if self.unsaved:
+                    logger.info("saved the last-good file after all")
+                self.unsaved = False
+                self.revision = _revision(lasting)
+
+    async def load_times(self) -> None:
+        """Take in the times that were kept."""
+        await self.on_disk(self._clock.load)
+
+    async def keep_times(self) -> None:
+        """Keep the times, if it is time to."""
+        if not self._replaced():
+            await self.on_disk(self._clock.keep)
+
+    def close(self) -> None:
+        """Begin nothing more; what is being written is not waited for."""
+        self._thread.shutdown(wait=False)
+
+
+class Follower(ABC):
+    """A process that follows control, an edge's or a balancer's.
+
+    Args:
+        settings: as it was told; they name it.
         current: where the View is.
-        home: the directory of what is kept.
-        control_url: for the log.
-        replaced: whether a successor keeps the files now.
-        heed: called with each message once it is used here, or has no use for the View.
-        passed: called with what stays true without control, once it is saved.
-        stepped: called when control's clock has shown that it is later than was known, before what it says is used.
+        owned: what it owns on its machine.
     """
 
     def __init__(
-        self,
-        current: CurrentView,
-        home: Path,
-        control_url: str,
-        replaced: Callable[[], bool],
-        *,
-        heed: Callable[[Message], None],
-        passed: Callable[[Lasting], None] = lambda _: None,
-        stepped: Callable[[], Awaitable[None]] = _nothing,
+        self, settings: EdgeSettings | BalancerSettings, current: CurrentView, owned: Ownership
     ) -> None:
+        self.settings = settings
         self.current = current
-        self.kept = Kept(home, ClockKeeper(home, current, boot_id()), replaced)
+        """The View in force, and all that it is made of."""
+        self.owned = owned
+        """What the process owns on its machine."""
+        self.connected = False
+        """Whether control is heard."""
         self.snapshot: SnapshotMessage | None = None
         """The policy in use, as control sent it."""
-        self.loaded = asyncio.Event()
+        self._told = TimesMessage(current.times)
+        self._loaded = asyncio.Event()
         """Set once there is one."""
-        self._control_url = control_url
-        self._heed = heed
-        self._passed = passed
-        self._stepped = stepped
+        self._kept = Kept(
+            owned.home, ClockKeeper(owned.home, current, boot_id()), lambda: self.owned.replaced
+        )
+        self._stopping = asyncio.Event()
+        self._tasks = Tasks(self.stop)
+
+    def stop(self) -> None:
+        """Ask the process to stop."""
+        self._stopping.set()
+
+    # What follows from what control says
+
+    @abstractmethod
+    async def _client(self) -> FeedClient | BalancerFeedClient:
+        """Make the client of the feed."""
+
+    @abstractmethod
+    def _heed(self, message: Message) -> None:
+        """Do what else follows from a message, once it is used here, or has no use for the View."""
+
+    @abstractmethod
+    def _send(self, message: ViewMessage) -> None:
+        """Tell those that answer: what stays true without control once it is saved, and what time it is."""
+
+    def found(self) -> None:
+        """Control is heard again, and has said what it knows."""
+        self.connected = True
+
+    def lost(self) -> None:
+        """Control was heard, and is no more."""
+        self.connected = False
+
+    def renamed(self, name: str) -> bool:  # noqa: ARG002 - others take it
+        """The token is for another name; whether this process takes it."""
+        return False
+
+    async def follow(self) -> None:
+        """Follow control's feed for ever, reconnecting with growing pauses."""
+        failures = 0
+        refused = False
+        async with await self._client() as client:
+            while True:
+                client.name = self.settings.name
+                try:
+                    async for message in client.messages(self.snapshot):
+                        # Not before its first state: what it last said of health may be from long ago.
+                        if not self.connected and isinstance(message, StateMessage):
+                            logger.info("following control at %s", client.url)
+                            failures, refused = 0, False
+                            self.found()
+                        await self.receive(message)
+                except ControlUnreachable as error:
+                    if isinstance(error, NameRefused) and self.renamed(error.name):
+                        continue
+                    if self.connected:
+                        logger.warning("lost control, going on with what is known: %s", error)
+                    elif not refused and (isinstance(error, TokenRefused) or failures == _PATIENT_TRIES):
+                        logger.warning("cannot follow control, still trying: %s", error)
+                    refused = refused or isinstance(error, TokenRefused)
+                    if self.connected:
+                        self.lost()
+                pause = _BACKOFF[min(failures, len(_BACKOFF) - 1)]
+                failures += 1
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+
+    # What it holds
+
+    async def _tell_times(self) -> None:
+        """Say what time it is. What was a step of control's clock is on disk before anything is answered by it."""
+        await self._kept.keep_times()
+        self._told = TimesMessage(self.current.times)
+        self._send(self._told)
+
+    def _view(self) -> list[ViewMessage]:
+        """All that a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
+        return [self._told, *self.lasting(), StateMessage(self.current.state)]
 
     def lasting(self) -> list[Lasting]:
-        """All that stays true without control."""
-        return lasting(self.current, self.snapshot)
+        """All that stays true without control: tokens, keys, policy, measured latency."""
+        current = self.current
+        messages: list[Lasting] = [AccessMessage(current.access)]
+        if current.keys.version:
+            messages.append(KeysMessage(current.keys))
+        if current.handoff_keys.version:
+            messages.append(HandoffKeysMessage(current.handoff_keys))
+        if self.snapshot is not None:
+            messages.append(self.snapshot)
+        if current.table.version:
+            messages.append(LatencyMessage(current.table))
+        return messages
 
-    async def load(self) -> None:
+    async def _load(self) -> None:
         """Go on from what was kept, if that can be used."""
         try:
-            for message in await self.kept.load():
+            for message in await self._kept.load():
                 self.use(message)
             if self.snapshot is not None:
-                logger.info("loaded revision %d from %s", self.snapshot.revision, self.kept.last_good)
+                logger.info("loaded revision %d from %s", self.snapshot.revision, self._kept.last_good)
         except FileNotFoundError:
-            logger.info("no last-good file yet; waiting for control at %s", self._control_url)
+            logger.info("no last-good file yet; waiting for control at %s", self.settings.control_url)
         except (FeedError, PolicyError, OSError) as error:
             logger.error("cannot use the last-good file, waiting for control instead: %s", error)
 
@@ -91,7 +262,7 @@ class Following:
         before = self.current.times
         self.current.hear(message)
         if self.current.times.stepped(before):
-            await self._stepped()
+            await self._tell_times()
         try:
             taken = self.use(message)
         except (FeedError, PolicyError) as error:
@@ -99,18 +270,18 @@ class Following:
             return False
         if taken is not None:
             await self.save()
-            self._passed(taken)
+            self._send(taken)
         return True
 
     async def save(self) -> None:
         """Write what stays true without control. Where the disk refuses it, rules go by that, here and in all that answer."""
-        await self.kept.save(self.lasting)
-        if self.current.saving(refused=self.kept.unsaved):
-            await self._stepped()
+        await self._kept.save(self.lasting)
+        if self.current.saving(refused=self._kept.unsaved):
+            await self._tell_times()
 
     async def retry(self) -> None:
         """Write it if the disk refused it before. To be called each second."""
-        if self.kept.unsaved:
+        if self._kept.unsaved:
             await self.save()
 
     def use(self, message: Message) -> Lasting | None:
@@ -125,7 +296,7 @@ class Following:
             case SnapshotMessage():
                 self.current.apply(message)
                 self.snapshot = message
-                self.loaded.set()
+                self._loaded.set()
                 found = message
             case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage():
                 self.current.apply(message)

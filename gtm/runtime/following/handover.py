@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import struct
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gtm.lockfile import LockFile
 from gtm.nesting import shallow
+from gtm.runtime.process import privileges
 from gtm.runtime.process.listeners import Listener, Use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from gtm.settings import BalancerSettings, EdgeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -257,13 +262,9 @@ def kill_peer(connection: socket.socket) -> None:
 
 def listen_at(data_dir: Path) -> socket.socket:
     """A Unix socket that only this user (and root) can connect to, in place of any that was there."""
-    waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name = f"{FILE}.{os.getpid()}.tmp"
+    waiting = bound(data_dir, name)
     try:
-        os.fchmod(waiting.fileno(), 0o600)  # before it has a name
-        name = f"{FILE}.{os.getpid()}.tmp"
-        with short(data_dir, name) as path:
-            Path(path).unlink(missing_ok=True)
-            waiting.bind(path)
         waiting.listen()
         waiting.setblocking(False)
         (data_dir / name).replace(data_dir / FILE)
@@ -271,6 +272,24 @@ def listen_at(data_dir: Path) -> socket.socket:
         waiting.close()
         raise
     return waiting
+
+
+def bound(data_dir: Path, name: str) -> socket.socket:
+    """A Unix socket of this name that only this user (and root) can connect to, once it listens.
+
+    Raises:
+        OSError: the data directory takes no Unix socket.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.fchmod(sock.fileno(), 0o600)  # before it has a name
+        with short(data_dir, name) as path:
+            Path(path).unlink(missing_ok=True)
+            sock.bind(path)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 @contextmanager
@@ -293,3 +312,99 @@ def _refused(data_dir: Path, error: Exception) -> HandoverError:
     return HandoverError(
         number, f"the edge that runs on `{data_dir}` does not hand its sockets over ({reason}); it goes on"
     )
+
+
+class Ownership(ABC):
+    """What a process owns on its machine, from its start to its end: a directory, its listening sockets, a user; free, or from a predecessor.
+
+    Args:
+        what: the process is, for the log; its lock file is called so.
+        home: the directory.
+        settings: say which user to become, and whether to take the place of one that runs.
+    """
+
+    def __init__(self, what: str, home: Path, settings: EdgeSettings | BalancerSettings) -> None:
+        self.home = home
+        self.replaced = False
+        """Whether a successor has taken over."""
+        self._what = what
+        self._user, self._replace = settings.user, settings.replace
+        self._lock = LockFile(home / f"{what}.lock")
+        self._predecessors: list[Predecessor] = []
+        self._handover: Handover | None = None
+
+    @property
+    def inherited(self) -> bool:
+        """Whether others had all this before, and have it until this process is ready."""
+        return bool(self._predecessors)
+
+    def take(self) -> None:
+        """Take everything, then be the user that was asked for.
+
+        Raises:
+            PortInUseError: an address is taken.
+            HandoverError: the process that runs cannot be replaced.
+            UserError: this process cannot become the user.
+            OSError: another runs on the directory, or an address cannot be listened on.
+        """
+        user = privileges.find_user(self._user) if self._user else None
+        if user is not None:
+            privileges.give(self.home, user)
+        predecessor = Predecessor.find(self.home) if self._replace else None
+        if predecessor is not None:
+            logger.info("replacing the %s of process %d", self._what, predecessor.process)
+            self._predecessors = [predecessor]
+        else:
+            with privileges.acting_as(user):
+                self._claim()
+        self._open([one for predecessor in self._predecessors for one in predecessor.listeners])
+        if user is not None:
+            privileges.become(user)
+
+    def _claim(self) -> None:
+        """Take the directory, on which nobody hands anything over."""
+        self._lock.acquire()
+
+    @abstractmethod
+    def _open(self, inherited: Sequence[Listener]) -> None:
+        """Have the sockets: those that were handed over, or new ones."""
+
+    def settle(self) -> None:
+        """Once this process serves: tell those before it to end."""
+        for predecessor in self._predecessors:
+            process = predecessor.process
+            try:
+                predecessor.stop()
+            except OSError as error:
+                logger.warning("process %d, which was to be replaced, is gone already: %s", process, error)
+            if predecessor.lock is not None:
+                self._lock.adopt(predecessor.lock)
+                predecessor.lock = None
+
+    async def hand_over(
+        self, listeners: Sequence[Listener], give_way: Callable[[], None], goes_on: str
+    ) -> None:
+        """Wait for a successor that takes over, and then call `give_way`.
+
+        Args:
+            listeners: what it gets.
+            give_way: called once it has them.
+            goes_on: what this process does then, for the log.
+        """
+        self._handover = Handover(self.home, listeners, self._lock.descriptor)
+        try:
+            await self._handover.serve()
+        except OSError as error:
+            logger.warning("this %s cannot be replaced without a gap: %s", self._what, error)
+            return
+        logger.info("a successor has taken over; %s", goes_on)
+        self.replaced = True
+        give_way()
+
+    def release(self) -> None:
+        """Give everything up. A predecessor that was not told to stop goes on."""
+        for predecessor in self._predecessors:
+            predecessor.close()
+        self._lock.release()
+        if self._handover is not None:
+            self._handover.close()

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.lifeline import Lifeline, terminate
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 _SETTLED = 10.0
 _LONGEST_PAUSE = 5.0
+_PATIENCE = 10.0
+"""Seconds that a child may take to stop."""
 
 
 def pause_after(quick_deaths: int) -> float:
@@ -30,83 +33,50 @@ def ending(code: int | None) -> str:
     return f"exit code {code}"
 
 
-class Deaths:
-    """Counts how often in a row something ended soon after its start."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._started = 0.0
-
-    def started(self) -> None:
-        """Count a start, now."""
-        self._started = time.monotonic()
-
-    def pause(self) -> float:
-        """It ended now; the seconds to wait before the next start."""
-        soon = time.monotonic() - self._started < _SETTLED
-        self._count = self._count + 1 if soon else 0
-        return pause_after(self._count)
-
-
 async def keep(name: str, run: Callable[[], Awaitable[int | None]], finishing: asyncio.Event) -> None:
     """Run a process, and run it again whenever it ends, until nothing is to be begun any more.
 
     Args:
         name: what it is called in the log.
         run: starts it, waits for its end, and returns its exit code; raises OSError where it cannot be started.
-        finishing: is set when the process that keeps it ends.
+        finishing: is set when the process that keeps it ends; whoever cancels this instead ends it, too.
     """
-    deaths = Deaths()
+    quick_deaths = 0
     while not finishing.is_set():
-        deaths.started()
+        started = time.monotonic()
         try:
             how = ending(await run())
         except OSError as error:  # no memory, processes or descriptors: others may give some back
             how = f"it cannot be started: {error.strerror or error}"
         if finishing.is_set():
             return
-        pause = deaths.pause()
+        quick_deaths = quick_deaths + 1 if time.monotonic() - started < _SETTLED else 0
+        pause = pause_after(quick_deaths)
         logger.error("%s ended (%s); starting it again in %.1f s", name, how, pause)
         with suppress(TimeoutError):
             await asyncio.wait_for(finishing.wait(), pause)
 
 
+@dataclass(eq=False, slots=True)
 class Child:
     """One process of `gtm serve`.
 
-    Args:
-        name: what it is called in the log.
-        arguments: module and arguments for `python -m`.
-        handed: what it is handed, asked at every start (the database's address may have changed since).
-        pass_fds: descriptors that it inherits.
-        forks: it starts processes itself.
-        patience: seconds it may take to stop.
+    `name` is what it is called in the log, `arguments` are module and arguments for `python -m`. `handed` says what it is handed, at
+    every start (the database's address may have changed since). It inherits `pass_fds`; `forks`: it starts processes itself.
     """
 
-    def __init__(
-        self,
-        name: str,
-        arguments: list[str],
-        handed: Callable[[], bytes],
-        lifeline: Lifeline,
-        *,
-        pass_fds: tuple[int, ...] = (),
-        forks: bool = False,
-        patience: float = 10.0,
-    ) -> None:
-        self.name = name
-        self.process: Process | None = None
-        self._arguments = arguments
-        self._handed = handed
-        self._lifeline = lifeline
-        self._pass_fds = pass_fds
-        self._forks = forks
-        self._patience = patience
-        self._keeper: asyncio.Task[None] | None = None
+    name: str
+    arguments: list[str]
+    handed: Callable[[], bytes]
+    lifeline: Lifeline
+    pass_fds: tuple[int, ...] = ()
+    forks: bool = False
+    process: Process | None = field(default=None, init=False)
+    _keeper: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def start(self) -> None:
         """Start it, and keep it running from now on."""
-        self._keeper = asyncio.ensure_future(self._keep())
+        self._keeper = asyncio.ensure_future(keep(self.name, self._run, asyncio.Event()))
 
     async def restart(self) -> None:
         """Stop it and start it anew, with what it is handed asked again."""
@@ -119,19 +89,10 @@ class Child:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self.process is not None:
-            await terminate(self.process, self._patience)
+            await terminate(self.process, _PATIENCE)
 
-    async def _keep(self) -> None:
-        deaths = Deaths()
-        while True:
-            deaths.started()
-            try:
-                self.process = await self._lifeline.spawn(
-                    self._arguments, self._handed(), self._pass_fds, forks=self._forks
-                )
-                how = ending(await self.process.wait())
-            except OSError as error:  # no memory, processes or descriptors: others may give some back
-                how = f"it cannot be started: {error.strerror or error}"
-            pause = deaths.pause()
-            logger.error("%s ended (%s); starting it again in %.1f s", self.name, how, pause)
-            await asyncio.sleep(pause)
+    async def _run(self) -> int:
+        self.process = await self.lifeline.spawn(
+            self.arguments, self.handed(), self.pass_fds, forks=self.forks
+        )
+        return await self.process.wait()

@@ -12,8 +12,7 @@ from gtm.lockfile import LockFile, LockHeld
 from gtm.runtime.process import pauses
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
-from gtm.runtime.serve.control_settings import LOCK, DatabaseReport, Preparing, ServedControl
-from gtm.runtime.serve.demo_settings import region_token
+from gtm.runtime.serve.handed import LOCK, DatabaseReport, Preparing, ServedControl, region_token
 
 
 def main() -> None:

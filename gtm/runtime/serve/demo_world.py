@@ -22,13 +22,13 @@ from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.ownership import balancer_home
-from gtm.runtime.following.kept import LAST_GOOD
+from gtm.runtime.following.following import LAST_GOOD
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.logs import configure
 from gtm.runtime.serve.demo_region import DemoRegion
-from gtm.runtime.serve.demo_settings import WorldSettings, region_token
+from gtm.runtime.serve.handed import WorldSettings, region_token
 from gtm.settings import LOOPBACK, BalancerSettings
 
 _SLOTS = 100

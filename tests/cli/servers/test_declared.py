@@ -15,10 +15,9 @@ import gtm.settings
 from gtm.cli.main import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
 from gtm.runtime.process.handed import document, read
-from gtm.runtime.serve.control_settings import Preparing, ServedControl
+from gtm.runtime.serve.handed import Preparing, ServedControl
 from gtm.runtime.serve.supervisor import told_control, told_edge
 from gtm.settings import ControlSettings, EdgeSettings, ServerSettings, ServeSettings
 

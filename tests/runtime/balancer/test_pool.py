@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gtm.balancer.metrics import Family
 from gtm.core.balance.sharing import Use
 from gtm.core.balance.spill.room import Slots
 from gtm.core.quota.leases import LeaseHolder
@@ -33,10 +34,11 @@ from gtm.runtime.process.lifeline import Lifeline
 from gtm.settings import BalancerSettings
 
 QUOTA = QuotaText("q")
-TEXT = """# HELP gtm_balancer_retries_total Requests sent again.
-# TYPE gtm_balancer_retries_total counter
-gtm_balancer_retries_total {}
-"""
+
+
+def _retries(*counts: tuple[str, float]) -> list[Family]:
+    """A worker's metrics: so many requests sent again, by labels."""
+    return [Family("gtm_balancer_retries_total", "counter", "Requests sent again.", list(counts))]
 
 
 class _Life:
@@ -55,7 +57,7 @@ class _Life:
 
     def says(self, count: int) -> LoadMessage:
         """It has counted so many."""
-        return LoadMessage(Report(outstanding=1), TEXT.format(count))
+        return LoadMessage(Report(outstanding=1), _retries(("", count)))
 
     async def asked(self) -> int:
         """The number of the next question that it is asked."""
@@ -134,7 +136,7 @@ def _in_a_pool(
 
 
 def _counted(world: _World) -> float:
-    return float(world.pool.metrics().decode().split()[-1])
+    return float(world.pool.text().decode().split()[-1])
 
 
 def _word(life: _Life, **more: Any) -> WordMessage:
@@ -179,8 +181,8 @@ def test_one_that_hangs_is_neither_waited_for_nor_uncounted(monkeypatch: pytest.
         await world.until(lambda: _counted(world) == 30)
         asking = asyncio.ensure_future(world.pool.ask())
         number = await two.asked()
-        two.line.put([ShownMessage(number, "", TEXT.format(21), {})])
-        assert [shown.metrics for shown in await asking] == [TEXT.format(21)]
+        two.line.put([ShownMessage(number, "", _retries(("", 21)), {})])
+        assert [shown.metrics for shown in await asking] == [_retries(("", 21))]
         assert _counted(world) == 31
         assert [shown["hangs"] for shown in world.pool.processes()] == [True, False]
 
@@ -227,7 +229,7 @@ def test_one_that_dies_while_it_is_asked_is_not_waited_for_and_counts_once(
         monkeypatch.setattr(pools, "ASKED", 3600.0)
         one, two = await world.serve(2)
         asking = asyncio.ensure_future(world.pool.ask())
-        one.line.put([ShownMessage(await one.asked(), "", TEXT.format(11), {})])
+        one.line.put([ShownMessage(await one.asked(), "", _retries(("", 11)), {})])
         await two.asked()
         await world.until(lambda: _counted(world) == 21)
         await one.die()
@@ -257,12 +259,12 @@ def test_names_of_models_break_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test(world: _World) -> None:
         one, _ = await world.serve(2)
-        text = TEXT + 'gtm_balancer_retries_total{{model="a\u2028b\x85c\rd"}} 4\n'
-        one.line.put([LoadMessage(Report(), text.format(10))])
-        await world.until(lambda: b"\xe2\x80\xa8" in world.pool.metrics())
+        named = _retries(("", 10), ('{model="a\u2028b\x85c\rd"}', 4))
+        one.line.put([LoadMessage(Report(), named)])
+        await world.until(lambda: b"\xe2\x80\xa8" in world.pool.text())
         await one.die()
         await world.born(3)
-        assert 'model="a\u2028b\x85c\rd"} 4\n' in world.pool.metrics().decode()
+        assert 'model="a\u2028b\x85c\rd"} 4\n' in world.pool.text().decode()
 
     _in_a_pool(monkeypatch, test)
 
@@ -274,7 +276,7 @@ def test_what_is_no_load_report_is_ignored(
 
     async def test(world: _World) -> None:
         one, _ = await world.serve(2)
-        one.line.put([LoadMessage(Report(outstanding=2, service_time_ms=float("nan")), "")])
+        one.line.put([LoadMessage(Report(outstanding=2, service_time_ms=float("nan")), [])])
         await world.until(lambda: "ignored a message from worker" in caplog.text)
         assert world.pool.report().get("outstanding") == 2
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.latency.samples import Interval
+from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReport
 from gtm.runtime.balancer.pushes import Pushes
@@ -36,15 +37,14 @@ class _Carriers:
 
 
 def _reporting(carriers: _Carriers, home: Path) -> Pushes:
-    made = Pushes(
+    return Pushes(
         cast("Any", SimpleNamespace(region="fra")),
         CurrentView(lambda: 0.0),
         cast("Any", SimpleNamespace(home=home)),
         kept=cast("Any", None),
-        workers=1,
+        carriers=cast("Any", carriers),
+        leases=LeaseHolder("b", 1),
     )
-    made.serve(cast("Any", carriers))
-    return made
 
 
 def _told(pushes: Pushes) -> BalancerReport:

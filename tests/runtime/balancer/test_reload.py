@@ -326,11 +326,11 @@ def test_a_change_counts_or_it_is_said_that_it_waits(
         await old._reread()
         waits = AT_START in BalancerDocument.model_fields[path[0]].metadata
         if waits:
-            assert old.page.state()["waits_for_start"] == [path[0]]
+            assert (await old.state())["waits_for_start"] == [path[0]]
             assert f"`{path[0]}` says has changed and counts from the next start" in caplog.text
         else:
             assert _in_force(old) == expected
-            assert old.page.state()["waits_for_start"] == []
+            assert (await old.state())["waits_for_start"] == []
             assert "next start" not in caplog.text
         await old.close()
 
@@ -348,7 +348,7 @@ def test_what_is_put_back_waits_no_more(tmp_path: Path) -> None:
         for written, waits in ((after, ["proxy_protocol"]), (before, [])):
             file.write_text(json.dumps(written))
             await carrier._reread()
-            assert carrier.page.state()["waits_for_start"] == waits
+            assert (await carrier.state())["waits_for_start"] == waits
         await carrier.close()
 
     uvloops.run(main())

@@ -17,7 +17,7 @@ from gtm.core.model.state import NO_PLAN, PLAN_KEPT, ClassPlan, Plan, State, kep
 from gtm.feed import clockfile
 from gtm.feed.wire import AccessMessage, HeartbeatMessage, StateMessage
 from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.line.messages import PulseMessage, ToWorker
+from gtm.runtime.edge.line import PulseMessage, ToWorker
 from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
@@ -84,9 +84,9 @@ async def test_the_plan_is_reported_when_control_asks(tmp_path: Path) -> None:
     """What is reported is the plan in force, and only to a control that wants it."""
     edge = _Edge(tmp_path)
     await edge.told(StateMessage(State(5, plan=PLAN)))
-    assert edge.agent.reporter.next(1).plan is None
-    edge.agent.reporter.wants_plan = True
-    assert edge.agent.reporter.next(1).plan is PLAN
+    assert edge.agent.report(1).plan is None
+    edge.agent.wants_plan = True
+    assert edge.agent.report(1).plan is PLAN
 
 
 def _ahead(data_dir: Path, seconds: float) -> float:

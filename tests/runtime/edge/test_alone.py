@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage, StateMessage
-from gtm.runtime.edge.line.messages import PulseMessage
+from gtm.runtime.edge.line import PulseMessage
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.settings import LOOPBACK
 from tests.system.harness import eventually

@@ -26,9 +26,7 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.line.messages import TO_WORKER
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.line import TO_WORKER, WorkerId, WorkerKind, WorkerSettings
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import EdgeSettings
 from tests.core.strategies import SHIPPED

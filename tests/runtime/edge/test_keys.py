@@ -25,9 +25,8 @@ from gtm.feed.wire import (
 from gtm.handoff.jwt import made
 from gtm.runtime.edge.agent.agent import Agent
 from gtm.runtime.edge.agent.worker_pool import concerns
-from gtm.runtime.edge.line.messages import MetricsMessage, SigningMessage, ToWorker
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.following.kept import LAST_GOOD
+from gtm.runtime.edge.line import MetricsMessage, SigningMessage, ToWorker, WorkerKind
+from gtm.runtime.following.following import LAST_GOOD
 from gtm.settings import EdgeSettings
 
 ZONE = ZoneKeys(
@@ -67,7 +66,7 @@ async def test_an_edge_signs_by_the_key_on_its_disk_without_control(tmp_path: Pa
         one for one in after.everything() if isinstance(one, SigningMessage | HandoffKeysMessage)
     }
     assert after.current.handoff_keys == others.keys
-    assert after.reporter.next(1).handoff_keys == signing.public
+    assert after.report(1).handoff_keys == signing.public
 
 
 @pytest.mark.anyio
@@ -111,7 +110,7 @@ async def test_an_edge_opens_what_is_sealed_to_the_key_in_its_data_directory(tmp
         for version in (1, 2):
             edge = Agent(EdgeSettings(tmp_path, control_url=url, token="token", name="edge"))
             following = asyncio.ensure_future(edge.follow())
-            await asyncio.wait_for(edge.reporter.due.wait(), 20)  # it follows
+            await asyncio.wait_for(edge.due.wait(), 20)  # it follows
             assert edge.current.keys == Keys(version, (ZONE,))
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

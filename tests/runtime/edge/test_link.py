@@ -11,10 +11,10 @@ import pytest
 from gtm.core.latency import Delta, Level
 from gtm.core.model.access import Access
 from gtm.feed.wire import AccessMessage
-from gtm.runtime.edge.line.link import AgentEnd, WorkerEnd
-from gtm.runtime.edge.line.messages import (
+from gtm.runtime.edge.line import (
     TO_AGENT,
     TO_WORKER,
+    AgentEnd,
     CountsMessage,
     MetricsMessage,
     PulseMessage,
@@ -23,8 +23,9 @@ from gtm.runtime.edge.line.messages import (
     SilentMessage,
     ToAgent,
     ToWorker,
+    WorkerEnd,
+    WorkerKind,
 )
-from gtm.runtime.edge.line.worker_id import WorkerKind
 
 OF_AGENTS: list[ToWorker] = [
     MetricsMessage('gtm_x{a="b"} 1\n'),

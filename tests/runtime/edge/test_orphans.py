@@ -18,9 +18,8 @@ import pytest
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
 from gtm.runtime.edge import orphans
-from gtm.runtime.edge.agent.ownership import Ownership
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.agent.ownership import EdgeOwnership
+from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
 from gtm.runtime.following.handover import Handover, HandoverError, short
 from gtm.runtime.process.handed import document
 from gtm.settings import EdgeSettings
@@ -88,7 +87,7 @@ def test_an_orphan_that_was_told_to_end_can_still_be_found(
 def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Path) -> None:
     """It has told them to end, holds what they held, and nobody else looks after them."""
 
-    async def relieved(owned: Ownership) -> None:
+    async def relieved(owned: EdgeOwnership) -> None:
         owned.settle()
         await asyncio.wait_for(owned.relieved(), 20)
 
@@ -96,7 +95,7 @@ def test_an_agent_that_takes_over_is_rid_of_orphans_that_do_not_end(tmp_path: Pa
         tmp_path, control_url="http://127.0.0.1:9", token="token", name="edge", edge_port=0, dns_port=0
     )
     with hanging(tmp_path) as process:
-        owned = Ownership(given)
+        owned = EdgeOwnership(given)
         try:
             owned.take()
             with suppress(TimeoutError):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.agent.ownership import Ownership
+from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.process import lifeline
 from gtm.settings import EdgeSettings
 
@@ -26,10 +26,10 @@ def settings(data_dir: Path, *, replace: bool = False) -> EdgeSettings:
     )
 
 
-class _Released(Ownership):
+class _Released(EdgeOwnership):
     """What is given up at the end of a `with` block."""
 
-    close = Ownership.release
+    close = EdgeOwnership.release
 
 
 def test_a_claim_excludes_others_until_it_is_released(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_an_edge_with_a_supervisor_of_ours_has_no_successor(
     """`gtm serve` starts its edge again when it ends: nobody may take over from it while that lives."""
     monkeypatch.setenv(lifeline.ENVIRONMENT, "0")
 
-    async def wait(owned: Ownership, gone: asyncio.Event) -> None:
+    async def wait(owned: EdgeOwnership, gone: asyncio.Event) -> None:
         with suppress(TimeoutError):
             leave = owned.leave_to_successor(lambda: pytest.fail("nobody took over"), gone)
             await asyncio.wait_for(leave, 0.1)

@@ -20,9 +20,16 @@ from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan, St
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.zone.signatures import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
-from gtm.runtime.edge.line.messages import TO_AGENT, TO_WORKER, CountsMessage, PulseMessage, ReadyMessage
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
+from gtm.runtime.edge.line import (
+    TO_AGENT,
+    TO_WORKER,
+    CountsMessage,
+    PulseMessage,
+    ReadyMessage,
+    WorkerId,
+    WorkerKind,
+    WorkerSettings,
+)
 from gtm.runtime.edge.orphans import find, make_door
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.settings import DnsSettings, EdgeSettings

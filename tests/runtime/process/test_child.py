@@ -11,7 +11,7 @@ import pytest
 
 from gtm.core.quota.leases import LeaseHolder
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
-from gtm.runtime.edge.line.messages import PulseMessage
+from gtm.runtime.edge.line import PulseMessage
 from gtm.runtime.process import child
 from gtm.runtime.process.child import Child
 from gtm.runtime.process.lifeline import Lifeline

@@ -22,11 +22,11 @@ from gtm.feed.wire import PeersMessage
 from gtm.files import write_whole
 from gtm.nesting import shallow
 from gtm.options import peer_place, places
-from gtm.runtime.balancer.carriers import Carriers
+from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.peers.datagrams import MOST, Said, Sealer
 from gtm.runtime.balancer.peers.known import Known
 from gtm.runtime.balancer.words import together
-from gtm.runtime.following.kept import Kept
+from gtm.runtime.following.following import Kept
 from gtm.runtime.process.listeners import Listener
 from gtm.settings import BalancerSettings
 
@@ -50,6 +50,7 @@ class PeerLine:
         kept: the way to the disk.
         listeners: the sockets that others reach it at; none: it speaks to nobody.
         key: what it signs with; None: nothing yet.
+        carriers: carry requests here.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class PeerLine:
         kept: Kept,
         listeners: Sequence[Listener],
         key: Callable[[], OwnKey | None],
+        carriers: Carriers,
     ) -> None:
         self._settings = settings
         self._instance = instance
@@ -71,7 +73,7 @@ class PeerLine:
         self._key = key
         self._loop = asyncio.get_running_loop()
         self._known = Known(settings.region, instance, self._loop.time, time.time)
-        self._carriers: Carriers | None = None
+        self._carriers = carriers
         self._sealer: tuple[OwnKey, Sealer] | None = None
         self._sequence = 0
         self._unsaved = False
@@ -142,9 +144,8 @@ class PeerLine:
 
     # --- what ---
 
-    def serve(self, carriers: Carriers) -> None:
-        """These carry requests here; from now on words are read."""
-        self._carriers = carriers
+    def listen(self) -> None:
+        """Read words from now on."""
         for one in self._sockets:
             one.setblocking(False)
             self._loop.add_reader(one.fileno(), self._read, one)
@@ -159,18 +160,14 @@ class PeerLine:
     def end(self) -> None:
         """Say goodbye."""
         self.leave()
-        if self._carriers is not None:
-            self._say(ending=True)
+        self._say(ending=True)
 
     async def run(self) -> None:
         """Say what there is, until cancelled."""
         told_at = 0.0
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            now, carriers = self._loop.time(), self._carriers
-            if carriers is None:
-                continue
-            use = carriers.use()
+            now, use = self._loop.time(), self._carriers.use()
             if self._places() and due(self._told, use, now - told_at) and self._say():
                 self._told, told_at = use, now
             if now - self._passed_at > _PASS_EVERY:
@@ -179,7 +176,7 @@ class PeerLine:
     def _pass(self) -> None:
         """Tell those that carry what the others said; also when nobody speaks any more."""
         words = self._known.words()
-        if self._carriers is not None and (words or self._passed):
+        if words or self._passed:
             self._carriers.heard(words)
         self._passed, self._passed_at = len(words), self._loop.time()
 
@@ -190,7 +187,7 @@ class PeerLine:
     def _say(self, *, ending: bool = False) -> bool:
         """Tell all others; whether there was a way to."""
         key, places = self._key(), self._places()
-        if key is None or not places or self._carriers is None:
+        if key is None or not places:
             return False
         if self._sealer is None or self._sealer[0] is not key:
             self._sealer = key, Sealer(key)

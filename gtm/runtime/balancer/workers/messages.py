@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gtm.balancer.metrics import Family
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency import Delta, Witness
@@ -89,13 +90,13 @@ class WordMessage:
 
 @dataclass(frozen=True, slots=True)
 class LoadMessage:
-    """From a worker, each second: its load since the last, as load reports have it, and its metrics, as text.
+    """From a worker, each second: its load since the last, as load reports have it, and its metrics.
 
     `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last.
     """
 
     report: Report
-    metrics: str
+    metrics: list[Family]
     tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
     deltas: tuple[Delta, ...] = ()
     witnesses: tuple[Witness, ...] = ()
@@ -107,7 +108,7 @@ class ShownMessage:
 
     number: int
     unready: str
-    metrics: str
+    metrics: list[Family]
     state: dict[str, Any]
 
 

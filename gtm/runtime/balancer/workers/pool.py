@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
 
+from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.flights import PEERS_LAST_S
 from gtm.core.balance.sharing import FORGOTTEN_S, Use
 from gtm.core.balance.spill.room import Slots
@@ -30,14 +30,11 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
-from gtm.feed.wire import FeedError
-from gtm.runtime.balancer.admin import Shown
-from gtm.runtime.balancer.carrier import Counts
-from gtm.runtime.balancer.carriers import Carriers, Spent
-from gtm.runtime.balancer.reporting import Report
+from gtm.runtime.balancer.carrier import Carriers, Counts, Spent
+from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word, together
-from gtm.runtime.balancer.workers.merging import MergedMetrics, merged_report, merged_state
+from gtm.runtime.balancer.workers.merging import merged_state
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     FromWorker,
@@ -53,11 +50,10 @@ from gtm.runtime.balancer.workers.messages import (
     WorkerSettings,
 )
 from gtm.runtime.following.told import PartsMessage, ViewMessage
-from gtm.runtime.process.child import keep
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.handed import document
-from gtm.runtime.process.lifeline import Lifeline, terminate
+from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listener
+from gtm.runtime.process.workers import Workers
 from gtm.settings import BalancerSettings
 
 logger = logging.getLogger(__name__)
@@ -90,7 +86,7 @@ class RunningWorker:
     said: WordMessage | None = None
     said_at: float = 0.0
     report: Report | None = None
-    metrics: str = ""
+    metrics: Sequence[Family] = ()
     tiers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     used: Mapping[QuotaText, int] = field(default_factory=dict)
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
@@ -122,8 +118,8 @@ class RunningWorker:
         }
 
 
-class WorkerPool(Carriers):
-    """A balancer's workers, asked as `gtm.runtime.balancer.carriers.Carriers`: what they said last, added up.
+class WorkerPool(Workers[PoolEnd], Carriers):
+    """A balancer's workers, asked as `gtm.runtime.balancer.carrier.Carriers`: what they said last, added up.
 
     Args:
         settings: of the balancer.
@@ -139,6 +135,7 @@ class WorkerPool(Carriers):
         everything: Callable[[], Iterable[ViewMessage]],
         leases: LeaseHolder,
     ) -> None:
+        super().__init__("gtm.runtime.balancer.workers", PoolEnd, settings.geoip_db)
         self._settings = settings
         self._leases = leases
         self._loop = asyncio.get_running_loop()
@@ -147,27 +144,18 @@ class WorkerPool(Carriers):
         self._pushed: Counter[str] = Counter()
         self._everything = everything
         self._instance = instance
-        self._lifeline = Lifeline(
-            [
-                ("gtm.runtime.balancer.workers.__main__",),
-                ("gtm.geoip.reader", "keep", str(settings.geoip_db or "")),
-            ]
-        )
         self._listeners: Sequence[Listener] = ()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._watching: asyncio.Task[None] | None = None
         self._key: OwnKey | None = None
         self._peers: Mapping[str, Word] = {}
         self._peers_at = 0.0
+        self._watching: asyncio.Task[None] | None = None
         self._relaying: asyncio.TimerHandle | None = None
-        self._finishing = asyncio.Event()
         self._ready = asyncio.Event()
         self._metrics = MergedMetrics()
         self._asking = asyncio.Lock()
         self._asked = 0
         self._shown: dict[int, ShownMessage] = {}
         self._answered = asyncio.Event()
-        self.shown: Shown = _Pages(self)
 
     # --- what they said last, added up: what the first process reports, and passes on ---
 
@@ -263,47 +251,27 @@ class WorkerPool(Carriers):
     async def listen(self, listeners: Sequence[Listener]) -> None:
         self._listeners = listeners
         for number in range(1, self._settings.workers + 1):
-            kept = keep(f"worker {number}", partial(self._run, number), self._finishing)
-            self._tasks.append(asyncio.ensure_future(kept))
+            self._keep(number, partial(self._run, number))
         self._watching = asyncio.ensure_future(self._watch())
         await self._ready.wait()
 
     async def finish(self) -> None:
-        self._finishing.set()
-        for one in self._running.values():
-            with suppress(ProcessLookupError):
-                one.process.terminate()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._settings.drain_time + PATIENCE)
+        processes = [one.process for one in self._running.values()]
+        await self._finish(processes, self._settings.drain_time + PATIENCE)
 
     async def close(self) -> None:
-        self._finishing.set()
-        tasks = [*self._tasks, *([] if self._watching is None else [self._watching])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._relaying is not None:
-            self._relaying.cancel()
-        self._lifeline.close()
+        await self.stop()
+        for waiting in (self._watching, self._relaying):
+            if waiting is not None:
+                waiting.cancel()
 
     async def _run(self, number: int) -> int | None:
-        ours, theirs = socket.socketpair()
         lent = tuple(Lent(one.host, one.port, one.socket.fileno()) for one in self._listeners)
         name = f"{self._instance}/{number}"
-        told = WorkerSettings(number, name, replace(self._settings, token=""), theirs.fileno(), lent)
+        told = WorkerSettings(number, name, replace(self._settings, token=""), -1, lent)
+        process, line = await self._begin(told, [one.descriptor for one in lent])
         try:
-            process = await self._lifeline.spawn(
-                ["gtm.runtime.balancer.workers"],
-                document(told),
-                pass_fds=(told.descriptor, *(one.descriptor for one in lent)),
-            )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        try:
-            return await self._follow(RunningWorker(number, name, await PoolEnd.over(ours), process))
+            return await self._follow(RunningWorker(number, name, line, process))
         finally:
             await terminate(process, PATIENCE)
             self._leases.ended(number - 1)
@@ -319,7 +287,7 @@ class WorkerPool(Carriers):
         if self._finishing.is_set():
             worker.process.terminate()
         try:
-            await self._listen(worker)
+            await self._hear(worker.number, worker.line, partial(self._take, worker))
             return await self._end(worker)
         finally:
             self._ended(worker)
@@ -396,17 +364,6 @@ class WorkerPool(Carriers):
 
     # --- what they say ---
 
-    async def _listen(self, worker: RunningWorker) -> None:
-        while True:
-            try:
-                message = await worker.line.get()
-            except (FeedError, ValueError) as error:
-                logger.error("ignored a message from worker %d: %s", worker.number, error)
-                continue
-            if message is None:
-                return
-            self._take(worker, message)
-
     def _take(self, worker: RunningWorker, message: FromWorker) -> None:
         worker.unheard = 0
         match message:
@@ -448,29 +405,21 @@ class WorkerPool(Carriers):
         if all(n in self._shown for n, one in self._running.items() if one.ready and not one.hangs):
             self._answered.set()
 
-    def metrics(self) -> bytes:
+    def text(self) -> bytes:
         """All metrics: of those that run as they said last, for a counter must not fall because one hangs, and of those that ended."""
-        return self._metrics.text([one.metrics for _, one in sorted(self._running.items())])
-
-
-class _Pages:
-    """The page of all workers."""
-
-    def __init__(self, pool: WorkerPool) -> None:
-        self._pool = pool
+        return render(self._metrics.merged([one.metrics for _, one in sorted(self._running.items())]))
 
     async def unready(self) -> str:
-        said = [one.unready for one in await self._pool.ask()]
+        said = [one.unready for one in await self.ask()]
         return "" if "" in said else next(iter(said), "no worker answers")
 
     async def metrics(self) -> bytes:
-        await self._pool.ask()
-        return self._pool.metrics()
+        await self.ask()
+        return self.text()
 
     async def state(self) -> dict[str, Any]:
-        shown = await self._pool.ask()
-        state = merged_state([one.state for one in shown])
-        return {**state, "process": os.getpid(), "workers": self._pool.processes()}
+        state = merged_state([one.state for one in await self.ask()])
+        return {**state, "process": os.getpid(), "workers": self.processes()}
 
 
 def _since(before: Mapping[QuotaText, int], now: Mapping[QuotaText, int]) -> dict[QuotaText, int]:

@@ -13,20 +13,16 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
 
 from gtm.core.balance.sharing import LOOK_EVERY, Use, due
-from gtm.core.handoff.keys import OwnKey
 from gtm.core.model.problems import PolicyError
-from gtm.core.quota.leases import Parts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier
-from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers.messages import (
     AskMessage,
     KeyMessage,
@@ -63,9 +59,8 @@ class Worker:
         self._begin = asyncio.Event()
         self._stopping = asyncio.Event()
         self._tasks = Tasks(self.stop)
-        self._parts: Parts | None = None
-        self._key: OwnKey | None = None
-        self._words: Mapping[str, Word] = {}
+        self._early: dict[type[ToWorker], ToWorker] = {}
+        """The last message of each kind for what carries, from before that was made."""
         self._carrier: Carrier | None = None
         self._used: Counter[QuotaText] = Counter()
         self._denied: Counter[QuotaText] = Counter()
@@ -97,24 +92,24 @@ class Worker:
             raise self._tasks.failure
 
     async def _carry(self, locator: Locator) -> None:
-        assert self._parts is not None  # noqa: S101 - it was waited for
+        parts = self._early.pop(PartsMessage)
+        assert isinstance(parts, PartsMessage)  # noqa: S101 - it was waited for
         carrier = Carrier(
             self._settings,
             self._told.member,
             current=self._current,
             file=BackendsFile(self._settings),
             locator=locator,
-            parts=self._parts,
+            parts=parts.parts,
         )
         try:
-            if self._key is not None:
-                carrier.sign(self._key)
-            carrier.heard(self._words)
+            for message in self._early.values():
+                await self._pass(carrier, message)
             self._carrier = carrier
             await carrier.start()
             if self._stopping.is_set():
                 return
-            await carrier.listen(
+            await carrier.open(
                 [
                     Listener(SocketUse.REQUESTS, one.host, one.port, socket.socket(fileno=one.descriptor))
                     for one in self._told.lent
@@ -140,14 +135,14 @@ class Worker:
         told_at = 0.0
         while True:
             now = loop.time()
-            if due(told, carrier.use, now - told_at):
-                word = carrier.word()
+            if due(told, carrier.use(), now - told_at):
+                (word,) = carrier.words().values()
                 told, told_at = word.uses[carrier.member], now
-                parts, used, denied = carrier.spent()
-                self._used.update(used)
-                self._denied.update(denied)
+                (since,) = carrier.spent()
+                self._used.update(since.used)
+                self._denied.update(since.denied)
                 room = carrier.free_slots()
-                spent = parts, dict(self._used), dict(self._denied)
+                spent = since.sequence, dict(self._used), dict(self._denied)
                 self._line.put([WordMessage(word, room, *spent, dict(carrier.pushes()))])
             await asyncio.sleep(LOOK_EVERY)
 
@@ -159,10 +154,10 @@ class Worker:
 
     @staticmethod
     def _load(carrier: Carrier) -> LoadMessage:
-        learned = carrier.round_trips.due()
+        learned = carrier.round_trips()
         return LoadMessage(
             carrier.report(),
-            carrier.page.metrics().decode(),
+            carrier.families(),
             carrier.tiers(),
             tuple(learned.deltas),
             tuple(learned.witnesses),
@@ -176,30 +171,25 @@ class Worker:
                 message = await self._line.get()
                 if message is None:
                     return  # `lifeline` says what follows
-                self._take(message)
+                await self._take(message)
             except (FeedError, PolicyError, ValueError) as error:  # ValueError: a line that is too long
                 logger.error("ignored a message: %s", error)
 
-    def _take(self, message: ToWorker) -> None:
+    async def _take(self, message: ToWorker) -> None:
         match message:
             case TimesMessage():
                 self._current.follow(message.times)
-            case PartsMessage():
-                self._parts = message.parts
-            case KeyMessage():
-                self._key = message.key
-            case WordsMessage():
-                self._words = message.words
-            case AskMessage() | LookMessage():
-                pass
+            case PartsMessage() | KeyMessage() | WordsMessage() if self._carrier is None:
+                self._early[type(message)] = message
+            case PartsMessage() | KeyMessage() | WordsMessage() | AskMessage() | LookMessage():
+                if self._carrier is not None:
+                    await self._pass(self._carrier, message)
             case _:
                 self._current.apply(message)
-        if self._carrier is not None:
-            self._pass(self._carrier, message)
-        elif self._current.router is not None and self._parts is not None:
+        if self._current.router is not None and PartsMessage in self._early:
             self._begin.set()
 
-    def _pass(self, carrier: Carrier, message: ToWorker) -> None:
+    async def _pass(self, carrier: Carrier, message: ToWorker) -> None:
         """Tell what carries what it has a use for."""
         match message:
             case PartsMessage():
@@ -211,9 +201,7 @@ class Worker:
             case LookMessage():
                 carrier.look_again()
             case AskMessage():
-                page = carrier.page
-                self._line.put(
-                    [ShownMessage(message.number, page.unready(), page.metrics().decode(), page.state())]
-                )
+                shown = await carrier.unready(), carrier.families(), await carrier.state()
+                self._line.put([ShownMessage(message.number, *shown)])
             case _:
                 pass

@@ -16,39 +16,37 @@ import errno
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
+from gtm import __version__
+from gtm.core.health.addresses import address_of, url_of
+from gtm.core.model.state import HealthStatus
 from gtm.core.quota.leases import LeaseHolder
-from gtm.feed.client import FeedClient
+from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.current import CurrentView
+from gtm.feed.reports import DnsLimits, EdgeReply, EdgeReport
 from gtm.feed.sealing import SealingKey
 from gtm.feed.wire import Message, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
 from gtm.prober import Prober
-from gtm.runtime.edge.agent import addresses_up
-from gtm.runtime.edge.agent.agreed import Agreed
+from gtm.runtime.edge.agent.agreed import Agreed, Veto
 from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
-from gtm.runtime.edge.agent.edge_name import remember, remembered
-from gtm.runtime.edge.agent.gauges import EdgeFacts, edge_gauges
-from gtm.runtime.edge.agent.ownership import Ownership
-from gtm.runtime.edge.agent.reporting import Reporter
+from gtm.runtime.edge.agent.own_files import addresses_up, keep_addresses_up, remember, remembered
+from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.edge.agent.round_trips import RoundTrips
-from gtm.runtime.edge.agent.signing import Signing
-from gtm.runtime.edge.agent.veto import Veto
 from gtm.runtime.edge.agent.worker_pool import WorkerPool
-from gtm.runtime.edge.line.messages import MetricsMessage, PulseMessage, ToWorker
-from gtm.runtime.following.feed import follow
-from gtm.runtime.following.following import Following
+from gtm.runtime.edge.line import MetricsMessage, PulseMessage, SigningMessage, ToWorker, WorkerKind
+from gtm.runtime.following.following import Follower
 from gtm.runtime.following.handover import HandoverError
-from gtm.runtime.following.tasks import Tasks, die, first_of
-from gtm.runtime.following.told import TimesMessage
+from gtm.runtime.following.tasks import die, first_of
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.places import say_lacking
 from gtm.runtime.process.privileges import conceal
 from gtm.settings import EdgeSettings
-from gtm.telemetry import EdgeMetrics
+from gtm.telemetry import EdgeMetrics, GaugeValue
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +55,10 @@ LEARN_EVERY = 10
 """Seconds in an interval of probes' round trips."""
 FIRST_ROUND = 10.0
 """Longest wait for the first round of probes, in seconds; what has not answered by then is unknown."""
+REPORT_EVERY = 1.0
+"""Seconds between reports to control when nothing changes."""
+CERTIFICATES_EVERY = 15.0
+"""Seconds between reports that have certificates: they change with the seasons, and are much text."""
 TAKE_OVER = 60.0
 """Seconds within which an edge that is to replace another must answer; it gives up after."""
 
@@ -68,7 +70,7 @@ def _look() -> None:
     )
 
 
-class Agent:
+class Agent(Follower):
     """One edge. `run` returns when it has been told to stop.
 
     Args:
@@ -76,13 +78,15 @@ class Agent:
         monotonic: seconds that never step back.
     """
 
+    settings: EdgeSettings
+    owned: EdgeOwnership
+
     def __init__(self, settings: EdgeSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.settings = settings = remembered(settings)
-        self.metrics = EdgeMetrics(lambda: edge_gauges(self._facts()))
+        settings = remembered(settings)
+        current = CurrentView(time.time, edge=settings.place, boot=boot_time)
+        super().__init__(settings, current, EdgeOwnership(settings))
+        self.metrics = EdgeMetrics(self._gauges)
         self._veto = Veto(self.metrics)
-        self.current = CurrentView(time.time, edge=settings.place, boot=boot_time)
-        """The View in force, and all that it is made of."""
-        self._told = TimesMessage(self.current.times)
         self._round_trips = RoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
@@ -90,45 +94,25 @@ class Agent:
             self._round_trips.probed,
             allowed=settings.probe_allow,
             ca_file=settings.ca_file,
-            ever_up=addresses_up.load(settings.data_dir),
+            ever_up=addresses_up(settings.data_dir),
         )
         self._kept_up = self._prober.ever_up
         self._agreed = Agreed(self._veto, monotonic)
         self._geoip_built = 0.0
-        self._stopping = asyncio.Event()
         self._parent_gone = asyncio.Event()
-        self.owned = Ownership(settings)
-        """What the edge owns on its machine."""
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
-        self._following = Following(
-            self.current,
-            settings.data_dir,
-            settings.control_url,
-            lambda: self.owned.replaced,
-            heed=self._heed,
-            passed=self._send,
-            stepped=self._tell_times,
-        )
-        self._kept = self._following.kept
         self.workers: WorkerPool | None = None
         """Those who answer; None before `run` has made them."""
-        own_keys = OwnKeys(settings.data_dir)
-        self._signing = Signing(own_keys, self.current, self._kept, lambda: self.settings.name)
+        self._own_keys = OwnKeys(settings.data_dir)
+        """The edge's own keys, with which it signs handoffs."""
         self._leases = LeaseHolder(secrets.token_hex(8), settings.workers)
-        self.reporter = Reporter(
-            current=self.current,
-            prober=self._prober,
-            metrics=self.metrics,
-            round_trips=self._round_trips,
-            veto=self._veto,
-            leases=self._leases,
-            connected=lambda: self.connected,
-            own_keys=own_keys,
-            dns=settings.dns,
-            kept=lambda: self._kept.revision,
-        )
-        """What control is told of the edge."""
-        self._tasks = Tasks(self.stop)
+        self.due = asyncio.Event()
+        """Set where control should hear soon."""
+        self.wants_plan = False
+        """Control has just started, and asks which plan is followed."""
+        self._told_certificates = -CERTIFICATES_EVERY
+        self._reported_at = time.monotonic()
+        self._notice = ""
         self._reporting: asyncio.Task[None] | None = None
         self._settled = False
 
@@ -162,7 +146,7 @@ class Agent:
             self.owned.listeners,
             self.metrics,
             everything=self.everything,
-            moved=self.reporter.due.set,
+            moved=self.due.set,
             leases=self._leases,
             learned=self._round_trips.learned,
             cookie_secrets=self._cookie_secrets,
@@ -174,7 +158,7 @@ class Agent:
             self._tasks.start(self.settle())
             await self.load()
             self._tasks.start(self.follow())
-            await first_of(self._following.loaded, self._stopping)
+            await first_of(self._loaded, self._stopping)
             if not self._stopping.is_set():
                 await self._answer()
         finally:
@@ -191,10 +175,6 @@ class Agent:
             await self._kept.keep_times()
         if self._tasks.failure is not None:
             raise self._tasks.failure  # with its traceback, and an exit code that makes a supervisor start the edge again
-
-    def stop(self) -> None:
-        """Ask the edge to stop."""
-        self._stopping.set()
 
     async def _answer(self) -> None:
         """From the first View on: probe, start workers, report, until told to stop."""
@@ -249,37 +229,17 @@ class Agent:
 
     # What arrives
 
-    @property
-    def name(self) -> str:
-        """The name of this edge."""
-        return self.settings.name
-
-    @property
-    def connected(self) -> bool:
-        """Whether control is heard."""
-        return self._agreed.connected
-
-    @property
-    def snapshot(self) -> SnapshotMessage | None:
-        """The policy held."""
-        return self._following.snapshot
-
     async def load(self) -> None:
         """Go on from what the data directory holds."""
         await self._kept.load_times()  # before the first View
         await self._tell_times()
-        await self._signing.load()
-        await self._following.load()
+        await self._kept.on_disk(self._own_keys.load, self.current.window.now)
+        await self._load()
 
-    async def follow(self) -> None:
-        """Follow control's feed for ever."""
+    async def _client(self) -> FeedClient:
+        return self._made(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
 
-        async def connect() -> FeedClient:
-            return self._client(await self._kept.on_disk(SealingKey.kept, self.settings.data_dir))
-
-        await follow(self, connect)
-
-    def _client(self, key: SealingKey | None = None) -> FeedClient:
+    def _made(self, key: SealingKey | None = None) -> FeedClient:
         settings = self.settings
         return FeedClient(
             settings.control_url,
@@ -295,32 +255,32 @@ class Agent:
         self.metrics.skipped()
 
     def renamed(self, name: str) -> bool:
-        """Take the name that the token is for, where nobody gave the edge another."""
+        # The name that the token is for, where nobody gave the edge another.
         if self.settings.named or not name or name == self.settings.name:
             return False
         self.settings = remember(self.settings, name)
         if self.workers is not None:
             self.workers.rename(name)
-            self.workers.put(self._signing.told)
+            self.workers.put(self._signing())
         return True
 
     def found(self) -> None:
-        """Control is heard again: it wants to know how this edge stands."""
+        super().found()
         self._agreed.connected = True
-        self.reporter.due.set()
+        self.due.set()  # control wants to know how this edge stands
 
     def lost(self) -> None:
-        """Go on without control."""
+        super().lost()
         self._agreed.lost()
         self._publish()
 
-    async def receive(self, message: Message) -> None:
-        """Take in what control says: used here, saved, and passed on to the workers."""
-        if await self._following.receive(message) and isinstance(message, SnapshotMessage | StateMessage):
+    async def receive(self, message: Message) -> bool:
+        taken = await super().receive(message)
+        if taken and isinstance(message, SnapshotMessage | StateMessage):
             self._publish()
+        return taken
 
     def _heed(self, message: Message) -> None:
-        """What else follows from a message."""
         match message:
             case StateMessage():
                 self._agreed.heard(message)
@@ -328,7 +288,7 @@ class Agent:
                 assert self.current.snapshot is not None  # noqa: S101 - it was compiled
                 self._prober.update(self.current.snapshot)
                 self._round_trips.update(self.current.snapshot)
-                self.reporter.due.set()
+                self.due.set()
             case RoomMessage():
                 self._prober.suspect(message.suspects)
                 self._send(message)
@@ -355,52 +315,131 @@ class Agent:
         if self.workers is not None:
             self.workers.put([message])
 
-    async def _tell_times(self) -> None:
-        """Say what time it is. What was a step is on disk before anything is answered by it."""
-        await self._kept.keep_times()
-        self._told = TimesMessage(self.current.times)
-        self._send(self._told)
-
     def everything(self) -> list[ToWorker]:
-        """What a new worker needs to begin: the time first, as its siblings know it, for its first View to stand for it."""
-        return [
-            self._told,
-            *self._signing.told,
-            *self._following.lasting(),
-            StateMessage(self.current.state),
-        ]
+        """All that a new worker needs to begin."""
+        first, *others = self._view()
+        return [first, *self._signing(), *others]
 
     def _verdict_changed(self) -> None:
-        self.reporter.due.set()
+        self.due.set()
         self._publish()
 
     async def _report(self) -> None:
         assert self.workers is not None  # noqa: S101 - set by run()
-        async with self._client() as client:
-            await self.reporter.run(client, lambda: self.settings.name, self.workers)
+        async with self._made() as client:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.due.wait(), REPORT_EVERY)
+                self.due.clear()
+                client.name = self.settings.name
+                with suppress(ControlUnreachable):  # the feed's own loop says so
+                    self._answered(await client.report(self.report(self.workers.revision)), self.workers)
+
+    def _answered(self, reply: EdgeReply, workers: WorkerPool) -> None:
+        """What control answers goes to whom it concerns: leases to the workers, notices into the log."""
+        self.wants_plan = reply.wants_plan
+        if reply.notice and not self._notice:
+            logger.error("control says: %s", reply.notice[:1000])
+        self._notice = reply.notice
+        if reply.leases is not None and self._leases.take(reply.leases):
+            workers.put_parts()
+
+    def report(self, revision: int) -> EdgeReport:
+        """What control is told now. Demand that a lost report held stays in the metrics alone.
+
+        Args:
+            revision: which every worker that listens answers from.
+        """
+        now, dns = time.monotonic(), self.settings.dns
+        seconds, self._reported_at = now - self._reported_at, now
+        deltas, witnesses = self._round_trips.take() if self.connected else ((), ())
+        certificates = None
+        if now - self._told_certificates >= CERTIFICATES_EVERY:
+            self._told_certificates, certificates = now, self._prober.certificates()
+        return EdgeReport(
+            version=__version__,
+            place=self.current.place,
+            revision=revision,
+            kept=self._kept.revision,
+            epoch=self.current.state.epoch,
+            health=self._prober.votes(),
+            addresses=self._prober.address_votes(),
+            demand=self.metrics.take_demand(),
+            seconds=seconds,
+            leases=self._leases.use(boot_time()),
+            latency=deltas,
+            witnesses=witnesses,
+            plan=self.current.state.plan if self.wants_plan else None,
+            overruled=tuple(sorted(self._veto.regions)),
+            handoff_keys=self._own_keys.public,
+            corrections=self.metrics.take_corrections(),
+            dns=self.metrics.take_dns(),
+            dns_limits=DnsLimits(
+                dns.rate_limit, dns.rate_limit_excess, dns.rate_limit_slip, len(dns.rate_limit_exempt)
+            ),
+            probed=self._prober.take_outcomes(),
+            certificates=certificates,
+        )
+
+    def _signing(self) -> list[SigningMessage]:
+        """What workers are told of handoffs' keys."""
+        ring = self._own_keys.ring
+        return [] if ring is None else [SigningMessage(self.settings.name, ring.current, ring.public)]
+
+    async def _roll_keys(self) -> bool:
+        """Take what step is due; whether one was, so that workers and control must be told."""
+        now, published = self.current.window.now, self.current.handoff_keys.keys
+        return await self._kept.on_disk(self._own_keys.roll, now, published, self.settings.name)
 
     async def _keep_addresses(self) -> None:
         """Keep which addresses were up once, for the next start; a successor keeps them itself."""
         found = self._prober.ever_up
         if found != self._kept_up and not self.owned.replaced:
             self._kept_up = found
-            await self._kept.on_disk(addresses_up.save, self.settings.data_dir, found)
+            await self._kept.on_disk(keep_addresses_up, self.settings.data_dir, found)
 
-    def _facts(self) -> EdgeFacts:
-        """How the edge stands now, for its metrics."""
-        return EdgeFacts(
-            connected=self.connected,
-            heard=self.current.times.heard or 0.0,
-            clock_spread=self.current.times.spread,
-            unsaved=self.current.window.age if self.current.times.unsaved is not None else 0.0,
-            snapshot=self.snapshot,
-            plan_made=self.current.state.plan.made,
-            health=self._prober.health(),
-            probed=self._prober.latest,
-            addresses=self._prober.addresses(),
-            answering=self.workers.answering if self.workers is not None else {},
-            geoip_built=self._geoip_built,
-        )
+    def _gauges(self) -> Iterator[GaugeValue]:
+        """How the edge stands now: the values of `gtm.telemetry.EDGE_GAUGES`."""
+        snapshot, times = self.snapshot, self.current.times
+        for name, value in (
+            ("gtm_edge_control_connected", self.connected),
+            ("gtm_edge_control_heard_timestamp_seconds", times.heard or 0.0),
+            ("gtm_edge_clock_spread_seconds", times.spread),
+            ("gtm_edge_revision", snapshot.revision if snapshot is not None else 0),
+            ("gtm_edge_policy_timestamp_seconds", snapshot.created if snapshot is not None else 0),
+            ("gtm_edge_plan_timestamp_seconds", self.current.state.plan.made),
+            ("gtm_edge_geoip_timestamp_seconds", self._geoip_built),
+            (
+                "gtm_edge_policy_unsaved_seconds",
+                self.current.window.age if times.unsaved is not None else 0.0,
+            ),
+            ("gtm_edge_alone_seconds", 0),
+        ):
+            yield name, (), float(value)
+        answering = self.workers.answering if self.workers is not None else {}
+        for kind in WorkerKind:
+            listening = sum(worker.kind is kind for worker in answering)
+            yield "gtm_edge_workers", (kind.value,), float(listening)
+        for region, endpoints in self._prober.health().items():
+            for url, health in endpoints.items():
+                for status in HealthStatus:
+                    yield (
+                        "gtm_edge_endpoint_health",
+                        (region, url, status.value),
+                        float(health.status is status),
+                    )
+        for table in self._prober.addresses().values():
+            for region, known in table.items():
+                for key, one in known.items():
+                    labels = (region, url_of(key), address_of(key))
+                    for status in HealthStatus:
+                        yield "gtm_edge_address_health", (*labels, status.value), float(one.status is status)
+        for place, result in self._prober.latest.items():
+            yield "gtm_edge_probe_timestamp_seconds", place, result.at
+            if result.latency_ms is not None:
+                yield "gtm_edge_probe_seconds", place, result.latency_ms / 1000
+            if result.certificate is not None:
+                yield "gtm_edge_certificate_expiry_timestamp_seconds", place, result.certificate.not_after
 
     async def _tick(self) -> None:
         assert self.workers is not None  # noqa: S101 - set by run()
@@ -414,12 +453,12 @@ class Agent:
             if beats % LEARN_EVERY == 0:
                 self._round_trips.end_interval()
                 # Not while a predecessor or successor does.
-                if self._settled and await self._signing.roll():
-                    self.reporter.due.set()
-                    self.workers.put(self._signing.told)
+                if self._settled and await self._roll_keys():
+                    self.due.set()
+                    self.workers.put(self._signing())
             await self._keep_addresses()
             if self._agreed.plan_runs_out:
                 self._publish()  # the last plan ends some time
-            await self._following.retry()
+            await self.retry()
             self.workers.put([MetricsMessage(self.metrics.text())])
             self.workers.beat()

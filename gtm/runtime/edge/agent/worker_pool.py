@@ -14,9 +14,10 @@ from typing import assert_never
 
 from gtm.core.latency import Interval
 from gtm.core.quota.leases import LeaseHolder
-from gtm.feed.wire import FeedError, HandoffKeysMessage, KeysMessage
-from gtm.runtime.edge.line.link import AgentEnd
-from gtm.runtime.edge.line.messages import (
+from gtm.feed.wire import HandoffKeysMessage, KeysMessage
+from gtm.runtime.edge.line import (
+    FINISH,
+    AgentEnd,
     CountsMessage,
     MetricsMessage,
     PulseMessage,
@@ -26,16 +27,16 @@ from gtm.runtime.edge.line.messages import (
     SilentMessage,
     ToAgent,
     ToWorker,
+    WorkerId,
+    WorkerKind,
+    WorkerSettings,
 )
-from gtm.runtime.edge.line.worker_id import WorkerId, WorkerKind
-from gtm.runtime.edge.line.worker_settings import FINISH, WorkerSettings
 from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.told import PartsMessage
-from gtm.runtime.process.child import keep
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.handed import document
-from gtm.runtime.process.lifeline import Lifeline, terminate
+from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listeners, Use
+from gtm.runtime.process.workers import Workers
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -47,7 +48,7 @@ _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
 
 
-class WorkerPool:
+class WorkerPool(Workers[AgentEnd]):
     """All workers of an edge.
 
     Args:
@@ -78,6 +79,7 @@ class WorkerPool:
         covered: Callable[[], bool],
         pulse: Callable[[], PulseMessage],
     ) -> None:
+        super().__init__("gtm.runtime.edge.worker", AgentEnd, settings.geoip_db)
         self._settings = settings
         self._listeners = listeners
         self._metrics = metrics
@@ -90,16 +92,8 @@ class WorkerPool:
         self._pulse = pulse
         self._doorless = False
         self._answering: dict[WorkerId, int] = {}
-        self._lifeline = Lifeline(
-            [
-                ("gtm.runtime.edge.worker.__main__",),
-                ("gtm.geoip.reader", "keep", str(settings.geoip_db or "")),
-            ]
-        )
         self._links: dict[WorkerId, AgentEnd] = {}
         self._processes: dict[WorkerId, Process] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._finishing = asyncio.Event()
         self.ready = asyncio.Event()
         """Set once every worker has begun to answer."""
 
@@ -118,8 +112,7 @@ class WorkerPool:
         for kind in WorkerKind:
             for number in range(1, self._settings.workers + 1):
                 worker = WorkerId(kind, number)
-                kept = keep(f"worker {worker}", partial(self._run, worker), self._finishing)
-                self._tasks.append(asyncio.ensure_future(kept))
+                self._keep(worker, partial(self._run, worker))
 
     def put(self, messages: Sequence[ToWorker]) -> None:
         """Send to every worker what concerns it."""
@@ -139,19 +132,7 @@ class WorkerPool:
 
     async def finish(self) -> None:
         """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
-        self._finishing.set()
-        for process in self._processes.values():
-            with suppress(ProcessLookupError):
-                process.terminate()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=FINISH + _PATIENCE)
-
-    async def stop(self) -> None:
-        """Stop every worker, and wait for them."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._lifeline.close()
+        await self._finish(self._processes.values(), FINISH + _PATIENCE)
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
@@ -168,23 +149,17 @@ class WorkerPool:
         self._settings = replace(self._settings, name=name)
 
     async def _run(self, worker: WorkerId) -> int | None:
-        ours, theirs = socket.socketpair()
         path, door = self._door()
-        told = self._told(worker, theirs, door)
-        descriptors = (told.descriptor, *told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
+        told = self._told(worker, door)
+        lent = (*told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
         try:
-            process = await self._lifeline.spawn(
-                ["gtm.runtime.edge.worker", str(worker)], document(told), pass_fds=descriptors
-            )
-        except OSError:
-            ours.close()
+            process, link = await self._begin(told, lent, str(worker))
+        except BaseException:
             _unlink(path)
             raise
         finally:
-            theirs.close()
             if door is not None:
                 door.close()
-        link = await AgentEnd.over(ours)
         if (
             worker.kind is WorkerKind.HTTP
         ):  # before the View, with which it listens: `/readyz` must know by then
@@ -195,7 +170,7 @@ class WorkerPool:
         self._processes[worker] = process
         self._changed()
         try:
-            await self._listen(worker, link)
+            await self._hear(worker, link, partial(self._take, worker))
             return await process.wait()
         finally:
             del self._links[worker], self._processes[worker]
@@ -217,32 +192,18 @@ class WorkerPool:
             self._doorless = True
             return None, None
 
-    def _told(
-        self, worker: WorkerId, descriptor: socket.socket, door: socket.socket | None
-    ) -> WorkerSettings:
+    def _told(self, worker: WorkerId, door: socket.socket | None) -> WorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
         dns = worker.kind is WorkerKind.DNS
         return WorkerSettings(
             id=worker,
             edge=replace(self._settings, token=""),
-            descriptor=descriptor.fileno(),
+            descriptor=-1,
             udp=self._listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
             tcp=self._listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
             cookie_secrets=self._cookie_secrets if dns else (),
             door=None if door is None else door.fileno(),
         )
-
-    async def _listen(self, worker: WorkerId, link: AgentEnd) -> None:
-        """Take a worker's messages until it is gone."""
-        while True:
-            try:
-                message = await link.get()
-            except (FeedError, ValueError) as error:
-                logger.error("ignored a message from a worker: %s", error)
-                continue
-            if message is None:
-                return
-            self._take(worker, message)
 
     def _take(self, worker: WorkerId, message: ToAgent) -> None:
         match message:

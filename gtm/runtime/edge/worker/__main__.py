@@ -1,14 +1,104 @@
+"""One answering process of an edge, `python -m gtm.runtime.edge.worker NAME`: DNS on threads, or HTTP on an event loop, around a `Worker`."""
+
 from __future__ import annotations
 
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
-from gtm.runtime.edge.orphans import listen_early
-from gtm.runtime.edge.worker.servers import run_dns, run_http
+import random
+import resource
+import secrets
+import socket
+from collections.abc import Iterable
+from math import inf
+
+from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
+from gtm.geoip.near import own_names
+from gtm.http.answers.corrections import Corrections
+from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.runtime.edge.line import FINISH, WorkerKind, WorkerSettings
+from gtm.runtime.edge.orphans import listen_early, own_listeners
 from gtm.runtime.edge.worker.worker import Worker
 from gtm.runtime.process import pauses, signals
-from gtm.runtime.process.connections import raise_descriptor_limit
+from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
+from gtm.runtime.process.http_server import PatientServer, server_config
 from gtm.runtime.process.logs import configure
+
+
+def _run_dns(worker: Worker) -> None:
+    """Answer DNS until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+
+    current = worker.current
+
+    def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
+        if current.deadline < inf and boot_time() >= current.deadline:
+            current.tick()  # this process slept across a boundary
+        answerer = worker.answerer
+        if answerer is None:
+            return None
+        if tcp:
+            return answerer.answer(packet, client, tcp=True, draw=random.random())
+        return answerer.udp(packet, client)
+
+    limits = TcpLimits().fitting(fitting(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+    server = DnsServer((), respond, counts=worker.counts, limits=limits, limiter=worker.limiter)
+    udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
+    server.take(udp, tcp)
+    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
+    worker.ready(router)
+    server.serve()
+
+
+def _run_http(worker: Worker) -> None:
+    """Answer HTTP until the agent is gone."""
+    router = worker.wait_for_view()
+    if router is None:
+        return
+    edge = worker.settings.edge
+    options = EdgeOptions(
+        open_lookups=edge.open_lookups,
+        token_max_age=edge.token_max_age,
+        trusted_proxies=edge.trusted_proxies,
+        beacons=edge.beacons,
+        metrics_allow=edge.metrics_allow,
+        near_lookups=edge.near_lookups,
+        names=own_names(*edge.bind),
+    )
+    app = EdgeApp(
+        worker.current,
+        worker.locator.locate,
+        options,
+        worker.counts,
+        worker.metrics_text,
+        silent=lambda: worker.silent,
+        alone=lambda: worker.alone,
+        afford=worker.afford,
+        earn=worker.earn,
+        handoffs=worker.handoffs,
+        corrections=Corrections(
+            worker.current,
+            worker.counts,
+            name=secrets.token_hex(8),
+            siblings=edge.workers,
+            afford=worker.afford,
+        ),
+    )
+    worker.intake = app.intake
+    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head, trusted=edge.trusted_proxies)
+    server = PatientServer(config, started=lambda: worker.ready(router))
+    tcp = _sockets(worker.settings.tcp)
+    worker.start(
+        lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
+    )
+    server.run_on(tcp)
+
+
+def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
+    """Sockets that the agent lends."""
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
 def main() -> None:
@@ -21,7 +111,7 @@ def main() -> None:
     pauses.shorten()
     raise_descriptor_limit()
     worker = Worker(settings)
-    (run_dns if settings.id.kind is WorkerKind.DNS else run_http)(worker)
+    (_run_dns if settings.id.kind is WorkerKind.DNS else _run_http)(worker)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_add
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
-from gtm.runtime.edge.line.messages import PulseMessage, ToWorker
+from gtm.runtime.edge.line import PulseMessage, ToWorker
 from gtm.settings import Network
 from gtm.transport import tls_context
 

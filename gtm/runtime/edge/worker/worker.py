@@ -47,8 +47,7 @@ from gtm.geoip.reader import Locator
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
-from gtm.runtime.edge.line.link import WorkerEnd
-from gtm.runtime.edge.line.messages import (
+from gtm.runtime.edge.line import (
     CountsMessage,
     MetricsMessage,
     PulseMessage,
@@ -58,9 +57,10 @@ from gtm.runtime.edge.line.messages import (
     SilentMessage,
     ToAgent,
     ToWorker,
+    WorkerEnd,
+    WorkerKind,
+    WorkerSettings,
 )
-from gtm.runtime.edge.line.worker_id import WorkerKind
-from gtm.runtime.edge.line.worker_settings import WorkerSettings
 from gtm.runtime.edge.orphans import Door
 from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.following.told import PartsMessage, TimesMessage
@@ -311,10 +311,17 @@ class Worker:
 
     def _heed(self, message: ToWorker) -> None:
         match message:
-            case MetricsMessage() | SilentMessage() | PartsMessage() | SigningMessage():
-                self._heed_http(message)
+            case MetricsMessage():
+                self.metrics = message.text
+            case SilentMessage():
+                self.silent = message.kinds
+            case PartsMessage():
+                self._spend(message.parts)
+            case SigningMessage():
+                self.handoffs.use(message.issuer, message.key, message.public)
             case PulseMessage():
-                self._flush()
+                with suppress(OSError):
+                    self._link.flush()
             case TimesMessage():
                 self.current.follow(message.times)
             case StateMessage():
@@ -328,24 +335,6 @@ class Worker:
                 self.current.apply(message)
             case _:
                 assert_never(message)
-
-    def _heed_http(self, message: MetricsMessage | SilentMessage | PartsMessage | SigningMessage) -> None:
-        """What HTTP workers alone are told."""
-        match message:
-            case MetricsMessage():
-                self.metrics = message.text
-            case SilentMessage():
-                self.silent = message.kinds
-            case PartsMessage():
-                self._spend(message.parts)
-            case SigningMessage():
-                self.handoffs.use(message.issuer, message.key, message.public)
-            case _:
-                assert_never(message)
-
-    def _flush(self) -> None:
-        with suppress(OSError):
-            self._link.flush()
 
     def _swapped(self, router: Router) -> None:
         if self.settings.id.kind is WorkerKind.DNS:
