@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Principal, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_number, encode_cursor
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Page, Schema, errors
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
@@ -87,18 +87,14 @@ def _seen_by(who: Principal, looked: Wanted) -> Wanted:
     return looked if permits(who.role, Role.ADMIN) else replace(looked, hidden=PRIVATE)
 
 
-@router.get(
-    "/audit",
-    operation_id="list_audit",
-    summary="Search the audit log, the newest first",
-    description="Every change and every forced action. What is about tokens, sessions and sign-ins only admins see.",
-    response_model=Page[EntryView],
-    responses=errors(),
-)
-async def list_(
+@router.get("/audit")
+async def list_audit(
     ctx: Ctx, who: Viewer, looked: _Looked, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    """A page of what was done."""
+) -> TypedResponse[Page[EntryView]]:
+    """Search the audit log, the newest first.
+
+    Every change and every forced action. What is about tokens, sessions and sign-ins only admins see.
+    """
     sought, oldest_first = looked
     async with ctx.database.transaction() as transaction:
         found = await transaction.audit.list(
@@ -110,16 +106,17 @@ async def list_(
 
 @router.get(
     "/audit:export",
-    operation_id="export_audit",
-    summary="The same as lines of JSON, without pages",
     response_class=Response,
     responses={
         200: {"description": "An entry a line.", "content": {LINES: {"schema": {"type": "string"}}}},
         **errors(),
     },
 )
-async def export(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
-    """All that is found, as it is read."""
+async def export_audit(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
+    """The same as lines of JSON, without pages.
+
+    All that is found, as it is read.
+    """
     sought, oldest_first = _seen_by(who, looked[0]), looked[1]
     first = await _piece(
         ctx.database, sought, None, oldest_first=oldest_first

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from gtm.api.context import Balancer, Context, Ctx, Viewer, reply_lines
 from gtm.api.context import reply as reply_json
-from gtm.api.query import HeldChecksum, HeldRevision, strict_router
+from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
@@ -75,10 +75,6 @@ _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 
 @router.get(
     "/{name:segment}/feed",
-    operation_id="balancer_feed",
-    summary="Follow the policy, health, load and tokens, as a balancer",
-    description="The stream that edges follow, without zone-signing keys: JSON messages, one a line. It ends with the "
-    "connection, and with the token.",
     response_class=StreamingResponse,
     responses={
         200: {"description": "The stream.", "content": {CONTENT_TYPE: {"schema": {"type": "string"}}}},
@@ -92,7 +88,10 @@ async def balancer_feed(
     revision: HeldRevision = 0,
     sha256: HeldChecksum = None,
 ) -> StreamingResponse:
-    """Stream until the balancer goes, its token ends or the server stops."""
+    """Follow the policy, health, load and tokens, as a balancer.
+
+    The stream that edges follow, without zone-signing keys: JSON messages, one a line. It ends with the connection, and with the token.
+    """
 
     def still_allowed() -> bool:
         held = ctx.present.token(who.sha256, time())
@@ -203,10 +202,6 @@ _REPORT = {
 
 @router.post(
     "/{name:segment}/report",
-    operation_id="report_balancer",
-    summary="Report keys and quotas, as a balancer",
-    description="The public keys that it signs pushes with, which are published under the token's name, and what it did with the leases of "
-    "quotas; the reply leases it its part, as edges have theirs. Once a second.",
     openapi_extra={"requestBody": _REPORT},
     responses={200: REPLY, **errors(409, 413, 415)},
 )
@@ -218,7 +213,11 @@ async def report_balancer(
         str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its token.")
     ],
 ) -> Response:
-    """Take it in."""
+    """Report keys and quotas, as a balancer.
+
+    The public keys that it signs pushes with, which are published under the token's name, and what it did with the leases of quotas; the
+    reply leases it its part, as edges have theirs. Once a second.
+    """
     active = ctx.leading()
     try:
         found = msgspec.json.decode(shallow(await request.body()), type=BalancerReport)
@@ -244,7 +243,7 @@ async def report_balancer(
         found = replace(found, address="")
     reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
     reply = replace(reply, notice=notice)
-    return Response(msgspec.json.encode(reply), media_type="application/json")
+    return TypedResponse(msgspec.json.encode(reply), media_type="application/json")
 
 
 def _reached_from(ctx: Context, request: Request, found: BalancerReport) -> bool:
@@ -294,16 +293,12 @@ def _own_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
     return problems
 
 
-@router.get(
-    "",
-    operation_id="list_balancers",
-    summary="List the balancers heard of in the last hour, by region and name",
-    description="What each said of itself in its last report. Answered from memory, also while the database is down.",
-    response_model=BalancerList,
-    responses=errors(),
-)
-async def list_balancers(ctx: Ctx, _: Viewer) -> Response:
-    """All that report keys and quotas."""
+@router.get("")
+async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
+    """List the balancers heard of in the last hour, by region and name.
+
+    What each said of itself in its last report. Answered from memory, also while the database is down.
+    """
     return reply_json({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
 
 
@@ -346,13 +341,10 @@ _REPORTS = msgspec.json.Decoder(RoomReport)
 
 @router.post(
     "/{name:segment}/room",
-    operation_id="report_room",
-    summary="Say how many slots of a region are free, as its balancer",
     description="A body that goes on for up to a minute: a report a line whenever slots change, an empty line every 0.1 s in between, "
     "and `{}` at its end. A body that breaks off, or three beats that are missed, make every edge probe the region at once. A line is "
     '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above. Of '
     f"`parts` those count that the policy names, {MOST_PARTS} at most; a line has {_MAX_REPORT} bytes at most.",
-    status_code=204,
     openapi_extra={
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "string"}}}}
     },
@@ -366,8 +358,8 @@ async def report_room(
         str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its region.")
     ],
     region: Annotated[str, Query(max_length=253, description="The region that it is of.")],
-) -> Response:
-    """Take them in as they come."""
+) -> TypedResponse[None]:
+    """Say how many slots of a region are free, as its balancer."""
     rooms = ctx.leading().rooms
     if not speaks_for(who.regions, region):
         raise _not_for(who.name, region)
@@ -381,7 +373,7 @@ async def report_room(
         pass
     finally:
         rooms.closed(region, source, said=said)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)
 
 
 async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) -> bool:

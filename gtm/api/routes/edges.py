@@ -14,7 +14,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
-from gtm.api.query import MAX_REVISION, HeldChecksum, HeldRevision, strict_router
+from gtm.api.query import MAX_REVISION, HeldChecksum, HeldRevision, TypedResponse, strict_router
 from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
 from gtm.api.reported_by_edges import MOST_COUNTS, MOST_SHOWN, MOST_TOLD, told_problems
 from gtm.api.schemas.base import Schema, errors
@@ -55,10 +55,6 @@ class EdgeList(Schema):
 @router.get(
     "/feed",
     tags=["edges"],
-    operation_id="feed",
-    summary="Follow the policy, health and tokens",
-    description="A stream of JSON messages, one a line, that ends with the connection: all an edge needs at once, then "
-    "each change as it happens, and a heartbeat every second.",
     response_class=StreamingResponse,
     responses={
         200: {
@@ -85,7 +81,11 @@ async def feed(
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Stream until the edge goes, its token ends or the server stops."""
+    """Follow the policy, health and tokens.
+
+    A stream of JSON messages, one a line, that ends with the connection: all an edge needs at once, then each change as it happens, and a
+    heartbeat every second.
+    """
 
     def still_allowed() -> bool:
         held = ctx.present.token(who.sha256, time())
@@ -258,17 +258,18 @@ _REPLY = {
 @router.post(
     "/edges/{name:segment}/report",
     tags=["edges"],
-    operation_id="report",
-    summary="Report what an edge sees",
     openapi_extra={"requestBody": _REPORT},
     responses={200: _REPLY, **errors(404, 409, 413, 415)},
 )
 async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Response:
-    """Take it in; msgspec reads it, since every edge sends one every other second."""
+    """Report what an edge sees.
+
+    Every edge sends one every other second.
+    """
     active = ctx.leading()
     _check_name(who, name)
     body = await request.body()
-    try:
+    try:  # by msgspec, since there are so many of them
         found = msgspec.json.decode(shallow(body), type=EdgeReport)
     except ValueError as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
@@ -278,7 +279,7 @@ async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Respo
     held = ctx.present.tokens.get(who.sha256)
     address = request.client.host if request.client else ""
     reply_ = active.reports.take(name, address, found, who.name, "" if held is None else held.id)
-    return Response(msgspec.json.encode(reply_), media_type="application/json")
+    return TypedResponse(msgspec.json.encode(reply_), media_type="application/json")
 
 
 def _check_name(who: Principal, name: str) -> None:
@@ -347,16 +348,12 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     return problems
 
 
-@router.get(
-    "/edges",
-    tags=["edges"],
-    operation_id="list_edges",
-    summary="List the edges, by name",
-    response_model=EdgeList,
-    responses=errors(),
-)
-async def list_edges(ctx: Ctx, _: Viewer) -> Response:
-    """All that were ever heard of."""
+@router.get("/edges", tags=["edges"])
+async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
+    """List the edges, by name.
+
+    All that were ever heard of.
+    """
     active, decisions = ctx.replica.active, {}
     if active is not None:
         decisions = await asyncio.to_thread(active.reports.reported.decisions)
@@ -364,16 +361,12 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)})
 
 
-@router.get(
-    "/edges/{name:segment}",
-    tags=["edges"],
-    operation_id="get_edge",
-    summary="An edge, with what its DNS does and the certificates that it meets",
-    response_model=EdgeDetail,
-    responses=errors(404),
-)
-async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> Response:
-    """One of them."""
+@router.get("/edges/{name:segment}", tags=["edges"], responses=errors(404))
+async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDetail]:
+    """An edge, with what its DNS does and the certificates that it meets.
+
+    One of them.
+    """
     active, decisions = ctx.replica.active, {}
     if active is not None:
         decisions = await asyncio.to_thread(active.reports.reported.decisions)
@@ -387,18 +380,12 @@ async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> Response:
     return reply({**asdict(found), **told})
 
 
-@router.delete(
-    "/edges/{name:segment}",
-    tags=["edges"],
-    operation_id="forget_edge",
-    summary="Forget an edge that is gone for good",
-    description="It no longer counts as unreachable. Should it report again, it is known again. An edge that is live is "
-    "not forgotten.",
-    status_code=204,
-    responses=errors(404, 409),
-)
-async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> Response:
-    """Forget what is known of an edge, in memory and in the database."""
+@router.delete("/edges/{name:segment}", tags=["edges"], responses=errors(404, 409))
+async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> TypedResponse[None]:
+    """Forget an edge that is gone for good.
+
+    It no longer counts as unreachable. Should it report again, it is known again. An edge that is live is not forgotten.
+    """
     await edges.forget(ctx.database, ctx.leading().reports.vantages, name, by=who.actor)
     ctx.replica.handoff_keys.forget(name)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)

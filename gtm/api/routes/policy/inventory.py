@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema, errors
 from gtm.control.errors import BadRequest, Unavailable
 from gtm.core.model.kinds import KINDS
@@ -137,14 +137,7 @@ def _behind(cursor: str | None) -> tuple[int, str]:
     return _ORDER[kind], name
 
 
-@router.get(
-    "/resources",
-    operation_id="search_resources",
-    summary="Search resources of all kinds",
-    description="By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.",
-    response_model=Inventory,
-    responses=errors(400),
-)
+@router.get("/resources", responses=errors(400))
 async def search_resources(
     *,
     ctx: Ctx,
@@ -154,8 +147,11 @@ async def search_resources(
     managed_by: OnlyManagedBy = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
-    """A page of what was found."""
+) -> TypedResponse[Inventory]:
+    """Search resources of all kinds.
+
+    By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.
+    """
     policy, revision = _current(ctx)
     behind = _behind(cursor)
     found = await asyncio.to_thread(_found, policy, search)
@@ -187,16 +183,12 @@ async def search_resources(
     )
 
 
-@router.get(
-    "/names",
-    operation_id="list_names",
-    summary="What requests may name",
-    description="Names alone, from memory: to choose from. Where regions are, for maps.",
-    response_model=Names,
-    responses=errors(),
-)
-async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
-    """Services, tenants, data classes, models and regions."""
+@router.get("/names")
+async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> TypedResponse[Names]:
+    """What requests may name.
+
+    Names alone, from memory: to choose from. Where regions are, for maps.
+    """
     policy, revision = _current(ctx)
     found: dict[str, list[str]] = {
         "services": sorted(one.name for one in policy.services),
@@ -220,18 +212,14 @@ async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
     )
 
 
-@router.get(
-    "/references",
-    operation_id="list_references",
-    summary="What refers to a resource",
-    description="Of the policy in force. Nothing refers to what is not there.",
-    response_model=References,
-    responses=errors(),
-)
+@router.get("/references")
 async def list_references(
     *, ctx: Ctx, _: Viewer, kind: KindName, name: Annotated[str, Query(min_length=1, max_length=253)]
-) -> Response:
-    """Each field that names it."""
+) -> TypedResponse[References]:
+    """What refers to a resource.
+
+    Of the policy in force. Nothing refers to what is not there.
+    """
     policy, revision = _current(ctx)
     found = (await asyncio.to_thread(_referring.of, policy)).get((kind, name), ())
     items = found[:MOST_REFERENCES]

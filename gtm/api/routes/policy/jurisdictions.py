@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Ctx, OnlyManagedBy, Viewer, managed_headers, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import READ
 from gtm.api.schemas.base import ResourcePage, errors
 from gtm.api.schemas.policy import JurisdictionView
@@ -95,15 +95,8 @@ def _tag(view: _View, tag: str) -> str:
     return derived_tag(tag, msgspec.json.encode(view))
 
 
-@router.get(
-    "",
-    operation_id="list_jurisdictions",
-    summary="List jurisdictions, by name",
-    description="The shipped ones (read-only) and the operators' own; every country code too, if asked for.",
-    response_model=ResourcePage[JurisdictionView],
-    responses=errors(400),
-)
-async def list_(
+@router.get("", responses=errors(400))
+async def list_jurisdictions(
     *,
     ctx: Ctx,
     _: Viewer,
@@ -111,8 +104,11 @@ async def list_(
     cursor: Cursor = None,
     countries: Annotated[bool, Query(description="Also every country, with notes on its law.")] = False,
     managed_by: OnlyManagedBy = None,
-) -> Response:
-    """A page of jurisdictions, gtm's own and the policy's, with their members of today."""
+) -> TypedResponse[ResourcePage[JurisdictionView]]:
+    """List jurisdictions, by name.
+
+    The shipped ones (read-only) and the operators' own; every country code too, if asked for.
+    """
     after = decode_cursor(cursor)
     rest = [
         (view, tag, managed)
@@ -131,17 +127,19 @@ async def list_(
 
 @router.get(
     "/{name:segment}",
-    operation_id="get_jurisdictions",
-    summary="Get a jurisdiction or country",
-    response_model=JurisdictionView,
     responses={
         200: {"headers": READ},
         304: {"description": "It still has (one of) the entity tags in If-None-Match."},
         **errors(404),
     },
 )
-async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None) -> Response:
-    """A jurisdiction with its members, past memberships and sources; a country counts as one."""
+async def get_jurisdictions(
+    ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None
+) -> TypedResponse[JurisdictionView]:
+    """Get a jurisdiction or country.
+
+    A jurisdiction with its members, past memberships and sources; a country counts as one.
+    """
     found = (await _all(ctx.database)).get(name)
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")
