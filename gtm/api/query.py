@@ -19,11 +19,10 @@ from starlette.types import Receive, Scope, Send
 
 from gtm.api.schemas.base import errors
 from gtm.documents import fields
+from gtm.feed.reports import MAX_REVISION
 from gtm.nesting import loads
 
 T = TypeVar("T")
-
-MAX_REVISION = 2**63 - 1
 
 HeldRevision = Annotated[int, Query(ge=0, le=MAX_REVISION, description="The revision it holds; 0: none.")]
 HeldChecksum = Annotated[

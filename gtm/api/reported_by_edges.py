@@ -10,12 +10,6 @@ from gtm.core.model.certificates import Certificate
 from gtm.core.model.problems import Problem
 from gtm.feed.reports import EdgeReport
 
-MOST_COUNTS = 500
-"""Counts of DNS in a report."""
-MOST_TOLD = 10_000
-"""Outcomes of probes in a report."""
-MOST_SHOWN = 10_000
-"""Certificates in a report."""
 _MAX_TEXT = 1000
 _MAX_NAMES = 100
 _LISTED = 10
@@ -31,10 +25,6 @@ def told_problems(found: EdgeReport) -> list[Problem]:
 
 
 def _problems(found: EdgeReport) -> Iterator[Problem]:
-    for field, most in (("dns", MOST_COUNTS), ("probed", MOST_TOLD), ("certificates", MOST_SHOWN)):
-        if len(getattr(found, field) or ()) > most:
-            yield Problem(field, "too_long", f"a report may have {most} of them")
-            return
     limits = found.dns_limits
     if limits is not None and not all(
         0 <= value <= _MAX_LIMIT

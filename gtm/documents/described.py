@@ -36,14 +36,14 @@ class Described(BaseModel):
 def _description(model: type[Any], field: str) -> str | None:
     """What stands below a field in the class that declares it last; None: nothing."""
     for each in model.__mro__[: model.__mro__.index(Described)]:
-        known = _fields(each.__module__).get(each.__qualname__, {})
+        known = field_texts(each.__module__).get(each.__qualname__, {})
         if field in known:
             return known[field]
     return None
 
 
 @cache
-def _fields(module: str) -> dict[str, dict[str, str | None]]:
+def field_texts(module: str) -> dict[str, dict[str, str | None]]:
     """Each class on a module's top level → each annotated name in it → the string below it; nothing without a source."""
     try:
         source = inspect.getsource(sys.modules[module])

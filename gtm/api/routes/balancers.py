@@ -21,19 +21,18 @@ from starlette.requests import ClientDisconnect
 from gtm.api.context import Balancer, Context, Ctx, Viewer, reply_lines
 from gtm.api.context import reply as reply_json
 from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router
-from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
+from gtm.api.reported import answer, body, bound_problems, key_problems, learned_problems, lease_problems
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.balancers import Heard
 from gtm.control.lead.rooms import MOST_PARTS, Rooms
 from gtm.control.live.subscribers import MOST_BALANCERS
 from gtm.control.live.tokens import speaks_for
-from gtm.core.handoff.keys import MOST
 from gtm.core.latency.samples import Level
 from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
-from gtm.feed.reports import MAX_PUSHES, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
 from gtm.geoip.address import parse_address
 from gtm.nesting import shallow
@@ -108,6 +107,7 @@ async def balancer_feed(
 def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
     """Everything that is wrong with a report of a balancer whose token is for these regions (None: all)."""
     return [
+        *bound_problems(found),
         *key_problems(found.handoff_keys),
         *lease_problems(found.leases),
         *_own_problems(found, regions),
@@ -125,85 +125,21 @@ def _push_problems(found: BalancerReport, regions: str | None) -> Iterator[Probl
     if found.pushes and not speaks_for(regions, found.region):
         words = f"the token does not speak for region `{found.region[:253]}`: a balancer pushes from its own"
         yield Problem("pushes", "forbidden", words)
-    if len(found.pushes) > MAX_PUSHES:
-        yield Problem("pushes", "out_of_range", f"at most {MAX_PUSHES} kinds of pushes are taken at once")
     if not all(_KEPT.fullmatch(told) for told in found.pushes):
         yield Problem(
             "pushes", "malformed", "each is a service, a region or nothing, and a code, with tabs between"
         )
     if not all(0 <= count < 1e12 for count in found.pushes.values()):
         yield Problem("pushes", "out_of_range", "counts must be between 0 and 10^12")
-    if not 0 <= found.seconds <= 3600:
-        yield Problem("seconds", "out_of_range", "must be between 0 and 3,600")
-
-
-REPLY = {
-    "description": "Taken in; the leases of quotas that the balancer holds from now on.",
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "leases": LEASES,
-                    "notice": {
-                        "type": "string",
-                        "description": "For people, to be said in the balancer's log; empty: nothing.",
-                    },
-                },
-            }
-        }
-    },
-}
-_REPORT = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "handoff_keys": {
-                        "type": "array",
-                        "maxItems": MOST,
-                        "description": "The public keys (Ed25519, base64url) that it signs pushes with, will or did.",
-                        "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
-                    },
-                    "region": {"type": "string", "description": "Its own."},
-                    "version": {"type": "string"},
-                    "tiers": {
-                        "type": "object",
-                        "description": "Requests that run and that wait, by tier.",
-                        "additionalProperties": {
-                            "type": "array",
-                            "items": {"type": "integer", "minimum": 0},
-                            "minItems": 2,
-                            "maxItems": 2,
-                        },
-                    },
-                    "address": {
-                        "type": "string",
-                        "maxLength": 60,
-                        "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere. They "
-                        "are told of it if the report comes from there, an endpoint of the region is there, or GTM_PEER_ALLOW has it.",
-                    },
-                    "pushes": {
-                        "type": "object",
-                        "maxProperties": MAX_PUSHES,
-                        "description": "Requests that found no slot over the last `seconds`: the service, a tab, the region that took "
-                        "them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot.",
-                        "additionalProperties": {"type": "number", "minimum": 0},
-                    },
-                    "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
-                },
-            }
-        }
-    },
-}
 
 
 @router.post(
     "/{name:segment}/report",
-    openapi_extra={"requestBody": _REPORT},
-    responses={200: REPLY, **errors(409, 413, 415)},
+    openapi_extra=body(BalancerReport, "leases", "latency", "witnesses"),
+    responses={
+        200: answer(BalancerReply, "Taken in; the leases of quotas that the balancer holds from now on."),
+        **errors(409, 413, 415),
+    },
 )
 async def report_balancer(
     ctx: Ctx,

@@ -53,8 +53,6 @@ EVERY = 10.0
 """Seconds between tables."""
 SAVE_EVERY = 60.0
 """Seconds between saves."""
-MAX_DELTAS = 20_000
-"""Deltas accepted in one report, and as many witnesses."""
 MAX_WAITING = 200_000
 """Deltas that wait for the next table, and as many witnesses; what is beyond them is dropped."""
 MAX_SHARE = 50_000

@@ -24,6 +24,7 @@ class EndpointHealth:
 
     status: HealthStatus = HealthStatus.UNKNOWN
     since: float = 0.0
+    """POSIX seconds."""
     detail: str = ""
     latency_ms: float | None = None
     recovered: bool = False
