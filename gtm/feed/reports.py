@@ -52,16 +52,16 @@ Witnesses: TypeAlias = Annotated[tuple[Witness, ...], FieldBounds(length=MAX_DEL
 
 @dataclass(frozen=True, slots=True)
 class DnsLimits:
-    """What an edge's DNS grants a client prefix (/24 or /56) each second and process (`gtm.settings.DnsSettings`).
-
-    `replies` over UDP, 0: any number; `excess_bytes` beyond twice the queries'. Of what is limited each `slip`-th reply is sent,
-    without records; 0: none. `exempt` counts the networks that are not limited.
-    """
+    """What an edge's DNS grants a client prefix (/24 or /56) each second and process (`gtm.settings.DnsSettings`)."""
 
     replies: Count
+    """Over UDP; 0: any number."""
     excess_bytes: Count
+    """Beyond twice those of the queries."""
     slip: Count
+    """Each so-many-th limited reply is sent, without records; 0: none."""
     exempt: Count = 0
+    """Networks that are not limited."""
 
 
 @dataclass(frozen=True, slots=True)

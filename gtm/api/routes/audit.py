@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -17,7 +16,7 @@ from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Page, Schema, errors
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
-from gtm.storage.history.audit import Entry, Via, Wanted
+from gtm.storage.history.audit import Entry, Wanted
 from gtm.storage.session import Database
 
 router = strict_router(prefix="/v1", tags=["audit"])
@@ -28,30 +27,8 @@ LINES = "application/jsonl"
 AT_ONCE = 1000
 
 
-class EntryView(Schema):
+class EntryView(Schema, of=Entry):
     """Something that was done."""
-
-    id: int
-    at: datetime
-    who: str
-    """A token's name, a person, or `gtm`: control itself. Empty: nobody knows."""
-    role: Role | None
-    via: Via
-    """`api` (commands too), `dashboard`, `direct` (a command on the database itself), or `control` by itself."""
-    action: str
-    """A family and a verb: `policy.apply`, `region.drain`, `token.revoke`."""
-    target: str
-    """The thing that it was done to: a resource's kind and name, or a token."""
-    revision: int | None
-    """The one that it made, if it made one."""
-    reason: str
-    """What whoever did it gave as such."""
-    detail: str
-    """What else is worth knowing, in words."""
-    forced: bool
-    """Whether safety rules were overruled."""
-    count: int
-    """How often it happened: more than 1 of failed sign-ins alone."""
 
 
 _Text = Annotated[str | None, Query(max_length=253, pattern=fields.LINE_PATTERN)]

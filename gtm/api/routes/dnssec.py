@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path
@@ -11,9 +10,9 @@ from fastapi import Path
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema, errors
-from gtm.control.dnssec.key_status import ZoneStatus, zone_status
+from gtm.control.dnssec.key_status import KeyStatus, ZoneStatus, zone_status
 from gtm.control.errors import NotFound
-from gtm.core.signing.rollover import KeyRole, KeyState
+from gtm.core.signing.rollover import KeyRole
 from gtm.documents import fields
 from gtm.documents.resources import Document
 
@@ -24,43 +23,12 @@ router = strict_router(prefix="/v1/dnssec", tags=["dnssec"])
 ZoneName = Annotated[fields.HostName, Path(description="The zone's name.")]
 
 
-class KeySchema(Schema):
+class KeySchema(Schema, of=KeyStatus):
     """A key of a zone."""
 
-    id: str
-    tag: int
-    """As in DS and RRSIG records (RFC 4034 appendix B)."""
-    role: KeyRole
-    state: KeyState
-    created_at: datetime
-    since: datetime
-    """When it came into its state."""
-    next_at: datetime | None
-    """When time alone brings its next state; null: something else has to happen, or nothing will."""
-    urgent: bool
-    """Its steps wait for edges in reach alone."""
 
-
-class ZoneKeysSchema(Schema):
+class ZoneKeysSchema(Schema, of=ZoneStatus):
     """The keys of a zone, and what they wait for."""
-
-    zone: str
-    signed: bool
-    """Whether the policy has it signed; keys of zones that it no longer has signed are kept."""
-    withdrawing: bool
-    """Whether the parent is asked to drop its DS records."""
-    keys: list[KeySchema]
-    """Oldest first."""
-    ds: list[str]
-    """The DS records that the parent should have, and no others."""
-    ds_from: datetime | None
-    """When they may be put there; null: at once."""
-    waits_for: str
-    """What somebody has to do, in words; empty: nothing."""
-    signatures_until: datetime
-    """Edges without control answer validly until then."""
-    problem: str
-    """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
 class ZoneKeysList(Schema):

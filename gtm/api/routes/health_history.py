@@ -57,22 +57,10 @@ class ChangePage(Page[ChangeView]):
     """False: the database is away, and what is older than an hour is missing."""
 
 
-class StepView(Schema):
+class StepView(Schema, of=Step):
     """What was heard of a series in the five minutes from `start` on."""
 
     start: datetime
-    worst: HealthStatus
-    """The worst verdict at any time in it."""
-    probes: int | None
-    """Null: not told, as by edges of earlier versions, and of all together."""
-    failed: int
-    p50_ms: float | None
-    """Of the probes that were answered as they should: half took no longer."""
-    p99_ms: float | None
-    changes: int
-    """Of the verdict; beyond ten of one step they are counted here alone."""
-    detail: str
-    """The last failure in words."""
 
 
 class SeriesView(Schema):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from gtm.api.context import Context, Ctx, Operator, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source
@@ -39,16 +39,11 @@ class MeasuredSchema(Schema):
     """Whether the edges estimate with it; it takes some samples and sources to be."""
 
 
-class EstimateSchema(Schema):
+class EstimateSchema(Schema, of=RegionEstimate):
     """The round trip to one region; null where the client has no coordinates."""
 
-    region: str
-    rtt_ms: float | None
     source: Source | None
     """The finest level of knowledge in the estimate."""
-    model_ms: float | None
-    """The estimate that geography alone gives, in ms."""
-    distance_km: float | None
     measured: list[MeasuredSchema]
 
 
@@ -244,14 +239,7 @@ def _place(location: Location) -> dict[str, Any]:
 
 
 def _estimate(found: RegionEstimate) -> dict[str, Any]:
-    return {
-        "region": found.region,
-        "rtt_ms": found.rtt_ms,
-        "source": found.source,
-        "model_ms": found.model_ms,
-        "distance_km": found.distance_km,
-        "measured": [_measured(one) for one in found.measured],
-    }
+    return {**picked(EstimateSchema, found), "measured": [_measured(one) for one in found.measured]}
 
 
 def _measured(found: Measured) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from fastapi import Path
 
 from gtm.api.context import Admin, Ctx, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.live import sessions
 from gtm.control.live.sessions import LINK_LASTS, Person
 from gtm.core.model.access import Role, permits
+from gtm.storage.sessions import Session
 
 router = strict_router(prefix="/v1", tags=["sessions"])
 
@@ -28,18 +29,8 @@ class LinkView(Schema):
     """Seconds."""
 
 
-class SessionView(Schema):
+class SessionView(Schema, of=Session, without=("sha256", "token")):
     """A browser in which somebody is signed in."""
-
-    id: str
-    name: str
-    role: Role
-    agent: str
-    """The name that the browser gives itself (`User-Agent`)."""
-    created_at: datetime
-    seen_at: datetime
-    """When it was used last, to a minute."""
-    expires_at: datetime
 
 
 class SessionList(Schema):
@@ -73,17 +64,7 @@ async def list_sessions(ctx: Ctx, who: Viewer) -> TypedResponse[SessionList]:
         held = ctx.present.session(digest, now)
         if held is not None and (held[0].name == who.name or permits(who.role, Role.ADMIN)):
             one, role = held
-            found.append(
-                {
-                    "id": one.id,
-                    "name": one.name,
-                    "role": role,
-                    "agent": one.agent,
-                    "created_at": one.created_at,
-                    "seen_at": one.seen_at,
-                    "expires_at": one.expires_at,
-                }
-            )
+            found.append({**picked(SessionView, one), "role": role})
     return reply({"items": found})
 
 

@@ -85,6 +85,7 @@ class RegionEstimate:
     rtt_ms: float | None
     source: str | None
     model_ms: float | None
+    """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: tuple[Measured, ...]
 

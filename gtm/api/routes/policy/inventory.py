@@ -14,12 +14,12 @@ from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
 from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import ManagedSchema, Schema, errors
+from gtm.api.schemas.base import ManagedSchema, Schema, errors, picked
 from gtm.control.errors import BadRequest, Unavailable
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import KindName
-from gtm.documents.referrers import Referrers, referrers
+from gtm.documents.referrers import Reference, Referrers, referrers
 
 router = strict_router(prefix="/v1", tags=["policy"])
 
@@ -77,13 +77,8 @@ class Names(Schema):
     """Kind → how many are not listed."""
 
 
-class ReferenceSchema(Schema):
+class ReferenceSchema(Schema, of=Reference):
     """A resource that refers to the one asked about."""
-
-    kind: str
-    name: str
-    path: str
-    """The place of the reference in the document: `members[0].region`."""
 
 
 class References(Schema):
@@ -201,9 +196,7 @@ async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> TypedRespon
         {
             "revision": revision,
             **{kind: names[:limit] for kind, names in found.items()},
-            "regions": [
-                {name: getattr(one, name) for name in RegionNamed.model_fields} for one in regions[:limit]
-            ],
+            "regions": [picked(RegionNamed, one) for one in regions[:limit]],
             "left_out": {
                 "regions": max(0, len(regions) - limit),
                 **{kind: max(0, len(names) - limit) for kind, names in found.items()},

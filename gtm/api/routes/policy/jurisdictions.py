@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -18,7 +18,7 @@ from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
 from gtm.control.policy import resources
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.policy import Jurisdiction, Term
+from gtm.core.model.policy import Jurisdiction
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.documents.fields import JurisdictionName
 from gtm.documents.jurisdictions import (
@@ -37,15 +37,10 @@ from gtm.storage.session import Database
 router = strict_router(prefix="/v1/jurisdictions", tags=["jurisdictions"])
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """As `JurisdictionView`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View(Jurisdiction):
+    """A jurisdiction with what `JurisdictionView` says beside it."""
 
-    name: str
-    display_name: str
-    members: tuple[str, ...]
-    source: str
-    terms: tuple[Term, ...]
     origin: str
     countries: tuple[str, ...]
     decisions: tuple[AdequacyDecision, ...]
@@ -74,20 +69,13 @@ async def _all(database: Database) -> dict[str, tuple[_View, str, Managed | None
 
 
 def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
-    decisions = adequacy_decisions().get(item.name, ()) if origin == "shipped" else ()
-    past = past_memberships().get(item.name, ()) if origin == "shipped" else ()
-    laws = law_notes().get(item.name, ()) if origin == "country" else ()
     return _View(
-        item.name,
-        item.display_name,
-        item.members,
-        item.source,
-        item.terms,
-        origin,
-        tuple(sorted(countries)),
-        decisions,
-        past,
-        laws,
+        **{one.name: getattr(item, one.name) for one in fields(item)},
+        origin=origin,
+        countries=tuple(sorted(countries)),
+        decisions=adequacy_decisions().get(item.name, ()) if origin == "shipped" else (),
+        past=past_memberships().get(item.name, ()) if origin == "shipped" else (),
+        laws=law_notes().get(item.name, ()) if origin == "country" else (),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -13,6 +12,7 @@ from gtm.api.routes.policy.resources import refreshed
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import Invalid
 from gtm.control.policy import managers
+from gtm.control.policy.managers import Manager
 from gtm.core.model.problems import Problem
 from gtm.documents import fields
 from gtm.documents.parts import ResourceName
@@ -21,15 +21,8 @@ from gtm.documents.resources import MAX_RESOURCES, Document
 router = strict_router(prefix="/v1", tags=["managers"])
 
 
-class ManagerView(Schema):
+class ManagerView(Schema, of=Manager):
     """A tool, and what it manages."""
-
-    manager: str
-    """`terraform/prod-network`: the tool, and what of it owns the resources."""
-    since: datetime
-    """Since when it manages the first of them."""
-    resources: dict[str, int]
-    """Kind → how many. `GET /v1/resources?managed_by=…` lists them."""
 
 
 class ManagerList(Schema):

@@ -23,7 +23,7 @@ from gtm.api.context import (
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import changed, put_reply
-from gtm.api.schemas.base import Page, ResourceChanged, errors
+from gtm.api.schemas.base import Page, ResourceChanged, errors, picked
 from gtm.api.schemas.policy import (
     AcceptedView,
     DiffView,
@@ -209,17 +209,7 @@ async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> TypedResponse[Rev
     A revision, with the whole policy as it was.
     """
     revision, then = await revisions.get(ctx.database, number)
-    return reply(
-        {
-            "number": revision.number,
-            "created_at": revision.created_at,
-            "author": revision.author,
-            "comment": revision.comment,
-            "sha256": revision.sha256,
-            "summary": revision.summary,
-            "policy": export_policy(then, admin_states=True),
-        }
-    )
+    return reply({**picked(RevisionSchema, revision), "policy": export_policy(then, admin_states=True)})
 
 
 @router.get("/revisions/{number:segment}/diff", tags=["revisions"], responses=errors(404))
