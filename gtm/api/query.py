@@ -61,6 +61,11 @@ def strict_router(
     )
 
 
+def text_answer(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that answers with text of a media type."""
+    return {200: {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}}
+
+
 class TypedResponse(Response, Generic[T]):
     """A response as the return annotation of an endpoint: JSON of this type; None: no content, and status 204."""
 

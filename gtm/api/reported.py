@@ -1,4 +1,4 @@
-"""What reports of edges and of balancers have in common: how OpenAPI describes them, their bounds, public keys, leases of quotas, and what was learned of round trips."""
+"""Reports of edges and of balancers: how OpenAPI describes them, and what may be wrong with them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Annotated, Any, NewType, TypeVar, Union, get_args, get_origin
 from gtm.control.lead.latency import delta_problem, witness_problem
 from gtm.core.handoff.keys import key_bytes
 from gtm.core.latency import Delta, Witness
+from gtm.core.model.certificates import Certificate
 from gtm.core.model.problems import Problem
 from gtm.core.quota.leases import LeaseUse
 from gtm.documents.described import field_texts
@@ -21,6 +22,12 @@ from gtm.feed.reports import OPAQUE, BalancerReport, EdgeReport, FieldBounds
 
 _MAX_LISTED = 10
 """Problems listed of one list."""
+_MAX_TEXT = 1000
+_MAX_NAMES = 100
+_MAX_LIMIT = 2**53
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999, as certificates write that they do not end (RFC 5280 §4.1.2.5)."""
+_SHA256 = re.compile("[0-9a-f]{64}", re.ASCII)
 _T = TypeVar("_T")
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -139,3 +146,36 @@ def _listed(field: str, items: Sequence[_T], problem: Callable[[_T], str | None]
         if (text := problem(item)) is not None
     )
     return list(islice(wrong, _MAX_LISTED))
+
+
+def told_problems(found: EdgeReport) -> list[Problem]:
+    """What is wrong with what an edge tells of its DNS, its probes and the certificates that it meets: the first of many."""
+    return list(islice(_told_problems(found), _MAX_LISTED))
+
+
+def _told_problems(found: EdgeReport) -> Iterator[Problem]:
+    limits = found.dns_limits
+    if limits is not None and not all(
+        0 <= value <= _MAX_LIMIT
+        for value in (limits.replies, limits.excess_bytes, limits.slip, limits.exempt)
+    ):
+        yield Problem("dns_limits", "out_of_range", f"must be between 0 and {_MAX_LIMIT}")
+    for number, one in enumerate(found.probed or ()):
+        if len(one.failure) > _MAX_TEXT:
+            yield Problem(f"probed[{number}]", "too_long", f"a failure may have {_MAX_TEXT} characters")
+    for number, shown in enumerate(found.certificates or ()):
+        text = _certificate_problem(shown.certificate)
+        if text is not None:
+            yield Problem(f"certificates[{number}]", "invalid_format", text)
+
+
+def _certificate_problem(one: Certificate) -> str | None:
+    if not _SHA256.fullmatch(one.sha256):
+        return "`sha256` must be 64 hexadecimal digits"
+    if not all(-_LATEST <= at <= _LATEST for at in (one.not_before, one.not_after)):
+        return "`not_before` and `not_after` must be POSIX times of the years up to 9999"
+    if len(one.names) > _MAX_NAMES or any(
+        len(text) > _MAX_TEXT for text in (one.subject, one.issuer, *one.names)
+    ):
+        return f"may have {_MAX_NAMES} names, and texts of {_MAX_TEXT} characters"
+    return None

@@ -12,8 +12,8 @@ from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Principal, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_number, encode_cursor
-from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import Page, Schema, errors
+from gtm.api.query import TypedResponse, strict_router, text_answer
+from gtm.api.schemas.base import Page, Schema
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
 from gtm.storage.history.audit import Entry, Wanted
@@ -81,14 +81,7 @@ async def list_audit(
     return reply({"items": found[:limit], "next_cursor": more})
 
 
-@router.get(
-    "/audit:export",
-    response_class=Response,
-    responses={
-        200: {"description": "An entry a line.", "content": {LINES: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
-)
+@router.get("/audit:export", response_class=Response, responses=text_answer(LINES, "An entry a line."))
 async def export_audit(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
     """The same as lines of JSON, without pages.
 

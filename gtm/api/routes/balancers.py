@@ -18,11 +18,10 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
-from gtm.api.context import Balancer, Context, Ctx, Viewer, reply_lines
-from gtm.api.context import reply as reply_json
-from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router
+from gtm.api.context import Balancer, Context, Ctx, Viewer, reply, reply_lines
+from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router, text_answer
 from gtm.api.reported import answer, body, bound_problems, key_problems, learned_problems, lease_problems
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.balancers import Heard
 from gtm.control.lead.rooms import MOST_PARTS, Rooms
@@ -75,10 +74,7 @@ _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 @router.get(
     "/{name:segment}/feed",
     response_class=StreamingResponse,
-    responses={
-        200: {"description": "The stream.", "content": {CONTENT_TYPE: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
+    responses=text_answer(CONTENT_TYPE, "The stream."),
 )
 async def balancer_feed(
     ctx: Ctx,
@@ -177,9 +173,8 @@ async def report_balancer(
             "the region is there; start control with GTM_PEER_ALLOW=NETWORK, or give the balancer --peer-address"
         )
         found = replace(found, address="")
-    reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
-    reply = replace(reply, notice=notice)
-    return TypedResponse(msgspec.json.encode(reply), media_type="application/json")
+    taken = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
+    return reply(replace(taken, notice=notice))
 
 
 def _reached_from(ctx: Context, request: Request, found: BalancerReport) -> bool:
@@ -235,18 +230,12 @@ async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
 
     What each said of itself in its last report. Answered from memory, also while the database is down.
     """
-    return reply_json({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
+    return reply({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
 
 
 def _heard(one: Heard) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "region": one.region,
-        "token": one.token,
-        "version": one.version,
-        "age": round(one.age, 1),
-        "tiers": {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())},
-    }
+    tiers = {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())}
+    return {**picked(BalancerView, one), "age": round(one.age, 1), "tiers": tiers}
 
 
 def _peer_problems(report: BalancerReport) -> list[Problem]:

@@ -14,9 +14,16 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
-from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router
-from gtm.api.reported import answer, body, bound_problems, key_problems, learned_problems, lease_problems
-from gtm.api.reported_by_edges import told_problems
+from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router, text_answer
+from gtm.api.reported import (
+    answer,
+    body,
+    bound_problems,
+    key_problems,
+    learned_problems,
+    lease_problems,
+    told_problems,
+)
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.edges import EdgeDetail, EdgeSchema
 from gtm.control.errors import Forbidden, Invalid, NotFound
@@ -35,7 +42,7 @@ from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY
 from gtm.nesting import shallow
 
-router = strict_router(prefix="/v1")
+router = strict_router(prefix="/v1", tags=["edges"])
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
@@ -49,18 +56,7 @@ class EdgeList(Schema):
     items: list[EdgeSchema]
 
 
-@router.get(
-    "/feed",
-    tags=["edges"],
-    response_class=StreamingResponse,
-    responses={
-        200: {
-            "description": "The stream.",
-            "content": {CONTENT_TYPE: {"schema": {"type": "string"}}},
-        },
-        **errors(),
-    },
-)
+@router.get("/feed", response_class=StreamingResponse, responses=text_answer(CONTENT_TYPE, "The stream."))
 async def feed(
     ctx: Ctx,
     who: Edge,
@@ -109,7 +105,6 @@ def _seal(key: str, edge: str, token: str) -> Seal:
 
 @router.post(
     "/edges/{name:segment}/report",
-    tags=["edges"],
     openapi_extra=body(EdgeReport, "leases", "recovered", "tied"),
     responses={
         200: answer(EdgeReply, "Taken in; the leases of quotas that the edge holds from now on."),
@@ -132,8 +127,7 @@ async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Respo
         raise Invalid("the report is not acceptable; it was ignored", problems)
     held = ctx.present.tokens.get(who.sha256)
     address = request.client.host if request.client else ""
-    reply_ = active.reports.take(name, address, found, who.name, "" if held is None else held.id)
-    return TypedResponse(msgspec.json.encode(reply_), media_type="application/json")
+    return reply(active.reports.take(name, address, found, who.name, "" if held is None else held.id))
 
 
 def _check_name(who: Principal, name: str) -> None:
@@ -188,7 +182,7 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     return problems
 
 
-@router.get("/edges", tags=["edges"])
+@router.get("/edges")
 async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
     """List the edges, by name.
 
@@ -201,7 +195,7 @@ async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
     return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)})
 
 
-@router.get("/edges/{name:segment}", tags=["edges"], responses=errors(404))
+@router.get("/edges/{name:segment}", responses=errors(404))
 async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDetail]:
     """An edge, with what its DNS does and the certificates that it meets.
 
@@ -220,7 +214,7 @@ async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDet
     return reply({**asdict(found), **told})
 
 
-@router.delete("/edges/{name:segment}", tags=["edges"], responses=errors(404, 409))
+@router.delete("/edges/{name:segment}", responses=errors(404, 409))
 async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> TypedResponse[None]:
     """Forget an edge that is gone for good.
 

@@ -11,7 +11,7 @@ from gtm.control.errors import Unavailable
 from gtm.core.handoff.claims import Issuer
 from gtm.handoff import jwks
 
-router = strict_router(prefix="/v1", public=True)
+router = strict_router(prefix="/v1", tags=["edges"], public=True)
 
 
 _SET = {
@@ -46,7 +46,6 @@ _SET = {
 
 @router.get(
     "/handoff/jwks.json",
-    tags=["edges"],
     description="For everybody: public keys alone, without the names of edges. Every edge publishes them too, at "
     f"`{jwks.PATH}`.",
     response_class=Response,

@@ -8,8 +8,8 @@ from fastapi import Request
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
 from gtm.api.query import OnlyRegion, TypedResponse, strict_router
-from gtm.api.schemas.base import errors
-from gtm.api.schemas.state import LoadView
+from gtm.api.schemas.base import errors, picked
+from gtm.api.schemas.state import LoadSchema, LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
 from gtm.core.capacity.load import (
     MAX_MODELS,
@@ -20,7 +20,6 @@ from gtm.core.capacity.load import (
     SIGNALS,
     SOURCE_PATTERN,
     Freshness,
-    Load,
     json_names,
 )
 from gtm.core.capacity.supply import Part, RegionCapacity
@@ -153,7 +152,7 @@ def _part(part: Part, now: float) -> dict[str, Any]:
         "service": part.service,
         "freshness": part.freshness,
         "age": heard.age(now) if heard is not None else None,
-        "load": _load(heard) if heard is not None else None,
+        "load": picked(LoadSchema, heard) if heard is not None else None,
         "slots": part.slots,
         "requests_per_second": {"declared": part.rate.declared, "usable": part.rate.usable},
         "backlog": part.backlog,
@@ -161,8 +160,3 @@ def _part(part: Part, now: float) -> dict[str, Any]:
         "service_time_source": part.service_time_source,
         "processing_ms": part.processing_ms,
     }
-
-
-def _load(load: Load) -> dict[str, Any]:
-    signals = {name: getattr(load, name) for name in SIGNALS}
-    return {"sources": load.sources, **signals, "utilization": load.utilization, "models": load.models}

@@ -32,7 +32,7 @@ from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client, told_subnet
 from gtm.nesting import shallow
 
-router = strict_router(prefix="/v1")
+router = strict_router(prefix="/v1", tags=["policy"])
 
 BODIES = (SimulateRequest, ExplainRequest, PlanRequest)
 """Documents that are read elsewhere: FastAPI must be told of them."""
@@ -69,12 +69,7 @@ def _described(model: type[Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@router.post(
-    "/policy:simulate",
-    tags=["policy"],
-    responses=errors(404, 413, 415),
-    openapi_extra=_described(SimulateRequest),
-)
+@router.post("/policy:simulate", responses=errors(404, 413, 415), openapi_extra=_described(SimulateRequest))
 async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedResponse[SimulationView]:
     """Try a draft, or a scenario, with traffic.
 
@@ -98,9 +93,7 @@ async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRes
     return TypedResponse(await ctx.apart.run(job), media_type="application/json")
 
 
-@router.post(
-    "/policy:plan", tags=["policy"], responses=errors(413, 415), openapi_extra=_described(PlanRequest)
-)
+@router.post("/policy:plan", responses=errors(413, 415), openapi_extra=_described(PlanRequest))
 async def plan_policy(
     ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing
 ) -> TypedResponse[PolicyChanged]:
@@ -153,9 +146,7 @@ async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traff
     return await recorded(ctx.database, *since_now(since, time.time()))
 
 
-@router.post(
-    "/route:explain", tags=["policy"], responses=errors(413, 415), openapi_extra=_described(ExplainRequest)
-)
+@router.post("/route:explain", responses=errors(413, 415), openapi_extra=_described(ExplainRequest))
 async def explain_route(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedResponse[ExplanationView]:
     """Explain a decision, by the policy in force or by a draft.
 

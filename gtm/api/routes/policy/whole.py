@@ -86,10 +86,7 @@ class RollbackRequest(Document):
 @router.get(
     "/policy",
     tags=["policy"],
-    responses={
-        200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
+    responses={200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}}},
 )
 async def get_policy(
     *,
