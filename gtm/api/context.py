@@ -12,12 +12,13 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic.json_schema import SkipJsonSchema
 from starlette.convertors import StringConvertor, register_url_convertor
 
+from gtm.api.query import TypedResponse
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
 from gtm.control.live.failed_sign_ins import FailedSignIns
@@ -325,6 +326,6 @@ def managed_headers(managed: Managed | None) -> dict[str, str]:
     return {MANAGED_BY: managed.manager, MANAGED_SINCE: managed.since.isoformat()}
 
 
-def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> TypedResponse[Any]:
     """A JSON answer of plain data, dataclasses and documents."""
-    return Response(msgspec.json.encode(content), status, headers, "application/json")
+    return TypedResponse(msgspec.json.encode(content), status, headers, "application/json")

@@ -9,7 +9,7 @@ from gtm.api.context import Credentials, Ctx, reply, requires
 from gtm.api.gauges import ControlGauges, ReportsDropped
 from gtm.api.middleware import Metrics
 from gtm.api.problems import problem
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Liveness, Readiness, errors
 from gtm.control.replica import Replica
 from gtm.core.model.access import Role
@@ -18,30 +18,28 @@ from gtm.geoip.address import parse_address
 from gtm.geoip.near import foreign
 from gtm.settings import Network
 
-router = strict_router(tags=["operations"], any_query=True)
+router = strict_router(tags=["operations"], any_query=True, public=True)
 """What monitors ask. They put numbers into the query against caches, and HAProxy asks by OPTIONS unless it is told otherwise."""
 _FRESH = {"Cache-Control": "no-store"}
 
 
 @router.options("/healthz", include_in_schema=False)
-@router.get("/healthz", operation_id="healthz", summary="Whether the process runs", response_model=Liveness)
-async def healthz() -> Response:
-    """Always 200: no other part is asked, the database least of all."""
+@router.get("/healthz")
+async def healthz() -> TypedResponse[Liveness]:
+    """Whether the process runs.
+
+    Always 200: no other part is asked, the database least of all.
+    """
     return reply({"status": "ok"}, headers=_FRESH)
 
 
 @router.options("/readyz", include_in_schema=False)
-@router.get(
-    "/readyz",
-    operation_id="readyz",
-    summary="Whether answers are correct",
-    description="The database would take a change, the policy in it compiled and is being published, and this control is the active "
-    "one.",
-    response_model=Readiness,
-    responses={503: errors()[503]},
-)
-async def readyz(ctx: Ctx) -> Response:
-    """Ask the database now."""
+@router.get("/readyz", responses={503: errors()[503]})
+async def readyz(ctx: Ctx) -> TypedResponse[Readiness]:
+    """Whether answers are correct.
+
+    The database would take a change, the policy in it compiled and is being published, and this control is the active one.
+    """
     if trouble := await ctx.replica.watch.ping():
         remedy = f": {trouble.remedy}" if trouble.remedy else ""
         words = f"not ready for writes: the database {trouble.why}{remedy}; edges are served from memory"
@@ -69,7 +67,7 @@ def metrics_router(
     gauges = ControlGauges(replica)
     metrics.registry.register(gauges)
     metrics.registry.register(ReportsDropped(replica))
-    scraped = strict_router(tags=["operations"])
+    scraped = strict_router(tags=["operations"], public=True)
 
     @scraped.get(
         "/metrics",

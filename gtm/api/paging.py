@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Header, Query, Response
+from fastapi import Header, Query
 
+from gtm.api.query import TypedResponse
 from gtm.control.errors import BadRequest
 from gtm.control.policy.resources import Precondition
 from gtm.documents.parts import own_tag
@@ -68,7 +69,7 @@ def precondition(if_match: str | None, if_none_match: str | None) -> Preconditio
 
 def not_modified(
     if_none_match: str | None, tag: str, headers: Mapping[str, str] | None = None
-) -> Response | None:
+) -> TypedResponse[Any] | None:
     """The 304, with further headers, for a client that has the current version; it compares weakly (RFC 9110 §13.1.2). None: it has not.
 
     Raises:
@@ -77,7 +78,7 @@ def not_modified(
     known = _tags("If-None-Match", if_none_match) or frozenset()
     if known.isdisjoint({"*", tag, f"W/{tag}"}):
         return None
-    return Response(status_code=304, headers={"ETag": tag, **(headers or {})})
+    return TypedResponse(status_code=304, headers={"ETag": tag, **(headers or {})})
 
 
 def decode_number(cursor: str | None) -> int | None:

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from gtm.api.query import TypedResponse
 from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.documents.schema import PolicyDocument
@@ -38,7 +39,7 @@ def problem(
     headers: dict[str, str] | None = None,
     members: Mapping[str, Any] | None = None,
     instance: str = "",
-) -> Response:
+) -> TypedResponse[Any]:
     """A problem document, with the members that an edge's have too.
 
     `type` and `code` name the kind of problem for programs, `detail` says it for people; `instance` is the path asked for.
@@ -56,7 +57,7 @@ def problem(
     if errors:
         content["errors"] = errors
     content.update(members or {})
-    return Response(msgspec.json.encode(content), status, headers, MEDIA_TYPE)
+    return TypedResponse(msgspec.json.encode(content), status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:

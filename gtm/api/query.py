@@ -1,23 +1,28 @@
-"""How requests are read: which query parameters there are, and how deep their JSON may go."""
+"""What all endpoints share: how requests are read, and what the OpenAPI document says of a function that answers them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.datastructures import DefaultPlaceholder
 from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_typed_return_annotation
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import StreamingResponse
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from gtm.api.schemas.base import errors
 from gtm.documents import fields
+from gtm.feed.reports import MAX_REVISION
 from gtm.nesting import loads
 
-MAX_REVISION = 2**63 - 1
+T = TypeVar("T")
 
 HeldRevision = Annotated[int, Query(ge=0, le=MAX_REVISION, description="The revision it holds; 0: none.")]
 HeldChecksum = Annotated[
@@ -37,18 +42,32 @@ def strict_router(
     *,
     include_in_schema: bool = True,
     any_query: bool = False,
+    public: bool = False,
 ) -> APIRouter:
     """A router whose endpoints reject query parameters that they do not have. All of the application's are made by this.
 
-    `any_query`: they pass over them.
+    `any_query`: they pass over them. `public`: they take no token, and state themselves which errors they may end in.
+
+    An endpoint is described by its function: name, docstring (the first sentence is the summary) and return annotation; what the decorator
+    states goes before these.
     """
     return APIRouter(
         prefix=prefix,
         tags=tags,
         include_in_schema=include_in_schema,
+        responses={} if public else errors(),
         dependencies=[] if any_query else [Depends(known_query)],
         route_class=_Route,
     )
+
+
+def text_answer(media_type: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that answers with text of a media type."""
+    return {200: {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}}
+
+
+class TypedResponse(Response, Generic[T]):
+    """A response as the return annotation of an endpoint: JSON of this type; None: no content, and status 204."""
 
 
 class _Request(Request):
@@ -59,6 +78,20 @@ class _Request(Request):
 
 
 class _Route(APIRoute):
+    def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
+        summary, _, description = inspect.cleandoc(endpoint.__doc__ or "").partition("\n\n")
+        given["operation_id"] = given["operation_id"] or endpoint.__name__
+        given["summary"] = given["summary"] or summary.removesuffix(".")
+        # Without a description FastAPI takes the docstring, and would repeat the summary: a space is one.
+        given["description"] = given["description"] or " ".join(description.split()) or " "
+        given["responses"] = dict(sorted(given["responses"].items()))
+        returned = get_typed_return_annotation(endpoint)
+        if get_origin(returned) is TypedResponse and isinstance(given["response_model"], DefaultPlaceholder):
+            (model,) = get_args(returned)
+            empty = model is type(None)
+            given |= {"response_model": None, "status_code": 204} if empty else {"response_model": model}
+        super().__init__(path, endpoint, **given)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 

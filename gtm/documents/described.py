@@ -10,7 +10,7 @@ import ast
 import inspect
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -19,6 +19,9 @@ from pydantic_core import CoreSchema
 
 class Described(BaseModel):
     """Base of models that carry their fields' descriptions into their JSON Schema."""
+
+    __value__: ClassVar[type[Any] | None] = None
+    """The dataclass that declares its fields, if one does."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -36,14 +39,15 @@ class Described(BaseModel):
 def _description(model: type[Any], field: str) -> str | None:
     """What stands below a field in the class that declares it last; None: nothing."""
     for each in model.__mro__[: model.__mro__.index(Described)]:
-        known = _fields(each.__module__).get(each.__qualname__, {})
-        if field in known:
-            return known[field]
+        for declared in filter(None, (each, each.__dict__.get("__value__"))):
+            known = field_texts(declared.__module__).get(declared.__qualname__, {})
+            if field in known:
+                return known[field]
     return None
 
 
 @cache
-def _fields(module: str) -> dict[str, dict[str, str | None]]:
+def field_texts(module: str) -> dict[str, dict[str, str | None]]:
     """Each class on a module's top level → each annotated name in it → the string below it; nothing without a source."""
     try:
         source = inspect.getsource(sys.modules[module])

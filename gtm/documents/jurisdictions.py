@@ -7,7 +7,7 @@ would otherwise bind requests by law of long ago.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -22,21 +22,22 @@ APPLICABLE = "2018-05-25"
 
 @dataclass(frozen=True, slots=True)
 class AdequacyDecision:
-    """A decision of the European Commission under Art. 45 GDPR (or its predecessor); dates are ISO 8601.
-
-    `article` is the ground it was taken on, `date` that of its adoption, `until` the day on which it lapses. `status` is
-    what is known of challenges and renewals, `checked` where number and dates were compared, or `unverified`.
-    """
+    """A decision of the European Commission under Art. 45 GDPR (or its predecessor); dates are ISO 8601."""
 
     country: str
     article: str
+    """The ground it was taken on, and that it stands on."""
     act: str
     date: str
+    """The date on which the decision was adopted."""
     scope: str
     url: str
+    until: str | None = field(default=None, kw_only=True)
+    """The day on which it lapses, and the membership with it (its start, UTC)."""
     status: str
+    """What is known of challenges and renewals."""
     checked: str
-    until: str | None = None
+    """Where number and dates were compared, and when, or `unverified`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class PastMembership:
     """A membership that is over: from one day (always, if None) until the start of another (ISO 8601)."""
 
     country: str
+    since: str | None = field(default=None, kw_only=True)
+    """Null: from ever, as far as kept (the GDPR applies since 25 May 2018)."""
     until: str
+    """The first day on which it did not hold any more."""
     source: str
     checked: str
-    since: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

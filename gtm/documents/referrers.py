@@ -16,6 +16,7 @@ class Reference:
     kind: str
     name: str
     path: str
+    """The place of the reference in the document: `members[0].region`."""
 
 
 Referrers = Mapping[tuple[str, str], Sequence[Reference]]

@@ -1,9 +1,15 @@
-"""What edges and balancers report to control, and what it answers."""
+"""What edges and balancers report to control, and what it answers.
+
+The bounds of a field stand beside its type: `gtm.api.reported` describes reports and checks them by these. msgspec, which reads reports, goes by
+the types alone, so that everything that is wrong with a report is told at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 
+from gtm.core.handoff.keys import MOST
 from gtm.core.health.history import Probed
 from gtm.core.latency import Delta, Witness
 from gtm.core.model.certificates import ShownCertificate
@@ -11,106 +17,141 @@ from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.edges import NOWHERE, EdgePlace
 from gtm.core.quota.leases import LeaseGrant, LeaseUse
 
+MAX_REVISION = 2**63 - 1
+MAX_DELTAS = 20_000
+"""Deltas in one report, and as many witnesses."""
+MAX_PUSHES = 1000
+"""Kinds of pushes that control takes in one report."""
+
+OPAQUE = "opaque"
+"""Beside a type: it is not described further."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldBounds:
+    """What a value must keep to: numbers from `least` to `most`; a text, a list or an object of no more than `length`; a text of a `pattern`."""
+
+    least: int | None = None
+    most: int | None = None
+    length: int | None = None
+    pattern: str | None = None
+
+
+Count: TypeAlias = Annotated[int, FieldBounds(0)]
+Amounts: TypeAlias = dict[str, Annotated[float, FieldBounds(0)]]
+Number: TypeAlias = Annotated[int, FieldBounds(0, MAX_REVISION)]
+"""A revision or an epoch."""
+Period: TypeAlias = Annotated[float, FieldBounds(0, 3600)]
+"""Seconds that counts are of."""
+Keys: TypeAlias = Annotated[
+    tuple[Annotated[str, FieldBounds(pattern="^[A-Za-z0-9_-]{43}$")], ...], FieldBounds(length=MOST)
+]
+Deltas: TypeAlias = Annotated[tuple[Delta, ...], FieldBounds(length=MAX_DELTAS)]
+Witnesses: TypeAlias = Annotated[tuple[Witness, ...], FieldBounds(length=MAX_DELTAS)]
+
 
 @dataclass(frozen=True, slots=True)
 class DnsLimits:
-    """What an edge's DNS grants a client prefix (/24 or /56) each second and process (`gtm.settings.DnsSettings`).
+    """What an edge's DNS grants a client prefix (/24 or /56) each second and process (`gtm.settings.DnsSettings`)."""
 
-    `replies` over UDP, 0: any number; `excess_bytes` beyond twice the queries'. Of what is limited each `slip`-th reply is sent,
-    without records; 0: none. `exempt` counts the networks that are not limited.
-    """
-
-    replies: int
-    excess_bytes: int
-    slip: int
-    exempt: int = 0
+    replies: Count
+    """Over UDP; 0: any number."""
+    excess_bytes: Count
+    """Beyond twice those of the queries."""
+    slip: Count
+    """Each so-many-th limited reply is sent, without records; 0: none."""
+    exempt: Count = 0
+    """Networks that are not limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeReport:
     """Edge → control, `POST /v1/edges/{name}/report`: what this vantage sees, what it answers from, and what it was asked.
 
-    `health` maps region name → endpoint URL → health. Revision and epoch are those of the View in use. `demand` counts
-    decisions by row (`gtm.telemetry.decision_key`, without its first part) over the last `seconds`. `leases` is what was
-    done with the quotas' leases, `latency` and `witnesses` what was learned of round trips and of claimed
-    locations since the last report, `plan` the plan it follows, if control asked for it. `overruled` names the regions for which it goes by its own probes although control
-    says otherwise (`gtm.core.health.verdicts.overruled`). `place` is where the edge stands. `handoff_keys` are the public keys that
-    it signs handoffs with, or will, or did (`gtm.core.handoff.keys.key_text`). `corrections` counts requests that it moved by
-    free slots over the last `seconds`, by the region that the plan chose (empty: the plan refused them) and the one that took them, a
-    tab between.
-
-    What edges of before do not tell is None: `addresses` maps family (`ipv4`, `ipv6`) → region name → address and URL → health
-    (`gtm.core.health.addresses`); `dns` counts over the last `seconds` what DNS did (`gtm.telemetry.dns_part`), `dns_limits`
-    is how it limits abuse; `kept` is the revision on the edge's disk, by which it would answer after a restart without control (0: none); `probed` has the outcomes of probes since the last report, `certificates` what endpoints showed to the last
-    one, now and then: None is no news there.
+    Revision and epoch are those of the View in use. `demand` counts by row (`gtm.telemetry.decision_key`, without its first part), `leases` is what was
+    done with the quotas' leases. `overruled` is `gtm.core.health.verdicts.overruled`'s, `handoff_keys` are `gtm.core.handoff.keys.key_text`'s,
+    `addresses` is `gtm.core.health.addresses`', `dns` counts `gtm.telemetry.dns_part`. What edges of before do not tell is None.
     """
 
-    version: str
-    revision: int
-    epoch: int
+    version: Annotated[str, FieldBounds(length=100, pattern="^[!-~]*$")]
+    revision: Number
+    epoch: Number
     health: dict[str, dict[str, EndpointHealth]]
-    demand: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
+    """Region → endpoint URL → health."""
+    demand: Amounts = field(default_factory=dict)
+    """Decisions by row over the last `seconds`."""
+    seconds: Period = 0.0
     leases: LeaseUse | None = None
-    latency: tuple[Delta, ...] = ()
-    witnesses: tuple[Witness, ...] = ()
-    plan: Plan | None = None
-    overruled: tuple[str, ...] = ()
+    latency: Deltas = ()
+    """What was learned of round trips: level, key, region, trusted, samples, sources (63 bits), centre and spread in ms, POSIX seconds."""
+    witnesses: Witnesses = ()
+    """What balancers' samples say of claimed locations: network, claim, region, reporter, samples against it, samples that fit it, quickest round trip in ms, POSIX seconds."""
+    plan: Annotated[Plan, OPAQUE] | None = None
+    """The plan that the edge follows, as the feed sent it, if the last reply wanted it."""
+    overruled: Annotated[tuple[str, ...], FieldBounds(length=10_000)] = ()
+    """Regions for which it goes by its own probes against the common verdict."""
     place: EdgePlace = NOWHERE
-    handoff_keys: tuple[str, ...] = ()
-    corrections: dict[str, float] = field(default_factory=dict)
-    dns: dict[str, float] | None = None
+    """Where the edge stands, who runs it, and the region it runs in; absent: unknown."""
+    handoff_keys: Keys = ()
+    """The public keys (Ed25519, base64url) that it signs handoffs with, will or did."""
+    corrections: Amounts = field(default_factory=dict)
+    """Requests moved by free slots over the last `seconds`: the region that the plan chose (empty: it refused them), a tab, the region that took them."""
+    dns: Annotated[Amounts, FieldBounds(length=500)] | None = None
+    """What DNS did over the last `seconds`, tabs between: `answered`, type, response code and transport; `limited` and what became of the reply; `dropped` and why."""
     dns_limits: DnsLimits | None = None
-    probed: tuple[Probed, ...] | None = None
-    certificates: tuple[ShownCertificate, ...] | None = None
-    kept: int | None = None
-    addresses: dict[str, dict[str, dict[str, EndpointHealth]]] | None = None
+    """What DNS grants a client prefix each second and process."""
+    probed: Annotated[tuple[Probed, ...], FieldBounds(length=10_000)] | None = None
+    """Outcomes of probes since the last report: region, endpoint URL, ms, HTTP status, failure (empty: none)."""
+    certificates: (
+        Annotated[tuple[Annotated[ShownCertificate, OPAQUE], ...], FieldBounds(length=10_000)] | None
+    ) = None
+    """What endpoints showed to their last probe: region, url, and the certificate. Null: no news."""
+    kept: Number | None = None
+    """The revision on its disk; absent: not told."""
+    addresses: dict[str, Annotated[dict[str, dict[str, EndpointHealth]], OPAQUE]] | None = None
+    """Family (`ipv4`, `ipv6`) → region → address, a space, endpoint URL → health as above; unknown: never up from here. Null: an edge of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeReply:
-    """Control → edge, in answer to its report: the quotas' leases it holds from now on.
-
-    `wants_plan`: control has just started, and asks for the plan that the edge follows with its next report. `notice` is
-    for people, to be said in the edge's log.
-    """
+    """Control → edge, in answer to its report."""
 
     leases: LeaseGrant | None = None
     wants_plan: bool = False
+    """Control has just started: the next report should hold the plan."""
     notice: str = ""
-
-
-MAX_PUSHES = 1000
-"""Kinds of pushes that control takes in one report."""
+    """For people: what is wrong with this edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalancerReport:
     """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.
 
-    `handoff_keys` are those that it signs pushes with, or will, or did (`gtm.core.handoff.keys.key_text`). `region` is its own, `tiers`
-    has requests that run and that wait there, by tier. `latency` and `witnesses` are what was learned of round trips to its clients
-    and of their claimed locations since the last report, of its own region alone; who speaks is the token, whatever a witness says.
-    `address` (`192.0.2.1:8088`) is where other balancers of its region reach it; empty: they do not.
-    `pushes` counts requests that found no slot over the last `seconds`: by service, the region that took them (empty: none) and why,
-    tabs between; and, without a region, those that it served because another region had no slot (`came`).
+    `latency` and `witnesses` are what was learned of round trips to its clients and of their claimed locations since the last report, of its own region
+    alone; who speaks is the token, whatever a witness says.
     """
 
     leases: LeaseUse | None = None
-    handoff_keys: tuple[str, ...] = ()
+    handoff_keys: Keys = ()
+    """The public keys (Ed25519, base64url) that it signs pushes with, will or did."""
     region: str = ""
+    """The region that it is of."""
     version: str = ""
-    tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    latency: tuple[Delta, ...] = ()
-    witnesses: tuple[Witness, ...] = ()
-    address: str = ""
-    pushes: dict[str, float] = field(default_factory=dict)
-    seconds: float = 1.0
+    tiers: dict[str, tuple[Count, Count]] = field(default_factory=dict)
+    """Requests that run and that wait, by tier."""
+    latency: Deltas = ()
+    witnesses: Witnesses = ()
+    address: Annotated[str, FieldBounds(length=60)] = ""
+    """Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere. They are told of it if the report comes from there, an endpoint of the region is there, or GTM_PEER_ALLOW has it."""
+    pushes: Annotated[Amounts, FieldBounds(length=MAX_PUSHES)] = field(default_factory=dict)
+    """Requests that found no slot over the last `seconds`: the service, a tab, the region that took them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot."""
+    seconds: Period = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class BalancerReply:
-    """Control → balancer, in answer to its report: the quotas' leases it holds from now on. `notice` is for people, to be said in its log."""
+    """Control → balancer, in answer to its report: the quotas' leases it holds from now on."""
 
     leases: LeaseGrant | None = None
     notice: str = ""
+    """For people, to be said in the balancer's log; empty: nothing."""

@@ -16,18 +16,18 @@ from gtm.storage.resources import Key
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A resource that is to be deleted: for which tool (None: a person's), who asked for it and when, and what keeps it.
-
-    `refused`: the safety rules do, and not a resource that names it.
-    """
+    """A resource that is to be deleted: for which tool, who asked for it and when, and what keeps it."""
 
     kind: str
     name: str
     manager: str | None
+    """For which tool; null: for a person."""
     asked_by: str
     asked_at: datetime
     why: str
+    """What keeps the resource, in a sentence."""
     refused: bool
+    """Whether the safety rules keep it, and not a resource that names it."""
 
     @property
     def key(self) -> Key:

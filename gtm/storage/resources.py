@@ -42,6 +42,7 @@ class Managed:
     """Which tool manages a resource (`terraform/prod-network`), and since when."""
 
     manager: str
+    """The tool, and what of it owns the resource: `terraform/prod-network`."""
     since: datetime
 
 

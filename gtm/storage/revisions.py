@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Text, cast, func, insert, literal, select
 from sqlalchemy.dialects.postgresql import JSONB
@@ -28,7 +27,8 @@ class Revision:
     author: str
     comment: str
     sha256: str
-    summary: dict[str, Any]
+    summary: dict[str, dict[str, int]]
+    """Kind → created, updated, deleted → how many."""
 
 
 _METADATA = [c for c in tables.revisions.columns if c.name != "document"]
@@ -78,7 +78,9 @@ class RevisionRepository:
         found: int | None = (await self._connection.execute(query)).scalar_one_or_none()
         return found
 
-    async def add(self, policy: Policy, *, author: str, comment: str, summary: dict[str, Any]) -> Revision:
+    async def add(
+        self, policy: Policy, *, author: str, comment: str, summary: dict[str, dict[str, int]]
+    ) -> Revision:
         """Store a revision under the policy lock, and notify `REVISION_CHANNEL` when the transaction commits."""
         await PolicyRepository(self._connection).lock()
         text = documents.dumps(documents.to_document(sort_policy(policy)))

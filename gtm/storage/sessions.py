@@ -26,8 +26,10 @@ class Session:
     role: Role
     token: str
     agent: str
+    """The name that the browser gives itself (`User-Agent`)."""
     created_at: datetime
     seen_at: datetime
+    """When it was used last, to a minute."""
     expires_at: datetime
 
 

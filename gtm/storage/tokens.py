@@ -36,14 +36,17 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    """When it was revoked; in the future, when it will be, as another one has replaced it."""
     edges: str | None = None
-    """Of role `edge`: the name of the edge that it speaks for, or a pattern of names (`fra-*`)."""
+    """Of role `edge`: the edge that it speaks for, or a pattern of names."""
     regions: str | None = None
-    """Of roles `balancer` and `reporter`: the region that it is bound to, or a pattern of names; None: of a reporter, any."""
+    """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null of a reporter: any."""
     names: str | None = None
     """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
     owner: str | None = None
+    """The person or automation that stands behind it; null: it is from before that was written down."""
     makers: tuple[str, ...] = ()
+    """In whose hands that was which it was made with: they count as one with it. `*`: that was not written down."""
 
     @property
     def hands(self) -> Hands:

@@ -22,7 +22,7 @@ from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
 from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
 from gtm.core.model.access import Role
-from gtm.feed.reports import BalancerReport, EdgeReport
+from gtm.feed.reports import MAX_DELTAS, BalancerReport, EdgeReport
 from gtm.feed.wire import LatencyMessage
 from gtm.storage.session import Database
 from tests import worlds
@@ -202,7 +202,7 @@ def test_what_a_balancer_learned_is_its_regions_and_one_vote(world: Api) -> None
         ({"witnesses": (witness("one"),)}, "region `us-east`"),
         ({"latency": (delta("eu-central", level=Level.REGION, key="us-east"),)}, "by probes"),
         ({"latency": (delta("eu-central", samples=-1),)}, "latency[0]"),
-        ({"latency": (own,) * (latency.MAX_DELTAS + 1)}, "latency"),
+        ({"latency": (own,) * (MAX_DELTAS + 1)}, "latency"),
         ({"tiers": {"high": (1, 1)}}, "tiers"),
         ({"tiers": {"batch": (-1, 1)}}, "tiers"),
         ({"region": "a b"}, "region"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -13,11 +12,11 @@ from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Principal, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_number, encode_cursor
-from gtm.api.query import strict_router
-from gtm.api.schemas.base import Page, Schema, errors
+from gtm.api.query import TypedResponse, strict_router, text_answer
+from gtm.api.schemas.base import Page, Schema
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
-from gtm.storage.history.audit import Entry, Via, Wanted
+from gtm.storage.history.audit import Entry, Wanted
 from gtm.storage.session import Database
 
 router = strict_router(prefix="/v1", tags=["audit"])
@@ -28,30 +27,8 @@ LINES = "application/jsonl"
 AT_ONCE = 1000
 
 
-class EntryView(Schema):
+class EntryView(Schema, of=Entry):
     """Something that was done."""
-
-    id: int
-    at: datetime
-    who: str
-    """A token's name, a person, or `gtm`: control itself. Empty: nobody knows."""
-    role: Role | None
-    via: Via
-    """`api` (commands too), `dashboard`, `direct` (a command on the database itself), or `control` by itself."""
-    action: str
-    """A family and a verb: `policy.apply`, `region.drain`, `token.revoke`."""
-    target: str
-    """The thing that it was done to: a resource's kind and name, or a token."""
-    revision: int | None
-    """The one that it made, if it made one."""
-    reason: str
-    """What whoever did it gave as such."""
-    detail: str
-    """What else is worth knowing, in words."""
-    forced: bool
-    """Whether safety rules were overruled."""
-    count: int
-    """How often it happened: more than 1 of failed sign-ins alone."""
 
 
 _Text = Annotated[str | None, Query(max_length=253, pattern=fields.LINE_PATTERN)]
@@ -87,18 +64,14 @@ def _seen_by(who: Principal, looked: Wanted) -> Wanted:
     return looked if permits(who.role, Role.ADMIN) else replace(looked, hidden=PRIVATE)
 
 
-@router.get(
-    "/audit",
-    operation_id="list_audit",
-    summary="Search the audit log, the newest first",
-    description="Every change and every forced action. What is about tokens, sessions and sign-ins only admins see.",
-    response_model=Page[EntryView],
-    responses=errors(),
-)
-async def list_(
+@router.get("/audit")
+async def list_audit(
     ctx: Ctx, who: Viewer, looked: _Looked, limit: Limit = 100, cursor: Cursor = None
-) -> Response:
-    """A page of what was done."""
+) -> TypedResponse[Page[EntryView]]:
+    """Search the audit log, the newest first.
+
+    Every change and every forced action. What is about tokens, sessions and sign-ins only admins see.
+    """
     sought, oldest_first = looked
     async with ctx.database.transaction() as transaction:
         found = await transaction.audit.list(
@@ -108,18 +81,12 @@ async def list_(
     return reply({"items": found[:limit], "next_cursor": more})
 
 
-@router.get(
-    "/audit:export",
-    operation_id="export_audit",
-    summary="The same as lines of JSON, without pages",
-    response_class=Response,
-    responses={
-        200: {"description": "An entry a line.", "content": {LINES: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
-)
-async def export(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
-    """All that is found, as it is read."""
+@router.get("/audit:export", response_class=Response, responses=text_answer(LINES, "An entry a line."))
+async def export_audit(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
+    """The same as lines of JSON, without pages.
+
+    All that is found, as it is read.
+    """
     sought, oldest_first = _seen_by(who, looked[0]), looked[1]
     first = await _piece(
         ctx.database, sought, None, oldest_first=oldest_first

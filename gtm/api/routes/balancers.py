@@ -18,22 +18,20 @@ from fastapi import Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
-from gtm.api.context import Balancer, Context, Ctx, Viewer, reply_lines
-from gtm.api.context import reply as reply_json
-from gtm.api.query import HeldChecksum, HeldRevision, strict_router
-from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.context import Balancer, Context, Ctx, Viewer, reply, reply_lines
+from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router, text_answer
+from gtm.api.reported import answer, body, bound_problems, key_problems, learned_problems, lease_problems
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, Forbidden, Invalid
 from gtm.control.lead.balancers import Heard
 from gtm.control.lead.rooms import MOST_PARTS, Rooms
 from gtm.control.live.subscribers import MOST_BALANCERS
 from gtm.control.live.tokens import speaks_for
-from gtm.core.handoff.keys import MOST
 from gtm.core.latency.samples import Level
 from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
-from gtm.feed.reports import MAX_PUSHES, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
 from gtm.geoip.address import parse_address
 from gtm.nesting import shallow
@@ -75,15 +73,8 @@ _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 
 @router.get(
     "/{name:segment}/feed",
-    operation_id="balancer_feed",
-    summary="Follow the policy, health, load and tokens, as a balancer",
-    description="The stream that edges follow, without zone-signing keys: JSON messages, one a line. It ends with the "
-    "connection, and with the token.",
     response_class=StreamingResponse,
-    responses={
-        200: {"description": "The stream.", "content": {CONTENT_TYPE: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
+    responses=text_answer(CONTENT_TYPE, "The stream."),
 )
 async def balancer_feed(
     ctx: Ctx,
@@ -92,7 +83,10 @@ async def balancer_feed(
     revision: HeldRevision = 0,
     sha256: HeldChecksum = None,
 ) -> StreamingResponse:
-    """Stream until the balancer goes, its token ends or the server stops."""
+    """Follow the policy, health, load and tokens, as a balancer.
+
+    The stream that edges follow, without zone-signing keys: JSON messages, one a line. It ends with the connection, and with the token.
+    """
 
     def still_allowed() -> bool:
         held = ctx.present.token(who.sha256, time())
@@ -109,6 +103,7 @@ async def balancer_feed(
 def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
     """Everything that is wrong with a report of a balancer whose token is for these regions (None: all)."""
     return [
+        *bound_problems(found),
         *key_problems(found.handoff_keys),
         *lease_problems(found.leases),
         *_own_problems(found, regions),
@@ -126,89 +121,21 @@ def _push_problems(found: BalancerReport, regions: str | None) -> Iterator[Probl
     if found.pushes and not speaks_for(regions, found.region):
         words = f"the token does not speak for region `{found.region[:253]}`: a balancer pushes from its own"
         yield Problem("pushes", "forbidden", words)
-    if len(found.pushes) > MAX_PUSHES:
-        yield Problem("pushes", "out_of_range", f"at most {MAX_PUSHES} kinds of pushes are taken at once")
     if not all(_KEPT.fullmatch(told) for told in found.pushes):
         yield Problem(
             "pushes", "malformed", "each is a service, a region or nothing, and a code, with tabs between"
         )
     if not all(0 <= count < 1e12 for count in found.pushes.values()):
         yield Problem("pushes", "out_of_range", "counts must be between 0 and 10^12")
-    if not 0 <= found.seconds <= 3600:
-        yield Problem("seconds", "out_of_range", "must be between 0 and 3,600")
-
-
-REPLY = {
-    "description": "Taken in; the leases of quotas that the balancer holds from now on.",
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "leases": LEASES,
-                    "notice": {
-                        "type": "string",
-                        "description": "For people, to be said in the balancer's log; empty: nothing.",
-                    },
-                },
-            }
-        }
-    },
-}
-_REPORT = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "handoff_keys": {
-                        "type": "array",
-                        "maxItems": MOST,
-                        "description": "The public keys (Ed25519, base64url) that it signs pushes with, will or did.",
-                        "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
-                    },
-                    "region": {"type": "string", "description": "Its own."},
-                    "version": {"type": "string"},
-                    "tiers": {
-                        "type": "object",
-                        "description": "Requests that run and that wait, by tier.",
-                        "additionalProperties": {
-                            "type": "array",
-                            "items": {"type": "integer", "minimum": 0},
-                            "minItems": 2,
-                            "maxItems": 2,
-                        },
-                    },
-                    "address": {
-                        "type": "string",
-                        "maxLength": 60,
-                        "description": "Where other balancers of the region reach it by UDP: an address and a port; empty: nowhere. They "
-                        "are told of it if the report comes from there, an endpoint of the region is there, or GTM_PEER_ALLOW has it.",
-                    },
-                    "pushes": {
-                        "type": "object",
-                        "maxProperties": MAX_PUSHES,
-                        "description": "Requests that found no slot over the last `seconds`: the service, a tab, the region that took "
-                        "them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot.",
-                        "additionalProperties": {"type": "number", "minimum": 0},
-                    },
-                    "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
-                },
-            }
-        }
-    },
-}
 
 
 @router.post(
     "/{name:segment}/report",
-    operation_id="report_balancer",
-    summary="Report keys and quotas, as a balancer",
-    description="The public keys that it signs pushes with, which are published under the token's name, and what it did with the leases of "
-    "quotas; the reply leases it its part, as edges have theirs. Once a second.",
-    openapi_extra={"requestBody": _REPORT},
-    responses={200: REPLY, **errors(409, 413, 415)},
+    openapi_extra=body(BalancerReport, "leases", "latency", "witnesses"),
+    responses={
+        200: answer(BalancerReply, "Taken in; the leases of quotas that the balancer holds from now on."),
+        **errors(409, 413, 415),
+    },
 )
 async def report_balancer(
     ctx: Ctx,
@@ -218,7 +145,11 @@ async def report_balancer(
         str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its token.")
     ],
 ) -> Response:
-    """Take it in."""
+    """Report keys and quotas, as a balancer.
+
+    The public keys that it signs pushes with, which are published under the token's name, and what it did with the leases of quotas; the
+    reply leases it its part, as edges have theirs. Once a second.
+    """
     active = ctx.leading()
     try:
         found = msgspec.json.decode(shallow(await request.body()), type=BalancerReport)
@@ -242,9 +173,8 @@ async def report_balancer(
             "the region is there; start control with GTM_PEER_ALLOW=NETWORK, or give the balancer --peer-address"
         )
         found = replace(found, address="")
-    reply = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
-    reply = replace(reply, notice=notice)
-    return Response(msgspec.json.encode(reply), media_type="application/json")
+    taken = active.balancers.take(who.name, token_id, name, found, who.sha256[:REPORTER_LENGTH])
+    return reply(replace(taken, notice=notice))
 
 
 def _reached_from(ctx: Context, request: Request, found: BalancerReport) -> bool:
@@ -294,28 +224,18 @@ def _own_problems(found: BalancerReport, regions: str | None) -> list[Problem]:
     return problems
 
 
-@router.get(
-    "",
-    operation_id="list_balancers",
-    summary="List the balancers heard of in the last hour, by region and name",
-    description="What each said of itself in its last report. Answered from memory, also while the database is down.",
-    response_model=BalancerList,
-    responses=errors(),
-)
-async def list_balancers(ctx: Ctx, _: Viewer) -> Response:
-    """All that report keys and quotas."""
-    return reply_json({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
+@router.get("")
+async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
+    """List the balancers heard of in the last hour, by region and name.
+
+    What each said of itself in its last report. Answered from memory, also while the database is down.
+    """
+    return reply({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
 
 
 def _heard(one: Heard) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "region": one.region,
-        "token": one.token,
-        "version": one.version,
-        "age": round(one.age, 1),
-        "tiers": {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())},
-    }
+    tiers = {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())}
+    return {**picked(BalancerView, one), "age": round(one.age, 1), "tiers": tiers}
 
 
 def _peer_problems(report: BalancerReport) -> list[Problem]:
@@ -346,13 +266,10 @@ _REPORTS = msgspec.json.Decoder(RoomReport)
 
 @router.post(
     "/{name:segment}/room",
-    operation_id="report_room",
-    summary="Say how many slots of a region are free, as its balancer",
     description="A body that goes on for up to a minute: a report a line whenever slots change, an empty line every 0.1 s in between, "
     "and `{}` at its end. A body that breaks off, or three beats that are missed, make every edge probe the region at once. A line is "
     '`{"source", "started", "sequence", "age", "whole": {"free", "limit", "waiting"}, "parts": {…}}`; `source` is the name above. Of '
     f"`parts` those count that the policy names, {MOST_PARTS} at most; a line has {_MAX_REPORT} bytes at most.",
-    status_code=204,
     openapi_extra={
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "string"}}}}
     },
@@ -366,8 +283,8 @@ async def report_room(
         str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its region.")
     ],
     region: Annotated[str, Query(max_length=253, description="The region that it is of.")],
-) -> Response:
-    """Take them in as they come."""
+) -> TypedResponse[None]:
+    """Say how many slots of a region are free, as its balancer."""
     rooms = ctx.leading().rooms
     if not speaks_for(who.regions, region):
         raise _not_for(who.name, region)
@@ -381,7 +298,7 @@ async def report_room(
         pass
     finally:
         rooms.closed(region, source, said=said)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)
 
 
 async def _read_lines(request: Request, rooms: Rooms, region: str, source: str) -> bool:

@@ -7,10 +7,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, strict_router
+from gtm.api.query import OnlyRegion, TypedResponse, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView, TimelineView
 from gtm.api.steps import step_of
@@ -30,15 +30,7 @@ _BACK = timedelta(hours=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@router.get(
-    "/demand",
-    operation_id="get_demand",
-    summary="Demand now or then, by region, ranking class and demand cell",
-    description="Now: smoothed over 3 s; an edge that stops reporting counts for 30 s more; from memory. Then (`at`): of the recorded minute in which that "
-    "moment lies or, where that was not recorded, of the last one up to an hour before.",
-    response_model=DemandView,
-    responses=errors(404),
-)
+@router.get("/demand", responses=errors(404))
 async def get_demand(
     *,
     ctx: Ctx,
@@ -56,8 +48,12 @@ async def get_demand(
             description="Only clients in this country, or in the countries that this jurisdiction has at that time."
         ),
     ] = None,
-) -> Response:
-    """The largest rows."""
+) -> TypedResponse[DemandView]:
+    """Demand now or then, by region, ranking class and demand cell.
+
+    Now: smoothed over 3 s; an edge that stops reporting counts for 30 s more; from memory. Then (`at`): of the recorded minute in which
+    that moment lies or, where that was not recorded, of the last one up to an hour before.
+    """
     now = time.time()
     countries = None if client is None else _countries(ctx, client, now if at is None else at.timestamp())
     which = Which(region, service, tenant, data_class, priority, countries)
@@ -93,21 +89,17 @@ async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[st
     return {"at": start.timestamp(), "recorded": recorded, **demand_then(found)}
 
 
-@router.get(
-    "/demand/timeline",
-    operation_id="get_demand_timeline",
-    summary="How many requests were recorded, step by step",
-    description="In as many steps of 1, 5, 15 or 60 minutes, 6 hours, a day or a week as 300 are enough for.",
-    response_model=TimelineView,
-    responses=errors(),
-)
-async def get_timeline(
+@router.get("/demand/timeline")
+async def get_demand_timeline(
     ctx: Ctx,
     _: Viewer,
     since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
     until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
-) -> Response:
-    """Sums alone: quickly read however much was recorded."""
+) -> TypedResponse[TimelineView]:
+    """How many requests were recorded, step by step.
+
+    In as many steps of 1, 5, 15 or 60 minutes, 6 hours, a day or a week as 300 are enough for.
+    """
     begin, end = _span(since, until)
     step = step_of(begin, end, _MOST_STEPS)
     async with ctx.database.transaction() as transaction:
@@ -115,21 +107,17 @@ async def get_timeline(
     return reply({"since": begin, "until": end, "step": step.total_seconds(), "items": items})
 
 
-@router.get(
-    "/demand/recorded",
-    operation_id="get_recorded_demand",
-    summary="Recorded demand by demand cell, with its peak and a timeline",
-    description="Minutes that were not recorded count as no time, not as idle.",
-    response_model=RecordedView,
-    responses=errors(404),
-)
-async def get_recorded(
+@router.get("/demand/recorded", responses=errors(404))
+async def get_recorded_demand(
     ctx: Ctx,
     _: Viewer,
     since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
     until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
-) -> Response:
-    """Add up what was recorded, over all control processes that recorded it."""
+) -> TypedResponse[RecordedView]:
+    """Recorded demand by demand cell, with its peak and a timeline.
+
+    Minutes that were not recorded count as no time, not as idle.
+    """
     begin, end = _span(since, until)
     step = step_of(begin, end, _MOST_STEPS)
     found = await traffic.recorded(ctx.database, begin, end)

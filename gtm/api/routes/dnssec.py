@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from typing import Annotated
 
-from fastapi import Path, Response
+from fastapi import Path
 
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema, errors
-from gtm.control.dnssec.key_status import ZoneStatus, zone_status
+from gtm.control.dnssec.key_status import KeyStatus, ZoneStatus, zone_status
 from gtm.control.errors import NotFound
-from gtm.core.signing.rollover import KeyRole, KeyState
+from gtm.core.signing.rollover import KeyRole
 from gtm.documents import fields
 from gtm.documents.resources import Document
 
@@ -24,43 +23,12 @@ router = strict_router(prefix="/v1/dnssec", tags=["dnssec"])
 ZoneName = Annotated[fields.HostName, Path(description="The zone's name.")]
 
 
-class KeySchema(Schema):
+class KeySchema(Schema, of=KeyStatus):
     """A key of a zone."""
 
-    id: str
-    tag: int
-    """As in DS and RRSIG records (RFC 4034 appendix B)."""
-    role: KeyRole
-    state: KeyState
-    created_at: datetime
-    since: datetime
-    """When it came into its state."""
-    next_at: datetime | None
-    """When time alone brings its next state; null: something else has to happen, or nothing will."""
-    urgent: bool
-    """Its steps wait for edges in reach alone."""
 
-
-class ZoneKeysSchema(Schema):
+class ZoneKeysSchema(Schema, of=ZoneStatus):
     """The keys of a zone, and what they wait for."""
-
-    zone: str
-    signed: bool
-    """Whether the policy has it signed; keys of zones that it no longer has signed are kept."""
-    withdrawing: bool
-    """Whether the parent is asked to drop its DS records."""
-    keys: list[KeySchema]
-    """Oldest first."""
-    ds: list[str]
-    """The DS records that the parent should have, and no others."""
-    ds_from: datetime | None
-    """When they may be put there; null: at once."""
-    waits_for: str
-    """What somebody has to do, in words; empty: nothing."""
-    signatures_until: datetime
-    """Edges without control answer validly until then."""
-    problem: str
-    """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
 class ZoneKeysList(Schema):
@@ -85,83 +53,67 @@ class WithdrawRequest(Document):
     withdrawing: fields.Flag = True
 
 
-@router.get(
-    "",
-    operation_id="list_dnssec",
-    summary="Keys of all signed zones, by zone",
-    response_model=ZoneKeysList,
-    responses=errors(),
-)
-async def list_(ctx: Ctx, _: Viewer) -> Response:
-    """Every zone that has keys, also one that the policy no longer has signed, and why keys cannot be made now, if so."""
+@router.get("")
+async def list_dnssec(ctx: Ctx, _: Viewer) -> TypedResponse[ZoneKeysList]:
+    """Keys of all signed zones, by zone.
+
+    Every zone that has keys, also one that the policy no longer has signed, and why keys cannot be made now, if so.
+    """
     zones = await _statuses(ctx)
     return reply({"items": list(zones.values()), "problem": ctx.replica.dnssec.problem})
 
 
-@router.get(
-    "/{zone:segment}",
-    operation_id="get_dnssec",
-    summary="Keys of a zone",
-    description="Their states and next steps, and the DS records that the parent should have.",
-    response_model=ZoneKeysSchema,
-    responses=errors(404),
-)
-async def get(ctx: Ctx, _: Viewer, zone: ZoneName) -> Response:
-    """The keys of a zone, each with its state and what it waits for."""
+@router.get("/{zone:segment}", responses=errors(404))
+async def get_dnssec(ctx: Ctx, _: Viewer, zone: ZoneName) -> TypedResponse[ZoneKeysSchema]:
+    """Keys of a zone.
+
+    Their states and next steps, and the DS records that the parent should have.
+    """
     return await _status(ctx, zone)
 
 
-@router.post(
-    "/{zone:segment}/roll",
-    operation_id="roll_dnssec_key",
-    summary="Replace a key",
-    description="Begins the replacement, or makes one under way urgent; the steps follow by themselves, but for the DS "
-    "record of a new key-signing key.",
-    response_model=ZoneKeysSchema,
-    responses=errors(404, 409, 413, 415),
-)
-async def roll(ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest) -> Response:
-    """Begin the replacement of a key, and answer with the states after that."""
+@router.post("/{zone:segment}/roll", responses=errors(404, 409, 413, 415))
+async def roll_dnssec_key(
+    ctx: Ctx, who: Operator, zone: ZoneName, body: RollRequest
+) -> TypedResponse[ZoneKeysSchema]:
+    """Replace a key.
+
+    Begins the replacement, or makes one under way urgent; the steps follow by themselves, but for the DS record of a new key-signing key.
+    """
     await ctx.replica.dnssec.roll(zone, body.role, urgent=body.urgent, by=who.actor)
     urgently = ", urgently" if body.urgent else ""
     return await _changed(ctx, who, zone, f"replaces the {body.role.name}{urgently}")
 
 
-@router.post(
-    "/{zone:segment}/ds-seen",
-    operation_id="confirm_ds",
-    summary="Confirm that the parent has the DS record",
-    description="Of the newest key-signing key. Where control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.",
-    response_model=ZoneKeysSchema,
-    responses=errors(404, 409),
-)
-async def ds_seen(ctx: Ctx, who: Operator, zone: ZoneName) -> Response:
-    """Take the operator's word for it, and go on with the roll that waited."""
+@router.post("/{zone:segment}/ds-seen", responses=errors(404, 409))
+async def confirm_ds(ctx: Ctx, who: Operator, zone: ZoneName) -> TypedResponse[ZoneKeysSchema]:
+    """Confirm that the parent has the DS record.
+
+    Of the newest key-signing key. Where control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.
+    """
     await ctx.replica.dnssec.ds_seen(zone, by=who.actor)
     return await _changed(ctx, who, zone, "has seen the DS record")
 
 
-@router.post(
-    "/{zone:segment}/withdraw",
-    operation_id="withdraw_ds",
-    summary="Ask the parent to drop its DS records",
-    description="Publishes the CDS and CDNSKEY records for that (RFC 8078), before DNSSEC is switched off; with "
-    "`withdrawing` false, the usual ones again.",
-    response_model=ZoneKeysSchema,
-    responses=errors(404, 413, 415),
-)
-async def withdraw(ctx: Ctx, who: Operator, zone: ZoneName, body: WithdrawRequest) -> Response:
-    """Ask, or stop asking."""
+@router.post("/{zone:segment}/withdraw", responses=errors(404, 413, 415))
+async def withdraw_ds(
+    ctx: Ctx, who: Operator, zone: ZoneName, body: WithdrawRequest
+) -> TypedResponse[ZoneKeysSchema]:
+    """Ask the parent to drop its DS records.
+
+    Publishes the CDS and CDNSKEY records for that (RFC 8078), before DNSSEC is switched off; with `withdrawing` false, the usual ones
+    again.
+    """
     await ctx.replica.dnssec.withdraw(zone, withdrawing=body.withdrawing, by=who.actor)
     return await _changed(ctx, who, zone, "withdraws it" if body.withdrawing else "no longer withdraws it")
 
 
-async def _changed(ctx: Context, who: Principal, zone: str, what: str) -> Response:
+async def _changed(ctx: Context, who: Principal, zone: str, what: str) -> TypedResponse[ZoneKeysSchema]:
     logger.info("dnssec of `%s`: %s %s", zone, who.name, what)
     return await _status(ctx, zone)
 
 
-async def _status(ctx: Context, zone: str) -> Response:
+async def _status(ctx: Context, zone: str) -> TypedResponse[ZoneKeysSchema]:
     found = (await _statuses(ctx)).get(zone)
     if found is None:
         raise NotFound(f"`{zone}` has no keys: set `dnssec: true` in its policy first")

@@ -14,35 +14,39 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from gtm.api.context import Ctx, Edge, Operator, Principal, Viewer, reply, reply_lines
-from gtm.api.query import MAX_REVISION, HeldChecksum, HeldRevision, strict_router
-from gtm.api.reported import LEASES, key_problems, learned_problems, lease_problems
-from gtm.api.reported_by_edges import MOST_COUNTS, MOST_SHOWN, MOST_TOLD, told_problems
+from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router, text_answer
+from gtm.api.reported import (
+    answer,
+    body,
+    bound_problems,
+    key_problems,
+    learned_problems,
+    lease_problems,
+    told_problems,
+)
 from gtm.api.schemas.base import Schema, errors
 from gtm.api.schemas.edges import EdgeDetail, EdgeSchema
 from gtm.control.errors import Forbidden, Invalid, NotFound
 from gtm.control.lead import edges
-from gtm.control.lead.latency import MAX_DELTAS
 from gtm.control.lead.takeover import plan_problem
 from gtm.control.lead.told import told_by
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
 from gtm.control.live.subscribers import MOST_EDGES
-from gtm.core.handoff.keys import MOST
 from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.policy.edges import EdgePlace
-from gtm.feed.reports import EdgeReport
+from gtm.feed.reports import EdgeReply, EdgeReport
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY
 from gtm.nesting import shallow
 
-router = strict_router(prefix="/v1")
+router = strict_router(prefix="/v1", tags=["edges"])
 
 _EDGE_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
 EdgeName = Annotated[str, Path(pattern=_EDGE_PATTERN, description="The edge's name.")]
 _MAX_DETAIL = 1000
-_MAX_OVERRULED = 10_000
 _MAX_NAME = 63
 
 
@@ -52,22 +56,7 @@ class EdgeList(Schema):
     items: list[EdgeSchema]
 
 
-@router.get(
-    "/feed",
-    tags=["edges"],
-    operation_id="feed",
-    summary="Follow the policy, health and tokens",
-    description="A stream of JSON messages, one a line, that ends with the connection: all an edge needs at once, then "
-    "each change as it happens, and a heartbeat every second.",
-    response_class=StreamingResponse,
-    responses={
-        200: {
-            "description": "The stream.",
-            "content": {CONTENT_TYPE: {"schema": {"type": "string"}}},
-        },
-        **errors(),
-    },
-)
+@router.get("/feed", response_class=StreamingResponse, responses=text_answer(CONTENT_TYPE, "The stream."))
 async def feed(
     ctx: Ctx,
     who: Edge,
@@ -85,7 +74,11 @@ async def feed(
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Stream until the edge goes, its token ends or the server stops."""
+    """Follow the policy, health and tokens.
+
+    A stream of JSON messages, one a line, that ends with the connection: all an edge needs at once, then each change as it happens, and a
+    heartbeat every second.
+    """
 
     def still_allowed() -> bool:
         held = ctx.present.token(who.sha256, time())
@@ -110,166 +103,23 @@ def _seal(key: str, edge: str, token: str) -> Seal:
         raise Invalid(f"the header {SEALING_KEY} holds no public key of X25519") from error
 
 
-_REPORT = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "required": ["version", "revision", "epoch", "health"],
-                "properties": {
-                    "version": {"type": "string", "maxLength": 100, "pattern": r"^[!-~]*$"},
-                    "revision": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
-                    "kept": {
-                        "type": ["integer", "null"],
-                        "minimum": 0,
-                        "maximum": MAX_REVISION,
-                        "description": "The revision on its disk; absent: not told.",
-                    },
-                    "epoch": {"type": "integer", "minimum": 0, "maximum": MAX_REVISION},
-                    "health": {
-                        "type": "object",
-                        "description": "Region → endpoint URL → health.",
-                        "additionalProperties": {
-                            "type": "object",
-                            "additionalProperties": {
-                                "type": "object",
-                                "properties": {
-                                    "status": {"$ref": "#/components/schemas/HealthStatus"},
-                                    "since": {"type": "number", "description": "POSIX seconds."},
-                                    "detail": {"type": "string"},
-                                    "latency_ms": {"anyOf": [{"type": "number"}, {"type": "null"}]},
-                                },
-                            },
-                        },
-                    },
-                    "addresses": {
-                        "type": ["object", "null"],
-                        "description": "Family (`ipv4`, `ipv6`) → region → address, a space, endpoint URL → health as above; unknown: "
-                        "never up from here. Null: an edge of an earlier version.",
-                        "additionalProperties": {"type": "object"},
-                    },
-                    "demand": {
-                        "type": "object",
-                        "description": "Decisions by row over the last `seconds`.",
-                        "additionalProperties": {"type": "number", "minimum": 0},
-                    },
-                    "corrections": {
-                        "type": "object",
-                        "description": "Requests moved by free slots over the last `seconds`: the region that the plan chose "
-                        "(empty: it refused them), a tab, the region that took them.",
-                        "additionalProperties": {"type": "number", "minimum": 0},
-                    },
-                    "seconds": {"type": "number", "minimum": 0, "maximum": 3600},
-                    "latency": {
-                        "type": "array",
-                        "maxItems": MAX_DELTAS,
-                        "description": "What was learned of round trips: level, key, region, trusted, samples, sources "
-                        "(63 bits), centre and spread in ms, POSIX seconds.",
-                        "items": {"type": "array", "minItems": 9, "maxItems": 9},
-                    },
-                    "overruled": {
-                        "type": "array",
-                        "maxItems": _MAX_OVERRULED,
-                        "description": "Regions for which it goes by its own probes against the common verdict.",
-                        "items": {"type": "string"},
-                    },
-                    "place": {
-                        "type": "object",
-                        "description": "Where the edge stands, who runs it, and the region it runs in; absent: unknown.",
-                        "properties": {
-                            field: {"type": ["string", "null"]}
-                            for field in ("country", "operator_country", "region")
-                        },
-                    },
-                    "handoff_keys": {
-                        "type": "array",
-                        "maxItems": MOST,
-                        "description": "The public keys (Ed25519, base64url) that it signs handoffs with, will or did.",
-                        "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{43}$"},
-                    },
-                    "witnesses": {
-                        "type": "array",
-                        "maxItems": MAX_DELTAS,
-                        "description": "What balancers' samples say of claimed locations: network, claim, region, "
-                        "reporter, samples against it, samples that fit it, quickest round trip in ms, POSIX seconds.",
-                        "items": {"type": "array", "minItems": 8, "maxItems": 8},
-                    },
-                    "dns": {
-                        "type": ["object", "null"],
-                        "maxProperties": MOST_COUNTS,
-                        "description": "What DNS did over the last `seconds`, tabs between: `answered`, type, response code and "
-                        "transport; `limited` and what became of the reply; `dropped` and why.",
-                        "additionalProperties": {"type": "number", "minimum": 0},
-                    },
-                    "dns_limits": {
-                        "type": ["object", "null"],
-                        "description": "What DNS grants a client prefix each second and process.",
-                        "properties": {
-                            field: {"type": "integer", "minimum": 0}
-                            for field in ("replies", "excess_bytes", "slip", "exempt")
-                        },
-                    },
-                    "probed": {
-                        "type": ["array", "null"],
-                        "maxItems": MOST_TOLD,
-                        "description": "Outcomes of probes since the last report: region, endpoint URL, ms, HTTP status, failure "
-                        "(empty: none).",
-                        "items": {"type": "array", "minItems": 5, "maxItems": 5},
-                    },
-                    "certificates": {
-                        "type": ["array", "null"],
-                        "maxItems": MOST_SHOWN,
-                        "description": "What endpoints showed to their last probe: region, url, and the certificate. Null: no "
-                        "news.",
-                        "items": {"type": "object"},
-                    },
-                    "plan": {
-                        "type": ["object", "null"],
-                        "description": "The plan that the edge follows, as the feed sent it, if the last reply wanted it.",
-                    },
-                },
-            }
-        }
-    },
-}
-
-
-_REPLY = {
-    "description": "Taken in; the leases of quotas that the edge holds from now on.",
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "wants_plan": {
-                        "type": "boolean",
-                        "description": "Control has just started: the next report should hold the plan.",
-                    },
-                    "notice": {"type": "string", "description": "For people: what is wrong with this edge."},
-                    "leases": LEASES,
-                },
-            }
-        }
-    },
-}
-
-
 @router.post(
     "/edges/{name:segment}/report",
-    tags=["edges"],
-    operation_id="report",
-    summary="Report what an edge sees",
-    openapi_extra={"requestBody": _REPORT},
-    responses={200: _REPLY, **errors(404, 409, 413, 415)},
+    openapi_extra=body(EdgeReport, "leases", "recovered", "tied"),
+    responses={
+        200: answer(EdgeReply, "Taken in; the leases of quotas that the edge holds from now on."),
+        **errors(404, 409, 413, 415),
+    },
 )
 async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Response:
-    """Take it in; msgspec reads it, since every edge sends one every other second."""
+    """Report what an edge sees.
+
+    Every edge sends one every other second.
+    """
     active = ctx.leading()
     _check_name(who, name)
-    body = await request.body()
-    try:
-        found = msgspec.json.decode(shallow(body), type=EdgeReport)
+    try:  # by msgspec, since there are so many of them
+        found = msgspec.json.decode(shallow(await request.body()), type=EdgeReport)
     except ValueError as error:
         raise Invalid(f"the report cannot be read: {str(error).lower()}") from error
     problems = list(_report_problems(found, ctx.present))
@@ -277,8 +127,7 @@ async def report(ctx: Ctx, who: Edge, name: EdgeName, request: Request) -> Respo
         raise Invalid("the report is not acceptable; it was ignored", problems)
     held = ctx.present.tokens.get(who.sha256)
     address = request.client.host if request.client else ""
-    reply_ = active.reports.take(name, address, found, who.name, "" if held is None else held.id)
-    return Response(msgspec.json.encode(reply_), media_type="application/json")
+    return reply(active.reports.take(name, address, found, who.name, "" if held is None else held.id))
 
 
 def _check_name(who: Principal, name: str) -> None:
@@ -308,19 +157,7 @@ def _place_problems(place: EdgePlace) -> Iterator[Problem]:
 
 
 def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
-    problems = []
-    if len(found.version) > 100 or not all("!" <= char <= "~" for char in found.version):
-        problems.append(
-            Problem("version", "invalid_format", "must be at most 100 printable ASCII characters")
-        )
-    problems += [
-        Problem(field, "out_of_range", f"must be between 0 and {MAX_REVISION}")
-        for field in ("revision", "epoch", "kept")
-        if not 0 <= (getattr(found, field) or 0) <= MAX_REVISION
-    ]
-    problems += _place_problems(found.place)
-    if not 0 <= found.seconds <= 3600:
-        problems.append(Problem("seconds", "out_of_range", "must be between 0 and 3600"))
+    problems = [*bound_problems(found), *_place_problems(found.place)]
     problems += [
         Problem(field, "out_of_range", "counts must be between 0 and 10^12")
         for field in ("demand", "corrections", "dns")
@@ -331,8 +168,6 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     if found.plan is not None and (text := plan_problem(found.plan)) is not None:
         problems.append(Problem("plan", "out_of_range", text))
     problems += lease_problems(found.leases)
-    if len(found.overruled) > _MAX_OVERRULED:
-        problems.append(Problem("overruled", "too_long", f"a report may have {_MAX_OVERRULED} of them"))
     problems += key_problems(found.handoff_keys)
     known = len(present.policy.regions)
     # Edges report on the regions of the revision they hold; far more than there are is a mistake.
@@ -347,16 +182,12 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
     return problems
 
 
-@router.get(
-    "/edges",
-    tags=["edges"],
-    operation_id="list_edges",
-    summary="List the edges, by name",
-    response_model=EdgeList,
-    responses=errors(),
-)
-async def list_edges(ctx: Ctx, _: Viewer) -> Response:
-    """All that were ever heard of."""
+@router.get("/edges")
+async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
+    """List the edges, by name.
+
+    All that were ever heard of.
+    """
     active, decisions = ctx.replica.active, {}
     if active is not None:
         decisions = await asyncio.to_thread(active.reports.reported.decisions)
@@ -364,16 +195,12 @@ async def list_edges(ctx: Ctx, _: Viewer) -> Response:
     return reply({"items": await edges.list_all(ctx.database, ctx.replica.edges(), now, decisions)})
 
 
-@router.get(
-    "/edges/{name:segment}",
-    tags=["edges"],
-    operation_id="get_edge",
-    summary="An edge, with what its DNS does and the certificates that it meets",
-    response_model=EdgeDetail,
-    responses=errors(404),
-)
-async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> Response:
-    """One of them."""
+@router.get("/edges/{name:segment}", responses=errors(404))
+async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDetail]:
+    """An edge, with what its DNS does and the certificates that it meets.
+
+    One of them.
+    """
     active, decisions = ctx.replica.active, {}
     if active is not None:
         decisions = await asyncio.to_thread(active.reports.reported.decisions)
@@ -387,18 +214,12 @@ async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> Response:
     return reply({**asdict(found), **told})
 
 
-@router.delete(
-    "/edges/{name:segment}",
-    tags=["edges"],
-    operation_id="forget_edge",
-    summary="Forget an edge that is gone for good",
-    description="It no longer counts as unreachable. Should it report again, it is known again. An edge that is live is "
-    "not forgotten.",
-    status_code=204,
-    responses=errors(404, 409),
-)
-async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> Response:
-    """Forget what is known of an edge, in memory and in the database."""
+@router.delete("/edges/{name:segment}", responses=errors(404, 409))
+async def forget_edge(ctx: Ctx, who: Operator, name: EdgeName) -> TypedResponse[None]:
+    """Forget an edge that is gone for good.
+
+    It no longer counts as unreachable. Should it report again, it is known again. An edge that is live is not forgotten.
+    """
     await edges.forget(ctx.database, ctx.leading().reports.vantages, name, by=who.actor)
     ctx.replica.handoff_keys.forget(name)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)

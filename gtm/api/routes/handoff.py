@@ -11,7 +11,7 @@ from gtm.control.errors import Unavailable
 from gtm.core.handoff.claims import Issuer
 from gtm.handoff import jwks
 
-router = strict_router(prefix="/v1")
+router = strict_router(prefix="/v1", tags=["edges"], public=True)
 
 
 _SET = {
@@ -46,16 +46,13 @@ _SET = {
 
 @router.get(
     "/handoff/jwks.json",
-    tags=["edges"],
-    operation_id="handoff_keys",
-    summary="The keys by which signed handoffs are verified",
     description="For everybody: public keys alone, without the names of edges. Every edge publishes them too, at "
     f"`{jwks.PATH}`.",
     response_class=Response,
     responses={200: _SET, **{status: errors()[status] for status in (400, 422, 503)}},
 )
 async def handoff_keys(ctx: Ctx) -> Response:
-    """The keys, as they are on the feed."""
+    """The keys by which signed handoffs are verified."""
     ctx.leading()
     known = ctx.present.handoff_keys
     if not known.version:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_cursor, decode_number, encode_cursor
-from gtm.api.query import OnlyRegion, strict_router
+from gtm.api.query import OnlyRegion, TypedResponse, strict_router
 from gtm.api.schemas.base import Page, Schema, errors
 from gtm.control import health_history
 from gtm.control.errors import BadRequest, NotFound
@@ -57,22 +57,10 @@ class ChangePage(Page[ChangeView]):
     """False: the database is away, and what is older than an hour is missing."""
 
 
-class StepView(Schema):
+class StepView(Schema, of=Step):
     """What was heard of a series in the five minutes from `start` on."""
 
     start: datetime
-    worst: HealthStatus
-    """The worst verdict at any time in it."""
-    probes: int | None
-    """Null: not told, as by edges of earlier versions, and of all together."""
-    failed: int
-    p50_ms: float | None
-    """Of the probes that were answered as they should: half took no longer."""
-    p99_ms: float | None
-    changes: int
-    """Of the verdict; beyond ten of one step they are counted here alone."""
-    detail: str
-    """The last failure in words."""
 
 
 class SeriesView(Schema):
@@ -107,15 +95,8 @@ _Since = Annotated[fields.Moment | None, Query(description="From then on.")]
 _Until = Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")]
 
 
-@router.get(
-    "/health/changes",
-    operation_id="list_health_changes",
-    summary="Verdicts that changed, the newest first",
-    description="Of each edge and of all together, with what the probe met. Kept for as long as control is told.",
-    response_model=ChangePage,
-    responses=errors(),
-)
-async def list_changes(
+@router.get("/health/changes")
+async def list_health_changes(
     ctx: Ctx,
     _: Viewer,
     *,
@@ -126,8 +107,11 @@ async def list_changes(
     until: _Until = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
-    """A page of them."""
+) -> TypedResponse[ChangePage]:
+    """Verdicts that changed, the newest first.
+
+    Of each edge and of all together, with what the probe met. Kept for as long as control is told.
+    """
     wanted = WantedChanges(region, endpoint, _vantage(vantage), _number(since), _number(until))
     found, complete = await health_history.changes(
         ctx.database, _recorder(ctx), wanted, decode_number(cursor), limit + 1
@@ -138,15 +122,8 @@ async def list_changes(
     )
 
 
-@router.get(
-    "/health/steps",
-    operation_id="list_health_steps",
-    summary="How a region's probes ended, five minutes by five minutes",
-    description="Of each endpoint as every edge sees it, over at most a day. Times are control's.",
-    response_model=StepsPage,
-    responses=errors(404),
-)
-async def list_steps(
+@router.get("/health/steps", responses=errors(404))
+async def list_health_steps(
     ctx: Ctx,
     _: Viewer,
     *,
@@ -159,8 +136,11 @@ async def list_steps(
     until: _Until = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
-    """A page of series, each with all its steps."""
+) -> TypedResponse[StepsPage]:
+    """How a region's probes ended, five minutes by five minutes.
+
+    Of each endpoint as every edge sees it, over at most a day. Times are control's.
+    """
     ends = until or datetime.now(UTC)
     if not _EARLIEST < ends < _LATEST:
         raise BadRequest("`until` must be a moment of the years 2000 to 2999")

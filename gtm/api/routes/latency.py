@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Context, Ctx, Operator, Viewer, reply
-from gtm.api.query import strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.query import TypedResponse, strict_router
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency import Disputed, Level, Source
@@ -39,16 +39,11 @@ class MeasuredSchema(Schema):
     """Whether the edges estimate with it; it takes some samples and sources to be."""
 
 
-class EstimateSchema(Schema):
+class EstimateSchema(Schema, of=RegionEstimate):
     """The round trip to one region; null where the client has no coordinates."""
 
-    region: str
-    rtt_ms: float | None
     source: Source | None
     """The finest level of knowledge in the estimate."""
-    model_ms: float | None
-    """The estimate that geography alone gives, in ms."""
-    distance_km: float | None
     measured: list[MeasuredSchema]
 
 
@@ -124,15 +119,7 @@ class LatencyView(Schema):
     """Only if a client, a country or coordinates are given."""
 
 
-@router.get(
-    "/latency",
-    operation_id="get_latency",
-    summary="Measured round trips, and estimates for a client",
-    description="For the client at an address, in a country, or at coordinates: the estimated round trip to every "
-    "region, what it rests on, and what was measured. Answered from memory, also while the database is down.",
-    response_model=LatencyView,
-    responses=errors(),
-)
+@router.get("/latency")
 async def get_latency(
     ctx: Ctx,
     _: Viewer,
@@ -142,8 +129,12 @@ async def get_latency(
     ] = None,
     lat: Annotated[float | None, Query(ge=-90, le=90, description="Degrees; with `lon`.")] = None,
     lon: Annotated[float | None, Query(ge=-180, le=180, description="Degrees; with `lat`.")] = None,
-) -> Response:
-    """The table in use, and estimates on demand."""
+) -> TypedResponse[LatencyView]:
+    """Measured round trips, and estimates for a client.
+
+    For the client at an address, in a country, or at coordinates: the estimated round trip to every region, what it rests on, and what was
+    measured. Answered from memory, also while the database is down.
+    """
     book, table = ctx.leading().latency, ctx.present.table
     location = await asyncio.to_thread(_location, ctx, client, country, lat, lon)
     estimates = None
@@ -179,17 +170,13 @@ class ForgetSchema(Schema):
     """The name of a token of role `edge`, `balancer` or `reporter`."""
 
 
-@router.post(
-    "/latency:forget",
-    operation_id="forget_latency",
-    summary="Forget what a token taught of round trips",
-    description="What its edges or balancers measured, and the locations that they dispute, leave the next table. A token that is revoked "
-    "is forgotten by itself; this is for one that goes on, because it was wrong for a while.",
-    status_code=204,
-    responses=errors(404),
-)
-async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> Response:
-    """Forget, and write down who asked for it."""
+@router.post("/latency:forget", responses=errors(404))
+async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> TypedResponse[None]:
+    """Forget what a token taught of round trips.
+
+    What its edges or balancers measured, and the locations that they dispute, leave the next table. A token that is revoked is forgotten by
+    itself; this is for one that goes on, because it was wrong for a while.
+    """
     book = ctx.leading().latency
     ids = {token.id for token in ctx.present.tokens.values() if token.name == body.token}
     if not ids:
@@ -197,7 +184,7 @@ async def forget_latency(ctx: Ctx, who: Operator, body: ForgetSchema) -> Respons
     async with ctx.database.transaction() as transaction:
         await transaction.audit.add(who.actor, "latency.forget", f"token {body.token}")
     await book.forget(ids)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)
 
 
 def _location(
@@ -252,14 +239,7 @@ def _place(location: Location) -> dict[str, Any]:
 
 
 def _estimate(found: RegionEstimate) -> dict[str, Any]:
-    return {
-        "region": found.region,
-        "rtt_ms": found.rtt_ms,
-        "source": found.source,
-        "model_ms": found.model_ms,
-        "distance_km": found.distance_km,
-        "measured": [_measured(one) for one in found.measured],
-    }
+    return {**picked(EstimateSchema, found), "measured": [_measured(one) for one in found.measured]}
 
 
 def _measured(found: Measured) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import Request
 
 from gtm.api.context import Ctx, Reporter, Viewer, reply
-from gtm.api.query import OnlyRegion, strict_router
-from gtm.api.schemas.base import errors
-from gtm.api.schemas.state import LoadView
+from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.schemas.base import errors, picked
+from gtm.api.schemas.state import LoadSchema, LoadView
 from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
 from gtm.core.capacity.load import (
     MAX_MODELS,
@@ -20,7 +20,6 @@ from gtm.core.capacity.load import (
     SIGNALS,
     SOURCE_PATTERN,
     Freshness,
-    Load,
     json_names,
 )
 from gtm.core.capacity.supply import Part, RegionCapacity
@@ -91,21 +90,18 @@ _BODY = {
 
 @router.post(
     "/load-reports",
-    operation_id="report_load",
-    summary="Report the load of regions",
     description=f"One report, or up to {MAX_REPORTS} as `reports`. What is malformed, or of another region than "
     "the token is bound to, is dropped and listed in a 422; all the rest counts. Fields of ORCA load reports (xDS) are accepted by their names in the .proto and in JSON.",
-    status_code=204,
     openapi_extra={"requestBody": _BODY},
     responses=errors(413, 415),
 )
-async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
-    """Take them in; msgspec reads them, since every region sends some every other second."""
+async def report_load(ctx: Ctx, who: Reporter, request: Request) -> TypedResponse[None]:
+    """Report the load of regions."""
     loads = ctx.leading().loads
     body = await request.body()
     if len(body) > MAX_BODY:
         raise ContentTooLarge(f"the body is larger than the {MAX_BODY} bytes accepted: send several")
-    try:
+    try:  # by msgspec, since every region sends some every other second
         found = read(body)
     except ShapeError as error:
         raise BadRequest(f"the body is {error}") from error
@@ -117,19 +113,15 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> Response:
     if problems:
         words = f"{taken} report{'' if taken == 1 else 's'} taken in" if taken else "nothing was taken in"
         raise Invalid(f"{words}; what `errors` lists was dropped", problems)
-    return Response(status_code=204)
+    return TypedResponse(status_code=204)
 
 
-@router.get(
-    "/load",
-    operation_id="get_load",
-    summary="Load and usable capacity of every region, by service",
-    description="And how the capacity comes about. Answered from memory, also while the database is down.",
-    response_model=LoadView,
-    responses=errors(),
-)
-async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
-    """Get the load that is known of each region now."""
+@router.get("/load")
+async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedResponse[LoadView]:
+    """Load and usable capacity of every region, by service.
+
+    And how the capacity comes about. Answered from memory, also while the database is down.
+    """
     active = ctx.leading()
     if ctx.present.message is None:
         return reply({"at": 0.0, "regions": []})
@@ -160,7 +152,7 @@ def _part(part: Part, now: float) -> dict[str, Any]:
         "service": part.service,
         "freshness": part.freshness,
         "age": heard.age(now) if heard is not None else None,
-        "load": _load(heard) if heard is not None else None,
+        "load": picked(LoadSchema, heard) if heard is not None else None,
         "slots": part.slots,
         "requests_per_second": {"declared": part.rate.declared, "usable": part.rate.usable},
         "backlog": part.backlog,
@@ -168,8 +160,3 @@ def _part(part: Part, now: float) -> dict[str, Any]:
         "service_time_source": part.service_time_source,
         "processing_ms": part.processing_ms,
     }
-
-
-def _load(load: Load) -> dict[str, Any]:
-    signals = {name: getattr(load, name) for name in SIGNALS}
-    return {"sources": load.sources, **signals, "utilization": load.utilization, "models": load.models}

@@ -8,12 +8,12 @@ from datetime import datetime
 from time import time
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, strict_router
-from gtm.api.schemas.base import ManagedSchema, Schema, errors
+from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.schemas.base import ManagedSchema, Schema
 from gtm.api.steps import step_of
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.control.policy.traffic import since_now
@@ -275,28 +275,17 @@ class TopView(Schema):
     refusals: list[TopRefusal]
 
 
-@router.get(
-    "/plan",
-    operation_id="get_plan",
-    summary="The last plan, and what it rests on",
-    description="Made anew every second; answered from memory, also while the database is down.",
-    response_model=PlanView,
-    responses=errors(),
-)
-async def get_plan(ctx: Ctx, _: Viewer) -> Response:
-    """Get the plan of the planner's last round."""
+@router.get("/plan")
+async def get_plan(ctx: Ctx, _: Viewer) -> TypedResponse[PlanView]:
+    """The last plan, and what it rests on.
+
+    Made anew every second; answered from memory, also while the database is down.
+    """
     moment = await moment_of(ctx.present, ctx.leading(), time())
     return reply(await asyncio.to_thread(plan_document, moment))
 
 
-@router.get(
-    "/plan/history",
-    operation_id="get_plan_history",
-    summary="What the planner decided, by region and time",
-    description="Recorded minute by minute, as long as demand is (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among them.",
-    response_model=PlanHistoryView,
-    responses=errors(),
-)
+@router.get("/plan/history")
 async def get_plan_history(
     ctx: Ctx,
     _: Viewer,
@@ -307,8 +296,12 @@ async def get_plan_history(
         Column | None,
         Query(description="Only this of each step; left out: all, which is much of many regions."),
     ] = None,
-) -> Response:
-    """Read the recorded plans from the database."""
+) -> TypedResponse[PlanHistoryView]:
+    """What the planner decided, by region and time.
+
+    Recorded minute by minute, as long as demand is (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among
+    them.
+    """
     begin, now = since_now(since, time())
     end = now if until is None else until
     step = step_of(begin, end, MOST_STEPS)
@@ -334,16 +327,12 @@ def _history(found: Sequence[RegionSteps]) -> dict[str, Any]:
     return {"times": times, "regions": regions}
 
 
-@router.get(
-    "/top",
-    operation_id="get_top",
-    summary="Everything at a glance, for one poll a second",
-    description="Regions, spillover, refusals, the plan; answered from memory, also while the database is down.",
-    response_model=TopView,
-    responses=errors(),
-)
-async def get_top(ctx: Ctx, _: Viewer) -> Response:
-    """What is known now."""
+@router.get("/top")
+async def get_top(ctx: Ctx, _: Viewer) -> TypedResponse[TopView]:
+    """Everything at a glance, for one poll a second.
+
+    Regions, spillover, refusals, the plan; answered from memory, also while the database is down.
+    """
     present, active = ctx.present, ctx.leading()
     moment = await moment_of(present, active, time())
     edges = active.reports.vantages.live()

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fastapi import Response
-
 from gtm import __version__
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, strict_router
-from gtm.api.schemas.base import errors
+from gtm.api.query import OnlyRegion, TypedResponse, strict_router
 from gtm.api.schemas.state import HealthView, StatusView
 from gtm.control.lead import edges
 from gtm.control.lead.vantages import Judgement
@@ -32,17 +29,12 @@ from gtm.core.model.state import UNKNOWN_HEALTH, EndpointHealth, HealthStatus
 router = strict_router(prefix="/v1")
 
 
-@router.get(
-    "/status",
-    tags=["edges"],
-    operation_id="get_status",
-    summary="Revision in force, and which edges have it",
-    description="Answered from memory, also while the database is down.",
-    response_model=StatusView,
-    responses=errors(),
-)
-async def status(ctx: Ctx, _: Viewer) -> Response:
-    """The state at a glance."""
+@router.get("/status", tags=["edges"])
+async def get_status(ctx: Ctx, _: Viewer) -> TypedResponse[StatusView]:
+    """Revision in force, and which edges have it.
+
+    Answered from memory, also while the database is down.
+    """
     replica, now = ctx.replica, datetime.now(UTC)
     await replica.watch.ping()
     known = await edges.list_all(ctx.database, replica.edges(), now)
@@ -65,17 +57,12 @@ async def status(ctx: Ctx, _: Viewer) -> Response:
     )
 
 
-@router.get(
-    "/health",
-    tags=["health"],
-    operation_id="get_health",
-    summary="Health of every region and endpoint, by vantage",
-    description="As the edges vote; answered from memory, also while the database is down.",
-    response_model=HealthView,
-    responses=errors(),
-)
-async def health(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> Response:
-    """What the edges see, and what follows from it."""
+@router.get("/health", tags=["health"])
+async def get_health(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedResponse[HealthView]:
+    """Health of every region and endpoint, by vantage.
+
+    As the edges vote; answered from memory, also while the database is down.
+    """
     present, vantages = ctx.present, ctx.leading().reports.vantages
     seen: dict[str, HealthTable] = {}
     addresses: dict[str, Addresses] = {}

@@ -6,12 +6,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import Path, Response
+from fastapi import Path
 from pydantic import Field, StrictStr
 
 from gtm.api.context import Admin, Ctx, reply
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Page, errors
 from gtm.api.schemas.state import TokenCreated, TokenView
 from gtm.control.errors import BadRequest
@@ -56,17 +56,12 @@ def _drawn(body: TokenRequest | RotateRequest) -> bytes | None:
     return None if body.sha256 is None else bytes.fromhex(body.sha256)
 
 
-@router.post(
-    "",
-    status_code=201,
-    operation_id="create_token",
-    summary="Make a token",
-    description="The answer holds its text, which is shown this once and stored nowhere.",
-    response_model=TokenCreated,
-    responses=errors(409, 413, 415),
-)
-async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
-    """Make a token; the answer is the only place where its text is ever seen."""
+@router.post("", status_code=201, responses=errors(409, 413, 415))
+async def create_token(ctx: Ctx, who: Admin, body: TokenRequest) -> TypedResponse[TokenCreated]:
+    """Make a token.
+
+    The answer holds its text, which is shown this once and stored nowhere.
+    """
     made = await tokens.create(
         ctx.database,
         body.name,
@@ -84,15 +79,14 @@ async def create(ctx: Ctx, who: Admin, body: TokenRequest) -> Response:
     return reply({**asdict(made.token), "token": made.text or None}, 201, {"Cache-Control": "no-store"})
 
 
-@router.get(
-    "",
-    operation_id="list_tokens",
-    summary="List tokens, by name",
-    response_model=Page[TokenView],
-    responses=errors(400),
-)
-async def list_(ctx: Ctx, _: Admin, limit: Limit = 100, cursor: Cursor = None) -> Response:
-    """Revoked and expired ones included, the latest of a name first."""
+@router.get("", responses=errors(400))
+async def list_tokens(
+    ctx: Ctx, _: Admin, limit: Limit = 100, cursor: Cursor = None
+) -> TypedResponse[Page[TokenView]]:
+    """List tokens, by name.
+
+    Revoked and expired ones included, the latest of a name first.
+    """
     found = await tokens.list_page(ctx.database, _after(cursor), limit + 1)
     items, more = found[:limit], None
     if len(found) > limit:
@@ -129,23 +123,18 @@ class RotateRequest(Document):
     """Of the new text, if whoever asks has drawn it."""
 
 
-@router.post(
-    "/{token:segment}:rotate",
-    status_code=201,
-    operation_id="rotate_token",
-    summary="Replace a token's text",
-    description="The new token has the name, role, expiry and owner of the old one, which works until the grace is over. The "
-    "answer holds its text, which is shown this once and stored nowhere.",
-    response_model=TokenCreated,
-    responses=errors(404, 413, 415),
-)
-async def rotate(
+@router.post("/{token:segment}:rotate", status_code=201, responses=errors(404, 413, 415))
+async def rotate_token(
     ctx: Ctx,
     who: Admin,
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its name.")],
     body: RotateRequest | None = None,
-) -> Response:
-    """Give a token a new text; the old one works until the end of its grace."""
+) -> TypedResponse[TokenCreated]:
+    """Replace a token's text.
+
+    The new token has the name, role, expiry and owner of the old one, which works until the grace is over. The answer holds its text, which
+    is shown this once and stored nowhere.
+    """
     wanted = body or RotateRequest()
     grace = timedelta(seconds=wanted.grace_seconds)
     made = await tokens.rotate(
@@ -161,21 +150,17 @@ async def rotate(
     return reply({**asdict(made.token), "token": made.text or None}, 201, {"Cache-Control": "no-store"})
 
 
-@router.delete(
-    "/{token:segment}",
-    operation_id="revoke_token",
-    summary="Revoke a token",
-    description="For good; by name, with those that it has replaced. It stops working here at once, and at edges as soon "
-    "as the feed has told them. Its name is free again.",
-    response_model=TokenView,
-    responses=errors(404),
-)
-async def revoke(
+@router.delete("/{token:segment}", responses=errors(404))
+async def revoke_token(
     ctx: Ctx,
     who: Admin,
     token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its id or its name.")],
-) -> Response:
-    """Revoke a token: it ends here at once, and at each edge as soon as the feed tells it."""
+) -> TypedResponse[TokenView]:
+    """Revoke a token.
+
+    For good; by name, with those that it has replaced. It stops working here at once, and at edges as soon as the feed has told them. Its
+    name is free again.
+    """
     ended = await tokens.revoke(ctx.database, token, by=who.actor)
     await ctx.replica.watch.refresh()
     return reply(ended)

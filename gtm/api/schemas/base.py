@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from inspect import get_annotations
+from types import UnionType
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gtm.control.lead.edges import SyncState
+from gtm.control.lead.edges import Silent, Sync
+from gtm.core.model.problems import Problem
 from gtm.documents.described import Described
-from gtm.storage.resources import PutOutcome
+from gtm.storage.resources import Managed, PutOutcome
 
 T = TypeVar("T")
+_ANSWERED: dict[type[Any], type[Schema]] = {}
+"""Value → as what it is answered."""
 
 
 class Schema(Described):
-    """Base of all answers."""
+    """Base of all answers.
+
+    `class TokenView(Schema, of=Token)`: the answer has the fields of that dataclass, but for those that it is `without`; values in it are as these are
+    answered.
+    """
+
+    def __init_subclass__(
+        cls, of: type[Any] | None = None, without: Collection[str] = (), **given: Any
+    ) -> None:
+        super().__init_subclass__(**given)
+        if of is not None:
+            hints, names = get_type_hints(of), (one.name for one in fields(of) if one.name not in without)
+            cls.__annotations__ = {**{name: _answered(hints[name]) for name in names}, **get_annotations(cls)}
+            cls.__value__ = of
+            _ANSWERED.setdefault(of, cls)
 
 
-class ErrorSchema(Schema):
+def _answered(kind: Any) -> Any:
+    """The type of a value's field as its answer has it."""
+    origin, given = get_origin(kind), tuple(map(_answered, get_args(kind)))
+    if origin is tuple:
+        return list[given[0]]  # type: ignore[valid-type]
+    if origin in (Union, UnionType):
+        return Union[given]  # noqa: UP007 - of as many as there are
+    if origin in (dict, Mapping):
+        return dict[given[0], given[1]]  # type: ignore[valid-type]
+    return _ANSWERED.get(kind, kind)
+
+
+def picked(answer: type[Schema], value: object) -> dict[str, Any]:
+    """Those fields of a value that an answer has."""
+    return {name: getattr(value, name) for name in answer.model_fields}
+
+
+class ErrorSchema(Schema, of=Problem):
     """One thing wrong."""
-
-    path: str
-    """The place of the fault: `services.chat.members[0].region`."""
-    code: str
-    message: str
 
 
 class ProblemSchema(Schema):
@@ -39,31 +71,12 @@ class ProblemSchema(Schema):
     errors: tuple[ErrorSchema, ...] = ()
 
 
-class SilentSchema(Schema):
+class SilentSchema(Schema, of=Silent):
     """An edge not heard of for 10 seconds: the revision that it had, and when it was last heard of."""
 
-    name: str
-    revision: int
-    since: datetime
 
-
-class SyncSchema(Schema):
+class SyncSchema(Schema, of=Sync):
     """How far a revision has got."""
-
-    revision: int
-    state: SyncState
-    """PENDING: a live edge lacks the revision, or no edge is live. STALE: no live edge waits for it, but a silent one had an
-    older, or a live one has an older on its disk, or one keeps a revision that the database has lost. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
-    in_sync: list[str]
-    pending: list[str]
-    unreachable: list[str]
-    """Edges not heard of for 10 seconds."""
-    silent: list[SilentSchema]
-    """The same, with what they had."""
-    unsaved: list[str]
-    """Live edges that have it and cannot keep it on their disk."""
-    lost: list[str]
-    """Live edges that keep a revision which the database has lost; they are sent this one once `revisions:accept-older` says so."""
 
 
 class Page(Schema, Generic[T]):
@@ -73,12 +86,8 @@ class Page(Schema, Generic[T]):
     next_cursor: str | None
 
 
-class ManagedSchema(Schema):
+class ManagedSchema(Schema, of=Managed):
     """The manager of a resource."""
-
-    manager: str
-    """The tool, and what of it owns the resource: `terraform/prod-network`."""
-    since: datetime
 
 
 class ResourcePage(Page[T], Generic[T]):

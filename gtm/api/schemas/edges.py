@@ -5,32 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from gtm.api.schemas.base import Schema
+from gtm.control.lead.edges import EdgeView
+from gtm.feed.reports import DnsLimits
 
 
-class EdgeSchema(Schema):
+class EdgeSchema(Schema, of=EdgeView):
     """An edge as last heard of."""
-
-    name: str
-    version: str
-    address: str
-    revision: int
-    kept: int | None
-    """The revision on its disk, by which it would answer after a restart without control (0: none); null: not known, as of an edge that is not live."""
-    epoch: int
-    last_seen: datetime
-    live: bool
-    instances: int
-    """How many edges run under this name: 1, unless two were given the same."""
-    token: str | None
-    """The token that it reports with, while it is live."""
-    overruled: list[str]
-    """Regions for which it goes by its own probes against the common verdict."""
-    country: str | None
-    """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
-    operator_country: str | None
-    """Where whoever runs it is established; null: unknown."""
-    decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
 
 
 class DnsAnswers(Schema):
@@ -54,17 +34,8 @@ class DnsRates(Schema):
     """Packets that were no questions, by why."""
 
 
-class DnsLimitsSchema(Schema):
+class DnsLimitsSchema(Schema, of=DnsLimits):
     """What DNS grants a client prefix (/24 or /56) each second and process."""
-
-    replies: int
-    """Over UDP; 0: any number."""
-    excess_bytes: int
-    """Beyond twice those of the queries."""
-    slip: int
-    """Each so-many-th limited reply is sent, without records; 0: none."""
-    exempt: int
-    """Networks that are not limited."""
 
 
 class CertificateSchema(Schema):

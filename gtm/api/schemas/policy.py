@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
-
 from pydantic import Field
 
 from gtm.api.schemas.base import Changed, ManagedSchema, Schema
-from gtm.core.change.safety import SafetyRule
-from gtm.documents.diff import Action
+from gtm.core.change.safety import Breach, Verdict
+from gtm.documents.diff import FieldChange, ResourceChange
+from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembership
 from gtm.documents.parts import Held
 from gtm.documents.rules import JurisdictionDocument
 from gtm.documents.schema import PolicyDocument
+from gtm.storage.deferred import Deferred
+from gtm.storage.revisions import Revision
 
 
-class FieldChangeSchema(Schema):
+class FieldChangeSchema(Schema, of=FieldChange):
     """A field that differs."""
 
-    path: str
-    before: Any
-    after: Any
 
-
-class ResourceChangeSchema(Schema):
+class ResourceChangeSchema(Schema, of=ResourceChange):
     """A resource that differs."""
-
-    kind: str
-    name: str
-    action: Action
-    fields: list[FieldChangeSchema]
 
 
 class FindingSchema(Schema):
@@ -40,33 +31,12 @@ class FindingSchema(Schema):
     message: str
 
 
-class BreachSchema(Schema):
+class BreachSchema(Schema, of=Breach):
     """A safety rule that a change breaks: `value` exceeds `limit`, both in `unit`."""
 
-    rule: SafetyRule
-    message: str
-    value: float
-    limit: float
-    unit: str
 
-
-class SafetySchema(Schema):
+class SafetySchema(Schema, of=Verdict):
     """What the safety rules say of a change."""
-
-    breaches: list[BreachSchema]
-    """Empty: it is safe."""
-    unchecked: list[str]
-    """Rules that could not be applied, and why."""
-    moved: float | None
-    """The share of the present requests that would leave their region; null: no demand is known."""
-    moved_by_law: float | None
-    """The part of it whose fence is tightened: it is not held against the change."""
-    short: list[float] | None
-    """Requests per second without capacity, before and after."""
-    fingerprint: str | None
-    """What the change goes by for those who have to approve of it; null: nobody has to."""
-    may_force: bool
-    """Whether whoever asks may overrule the rules that it breaks, by giving a reason."""
 
 
 class ManagedResourceSchema(ManagedSchema):
@@ -76,19 +46,8 @@ class ManagedResourceSchema(ManagedSchema):
     name: str
 
 
-class DeferredSchema(Schema):
+class DeferredSchema(Schema, of=Deferred):
     """A resource that is to be deleted as soon as nothing keeps it."""
-
-    kind: str
-    name: str
-    manager: str | None
-    """For which tool; null: for a person."""
-    asked_by: str
-    asked_at: datetime
-    why: str
-    """What keeps the resource, in a sentence."""
-    refused: bool
-    """Whether the safety rules keep it, and not a resource that names it."""
 
 
 class PolicyChanged(Changed):
@@ -115,16 +74,8 @@ class PolicyView(Schema):
     policy: PolicyDocument
 
 
-class RevisionSchema(Schema):
+class RevisionSchema(Schema, of=Revision):
     """A revision without its policy."""
-
-    number: int
-    created_at: datetime
-    author: str
-    comment: str
-    sha256: str
-    summary: dict[str, dict[str, int]]
-    """Kind → created, updated, deleted → how many."""
 
 
 class RevisionView(RevisionSchema):
@@ -154,44 +105,16 @@ class AcceptedView(Schema):
     lost: list[LostSchema]
 
 
-class AdequacySchema(Schema):
+class AdequacySchema(Schema, of=AdequacyDecision):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 
-    country: str
-    article: str
-    """The ground it was taken on, and that it stands on."""
-    act: str
-    date: str
-    """The date on which the decision was adopted."""
-    scope: str
-    url: str
-    until: str | None
-    """The day on which it lapses, and the membership with it (its start, UTC)."""
-    status: str
-    """What is known of challenges and renewals."""
-    checked: str
-    """Where number and dates were compared, and when, or `unverified`."""
 
-
-class PastMembershipSchema(Schema):
+class PastMembershipSchema(Schema, of=PastMembership):
     """A membership that is over: it counts in questions about past days (`at`)."""
 
-    country: str
-    since: str | None
-    """Null: from ever, as far as kept (the GDPR applies since 25 May 2018)."""
-    until: str
-    """The first day on which it did not hold any more."""
-    source: str
-    checked: str
 
-
-class LawSchema(Schema):
+class LawSchema(Schema, of=LawNote):
     """A law that concerns where data may be processed."""
-
-    country: str
-    act: str
-    note: str
-    url: str
 
 
 class JurisdictionView(JurisdictionDocument):

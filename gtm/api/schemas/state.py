@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pydantic import Field
 
 from gtm.api.schemas.base import Schema, SyncSchema
 from gtm.control.lead.election import Standing
-from gtm.core.capacity.load import Freshness
+from gtm.core.capacity.load import Freshness, Load
 from gtm.core.capacity.processing import TimeSource
-from gtm.core.model.access import Role
 from gtm.core.model.regions import AdminState
-from gtm.core.model.state import HealthStatus
+from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.storage.errors import STATES
+from gtm.storage.tokens import Token
 
 
-class TokenView(Schema):
+class TokenView(Schema, of=Token):
     """A token, without its text."""
-
-    id: str
-    name: str
-    role: Role
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    """When it was revoked; in the future, when it will be, as another one has replaced it."""
-    edges: str | None
-    """Of role `edge`: the edge that it speaks for, or a pattern of names."""
-    regions: str | None
-    """Of roles `balancer` and `reporter`: the region that it may report on, or a pattern of names; null of a reporter: any."""
-    names: str | None
-    """Of role `acme`: the name at which it may write challenges, or a pattern of names."""
-    owner: str | None
-    """The person or automation that stands behind it; null: it is from before that was written down."""
-    makers: list[str]
-    """In whose hands that was which it was made with: they count as one with it. `*`: that was not written down."""
 
 
 class TokenCreated(TokenView):
@@ -45,14 +25,8 @@ class TokenCreated(TokenView):
     """The token's text. It is shown this once and stored nowhere. Null: whoever asked has drawn it."""
 
 
-class EndpointHealthSchema(Schema):
+class EndpointHealthSchema(Schema, of=EndpointHealth, without=("recovered", "tied")):
     """What a vantage, or all together, say of an endpoint."""
-
-    status: HealthStatus
-    since: float
-    """POSIX time of the last change, in seconds."""
-    detail: str
-    latency_ms: float | None
 
 
 class AddressView(EndpointHealthSchema):
@@ -100,24 +74,8 @@ class HealthView(Schema):
     regions: list[RegionHealthSchema]
 
 
-class LoadSchema(Schema):
+class LoadSchema(Schema, of=Load, without=("region", "service", "at")):
     """What all reporters that count say together; null: none of them says it."""
-
-    sources: int
-    """The number of reporters."""
-    outstanding: float | None
-    queue: float | None
-    limit: float | None
-    service_time_ms: float | None
-    queue_wait_ms: float | None
-    requests_per_second: float | None
-    tokens_per_second: float | None
-    input_tokens_per_second: float | None
-    gpu_memory_used_bytes: float | None
-    gpu_memory_total_bytes: float | None
-    kv_cache_usage: float | None
-    utilization: float | None
-    models: list[str] | None
 
 
 class RateBoundSchema(Schema):

@@ -12,6 +12,8 @@ from pydantic import Field
 
 from gtm.api.schemas.base import Schema
 from gtm.core.model.services import Priority
+from gtm.dns.zone.content import ExtendedError
+from gtm.storage.history.demand import Step
 
 
 class CellSchema(Schema):
@@ -93,15 +95,8 @@ class SampleSchema(Schema):
     cells: list[CellCount]
 
 
-class StepSchema(Schema):
+class StepSchema(Schema, of=Step):
     """A step of the timeline."""
-
-    start: datetime
-    minutes: int
-    """Of the step, how many were recorded."""
-    seconds: float
-    """For how many seconds control was there to count: fewer than 60 of a minute in which it started or ended."""
-    requests: float
 
 
 class TimelineView(Schema):
@@ -274,11 +269,8 @@ class DnsRecordSchema(Schema):
     data: str
 
 
-class ExtendedErrorSchema(Schema):
+class ExtendedErrorSchema(Schema, of=ExtendedError):
     """Why there is no better answer (RFC 8914)."""
-
-    code: int
-    text: str
 
 
 class DnsReplySchema(Schema):

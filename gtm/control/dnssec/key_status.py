@@ -14,43 +14,43 @@ from gtm.storage.dnssec import StoredZone
 
 @dataclass(frozen=True, slots=True)
 class KeyStatus:
-    """A key. `next_at` is when time alone brings its next state; None: something else has to happen, or nothing will."""
+    """A key of a signed zone, with what it is at."""
 
     id: str
     tag: int
+    """As in DS and RRSIG records (RFC 4034 appendix B)."""
     role: KeyRole
     state: KeyState
     created_at: datetime
     since: datetime
+    """When it came into its state."""
     next_at: datetime | None
+    """When time alone brings its next state; null: something else has to happen, or nothing will."""
     urgent: bool
+    """Its steps wait for edges in reach alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneStatus:
-    """A zone with keys.
-
-    Args:
-        zone: its name.
-        signed: whether the policy has it signed.
-        withdrawing: whether the parent is asked to drop its DS records.
-        keys: oldest first.
-        ds: the DS records that the parent should have, as text.
-        ds_from: when they may be put there; None: at once.
-        waits_for: what has to happen, in words; empty: nothing.
-        signatures_until: edges without control answer validly until then.
-        problem: why keys cannot be made, rolled or read now; empty if they can.
-    """
+    """A zone with keys, and what they wait for."""
 
     zone: str
     signed: bool
+    """Whether the policy has it signed; keys of zones that it no longer has signed are kept."""
     withdrawing: bool
+    """Whether the parent is asked to drop its DS records."""
     keys: tuple[KeyStatus, ...]
+    """Oldest first."""
     ds: tuple[str, ...]
+    """The DS records that the parent should have, and no others."""
     ds_from: datetime | None
+    """When they may be put there; null: at once."""
     waits_for: str
+    """What somebody has to do, in words; empty: nothing."""
     signatures_until: datetime
+    """Edges without control answer validly until then."""
     problem: str
+    """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
 def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = "") -> ZoneStatus:

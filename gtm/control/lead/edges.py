@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -38,28 +38,29 @@ class SyncState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EdgeView:
-    """An edge. `live`: heard of within the last 10 seconds, by any control replica.
-
-    `instances` counts the edges that run under the name; what is said is then of the one that is furthest behind. `token`
-    is whose reports they are, None of an edge that is not live. `overruled` names the regions for which it goes by its own
-    probes against the common verdict. `kept` is the revision on its disk, None where that is not known. `country` and `operator_country` are where it stands and who runs it, None: unknown.
-    `decisions` are those per second by tier, None where they are not known.
-    """
+    """An edge. `live`: heard of within the last 10 seconds, by any control replica. Of several under one name, what is said is of the one that is furthest behind."""
 
     name: str
     version: str
     address: str
     revision: int
+    kept: int | None = field(default=None, kw_only=True)
+    """The revision on its disk, by which it would answer after a restart without control (0: none); null: not known, as of an edge that is not live."""
     epoch: int
     last_seen: datetime
     live: bool
     instances: int = 0
+    """How many edges run under this name: 1, unless two were given the same."""
     token: str | None = None
+    """The token that it reports with, while it is live."""
     overruled: tuple[str, ...] = ()
+    """Regions for which it goes by its own probes against the common verdict."""
     country: str | None = None
+    """Where it stands; null: unknown, and so outside of every residency rule that binds edges."""
     operator_country: str | None = None
+    """Where whoever runs it is established; null: unknown."""
     decisions: Mapping[str, float] | None = None
-    kept: int | None = None
+    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +74,22 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of.
-
-    `silent` says more of the latter. `unsaved` are live edges that have it and do not have it on their disk. `lost` are live ones
-    that keep a revision which the database has lost: they are not sent this one.
-    """
+    """How far a revision has got: names of live edges that have it, of those that do not yet, and of those unheard of."""
 
     revision: int
     state: SyncState
+    """PENDING: a live edge lacks the revision, or no edge is live. STALE: no live edge waits for it, but a silent one had an
+    older, or a live one has an older on its disk, or one keeps a revision that the database has lost. IN_SYNC: every live edge has it, and so had the silent ones when they were last heard of."""
     in_sync: tuple[str, ...]
     pending: tuple[str, ...]
     unreachable: tuple[str, ...]
+    """Edges not heard of for 10 seconds."""
     silent: tuple[Silent, ...] = ()
+    """The same, with what they had."""
     unsaved: tuple[str, ...] = ()
+    """Live edges that have it and cannot keep it on their disk."""
     lost: tuple[str, ...] = ()
+    """Live edges that keep a revision which the database has lost; they are sent this one once `revisions:accept-older` says so."""
 
 
 async def list_all(
@@ -141,7 +144,7 @@ async def list_all(
             report.place.country,
             report.place.operator_country,
             decisions.get(one.source) if live else None,
-            report.kept if live else None,
+            kept=report.kept if live else None,
         )
         other = heard.get(one.name)
         heard[one.name] = view if other is None else _together(other, view)
@@ -157,21 +160,13 @@ def _together(one: EdgeView, other: EdgeView) -> EdgeView:
     if one.live is not other.live:
         return one if one.live else other
     first = min(one, other, key=lambda view: (view.revision, view.epoch))
-    return EdgeView(
-        first.name,
-        first.version,
-        first.address,
-        first.revision,
-        first.epoch,
-        max(one.last_seen, other.last_seen),
-        first.live,
-        one.instances + other.instances,
-        first.token,
-        tuple(sorted({*one.overruled, *other.overruled})),
-        first.country,
-        first.operator_country,
-        _added(one.decisions, other.decisions),
-        min((kept for kept in (one.kept, other.kept) if kept is not None), default=None),
+    return replace(
+        first,
+        kept=min((kept for kept in (one.kept, other.kept) if kept is not None), default=None),
+        last_seen=max(one.last_seen, other.last_seen),
+        instances=one.instances + other.instances,
+        overruled=tuple(sorted({*one.overruled, *other.overruled})),
+        decisions=_added(one.decisions, other.decisions),
     )
 
 

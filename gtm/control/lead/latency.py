@@ -53,8 +53,6 @@ EVERY = 10.0
 """Seconds between tables."""
 SAVE_EVERY = 60.0
 """Seconds between saves."""
-MAX_DELTAS = 20_000
-"""Deltas accepted in one report, and as many witnesses."""
 MAX_WAITING = 200_000
 """Deltas that wait for the next table, and as many witnesses; what is beyond them is dropped."""
 MAX_SHARE = 50_000
@@ -87,6 +85,7 @@ class RegionEstimate:
     rtt_ms: float | None
     source: str | None
     model_ms: float | None
+    """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: tuple[Measured, ...]
 

@@ -61,8 +61,11 @@ class Manager:
     """A tool with what it manages: kind → how many resources. `since`: of the first of them."""
 
     manager: str
+    """`terraform/prod-network`: the tool, and what of it owns the resources."""
     since: datetime
+    """Since when it manages the first of them."""
     resources: Mapping[str, int]
+    """Kind → how many. `GET /v1/resources?managed_by=…` lists them."""
 
 
 def writer(manager: str | None, on_managed: OnManaged | None, reason: str) -> Writer:

@@ -84,6 +84,7 @@ class Load:
     service: str
     at: float
     sources: int
+    """The number of reporters."""
     outstanding: float | None = None
     queue: float | None = None
     limit: float | None = None

@@ -18,7 +18,7 @@ Rule 1 needs health; without any, nothing has a usable region now, and nothing c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gtm.core.decision.ranking import alike_services
@@ -68,21 +68,22 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the rules say of a change.
-
-    `unchecked` says which rules could not be applied and why; `moved` and `short` (before, after; requests/s) are the
-    numbers that rules 2 and 3 looked at, None without demand. `moved_by_law` is the part of `moved` that has to leave
-    because its fence is tightened. `fingerprint` names the change where somebody else has to approve of it; `may_force` says whether
-    whoever asks for it may overrule the rules that it breaks.
-    """
+    """What the rules say of a change. `moved` and `short` are the numbers that rules 2 and 3 looked at, None without demand."""
 
     breaches: tuple[Breach, ...] = ()
+    """Empty: it is safe."""
     unchecked: tuple[str, ...] = ()
+    """Rules that could not be applied, and why."""
     moved: float | None = None
+    """The share of the present requests that would leave their region; null: no demand is known."""
+    moved_by_law: float | None = field(default=None, kw_only=True)
+    """The part of it whose fence is tightened: it is not held against the change."""
     short: tuple[float, float] | None = None
-    moved_by_law: float | None = None
+    """Requests per second without capacity, before and after."""
     fingerprint: str | None = None
+    """What the change goes by for those who have to approve of it; null: nobody has to."""
     may_force: bool = True
+    """Whether whoever asks may overrule the rules that it breaks, by giving a reason."""
 
     @property
     def safe(self) -> bool:
@@ -121,7 +122,7 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
             f"moved: the present demand of {made.before.rate:.2g} requests/s is below {LEAST_DEMAND:g}"
         )
     short = made.before.short, made.after.short
-    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, short, lawful)
+    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, short, moved_by_law=lawful)
 
 
 def unsigned(before: Policy, after: Policy, keys: Keys) -> tuple[Breach, ...]:

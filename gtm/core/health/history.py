@@ -95,12 +95,17 @@ class Step:
 
     start: float
     worst: HealthStatus
+    """The worst verdict at any time in it."""
     probes: int | None = None
+    """Null: not told, as by edges of earlier versions, and of all together."""
     failed: int = 0
     p50_ms: float | None = None
+    """Of the probes that were answered as they should: half took no longer."""
     p99_ms: float | None = None
     changes: int = 0
+    """Of the verdict; beyond ten of one step they are counted here alone."""
     detail: str = ""
+    """The last failure in words."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ class Problem:
     """One thing wrong. `path` locates it in the document (`services.chat.members[0].region`)."""
 
     path: str
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
 

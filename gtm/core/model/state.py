@@ -24,6 +24,7 @@ class EndpointHealth:
 
     status: HealthStatus = HealthStatus.UNKNOWN
     since: float = 0.0
+    """POSIX time of the last change, in seconds."""
     detail: str = ""
     latency_ms: float | None = None
     recovered: bool = False

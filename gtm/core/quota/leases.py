@@ -95,6 +95,7 @@ class LeaseGrant:
     report: int
     sequence: int
     duration: float
+    """Seconds."""
     leases: tuple[Lease, ...] = ()
 
 

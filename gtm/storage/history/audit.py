@@ -60,25 +60,29 @@ CONTROL = Actor("gtm", None, Via.CONTROL)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry.
-
-    `action` is a family and a verb (`token.revoke`), `target` what it was done to. `revision` is the one that it made, if it made one. `reason`
-    is what somebody gave as such, `detail` all else worth knowing, in words. `forced`: safety rules were overruled. `count`: how often it
-    happened, where several are one entry.
-    """
+    """An entry of the audit log."""
 
     id: int
     at: datetime
     who: str
+    """A token's name, a person, or `gtm`: control itself. Empty: nobody knows."""
     role: Role | None
     via: Via
+    """`api` (commands too), `dashboard`, `direct` (a command on the database itself), or `control` by itself."""
     action: str
+    """A family and a verb: `policy.apply`, `region.drain`, `token.revoke`."""
     target: str
+    """The thing that it was done to: a resource's kind and name, or a token."""
     revision: int | None
+    """The one that it made, if it made one."""
     reason: str
+    """What whoever did it gave as such."""
     detail: str
+    """What else is worth knowing, in words."""
     forced: bool
+    """Whether safety rules were overruled."""
     count: int
+    """How often it happened: more than 1 of failed sign-ins alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,9 @@ class Step:
 
     start: datetime
     minutes: int
+    """Of the step, how many were recorded."""
     seconds: float
+    """For how many seconds control was there to count: fewer than 60 of a minute in which it started or ended."""
     requests: float
 
 

@@ -47,7 +47,7 @@ def disabled(policy: Policy, *names: str) -> Policy:
 def test_what_changes_nothing_is_safe() -> None:
     """The policy in force may be put in force again, under any demand."""
     verdict = judge(world(POLICY), world(POLICY), DEMAND)
-    assert verdict == Verdict((), (), 0.0, (0.0, 0.0), 0.0)
+    assert verdict == Verdict((), (), 0.0, (0.0, 0.0), moved_by_law=0.0)
     assert verdict.safe
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Principal, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.policy import approvals
 from gtm.control.policy.approvals import Author
@@ -51,17 +50,12 @@ class ApprovalList(Schema):
     items: list[ApprovalView]
 
 
-@router.post(
-    "",
-    status_code=201,
-    operation_id="approve_fence",
-    summary="Approve of a change that opens a fence",
-    description="It counts only if nobody has both in hand, what approves and what makes the change: their owners, and whoever made them.",
-    response_model=ApprovalView,
-    responses=errors(413, 415),
-)
-async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
-    """Approve of a change that somebody else is to make, by its fingerprint."""
+@router.post("", status_code=201, responses=errors(413, 415))
+async def approve_fence(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> TypedResponse[ApprovalView]:
+    """Approve of a change that opens a fence.
+
+    It counts only if nobody has both in hand, what approves and what makes the change: their owners, and whoever made them.
+    """
     now = datetime.now(UTC)
     made = await approvals.approve(
         ctx.database,
@@ -74,15 +68,12 @@ async def approve(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Response:
     return reply(_view(made, approvals.objection(_author(who), made, {})), 201)
 
 
-@router.get(
-    "",
-    operation_id="list_fence_approvals",
-    summary="List approvals, the latest first",
-    response_model=ApprovalList,
-    responses=errors(),
-)
-async def list_(ctx: Ctx, who: Viewer) -> Response:
-    """Those that have ended included."""
+@router.get("")
+async def list_fence_approvals(ctx: Ctx, who: Viewer) -> TypedResponse[ApprovalList]:
+    """List approvals, the latest first.
+
+    Those that have ended included.
+    """
     found = await approvals.list_all(ctx.database, _author(who))
     return reply({"items": [_view(one.approval, one.objection) for one in found]})
 

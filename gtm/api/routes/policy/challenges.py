@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query
 from pydantic import Field, StrictStr
 
 from gtm.api.context import Acme, AcmeOrViewer, Ctx, Principal, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import changed
 from gtm.api.schemas.base import Changed, Schema, SyncSchema, errors
 from gtm.control.errors import Forbidden
@@ -75,7 +75,7 @@ def _require(who: Principal, zone: str, name: str) -> None:
         )
 
 
-async def _view(ctx: Ctx, found: challenges.Challenge, revision: int) -> Response:
+async def _view(ctx: Ctx, found: challenges.Challenge, revision: int) -> TypedResponse[ChallengeView]:
     return reply(
         {
             "zone": found.zone,
@@ -89,30 +89,27 @@ async def _view(ctx: Ctx, found: challenges.Challenge, revision: int) -> Respons
     )
 
 
-@router.get(
-    "",
-    operation_id="get_challenge",
-    summary="Get a challenge's records",
-    response_model=ChallengeView,
-    responses=errors(400, 404),
-)
-async def get(ctx: Ctx, who: AcmeOrViewer, zone: ZoneName, name: ChallengeName) -> Response:
-    """What is there, and whether all edges answer so."""
+@router.get("", responses=errors(400, 404))
+async def get_challenge(
+    ctx: Ctx, who: AcmeOrViewer, zone: ZoneName, name: ChallengeName
+) -> TypedResponse[ChallengeView]:
+    """Get a challenge's records.
+
+    What is there, and whether all edges answer so.
+    """
     _require(who, zone, name)
     return await _view(ctx, *await challenges.get(ctx.database, zone, name))
 
 
-@router.put(
-    "",
-    operation_id="put_challenge",
-    summary="Write a challenge's records",
-    description="For ACME clients (DNS-01, RFC 8555 §8.4). Idempotent. Whole writes of the zone, by whomever, leave challenges as they are, and "
-    "nobody's management of the zone stands against them. The edges answer with it once `sync` says `IN_SYNC`.",
-    response_model=ChallengeView,
-    responses=errors(400, 404, 409, 413, 415),
-)
-async def put(ctx: Ctx, who: Acme, zone: ZoneName, name: ChallengeName, body: ChallengePut) -> Response:
-    """Replace the values at a name, or add to them."""
+@router.put("", responses=errors(400, 404, 409, 413, 415))
+async def put_challenge(
+    ctx: Ctx, who: Acme, zone: ZoneName, name: ChallengeName, body: ChallengePut
+) -> TypedResponse[ChallengeView]:
+    """Write a challenge's records.
+
+    For ACME clients (DNS-01, RFC 8555 §8.4). Idempotent. Whole writes of the zone, by whomever, leave challenges as they are, and nobody's
+    management of the zone stands against them. The edges answer with it once `sync` says `IN_SYNC`.
+    """
     _require(who, zone, name)
     written, outcome = await challenges.put(
         ctx.database, zone, name, body.values, body.ttl, add=body.add, by=who.actor
@@ -121,22 +118,18 @@ async def put(ctx: Ctx, who: Acme, zone: ZoneName, name: ChallengeName, body: Ch
     return await _view(ctx, written, outcome.revision)
 
 
-@router.delete(
-    "",
-    operation_id="delete_challenge",
-    summary="Delete a challenge's records",
-    description="What is not there is deleted all the same: clients clean up more than once.",
-    response_model=Changed,
-    responses=errors(400, 404),
-)
-async def delete(
+@router.delete("", responses=errors(400, 404))
+async def delete_challenge(
     ctx: Ctx,
     who: Acme,
     zone: ZoneName,
     name: ChallengeName,
     value: Annotated[str | None, Query(max_length=255, description="Only this one; left out: all.")] = None,
-) -> Response:
-    """Delete one value at a name, or all."""
+) -> TypedResponse[Changed]:
+    """Delete a challenge's records.
+
+    What is not there is deleted all the same: clients clean up more than once.
+    """
     _require(who, zone, name)
     outcome = await challenges.delete(ctx.database, zone, name, value, by=who.actor)
     return reply(await changed(ctx, outcome))

@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 from fastapi import Request as HttpRequest
-from fastapi import Response
 from pydantic import TypeAdapter, ValidationError
 
 from gtm.api.context import Context, Ctx, Viewer, Writing, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.policy import PolicyChanged
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
@@ -33,7 +32,7 @@ from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client, told_subnet
 from gtm.nesting import shallow
 
-router = strict_router(prefix="/v1")
+router = strict_router(prefix="/v1", tags=["policy"])
 
 BODIES = (SimulateRequest, ExplainRequest, PlanRequest)
 """Documents that are read elsewhere: FastAPI must be told of them."""
@@ -70,21 +69,15 @@ def _described(model: type[Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@router.post(
-    "/policy:simulate",
-    tags=["policy"],
-    operation_id="simulate_policy",
-    summary="Try a draft, or a scenario, with traffic",
-    description="What the policy in force makes of it, and what the draft would (left out: the same policy) if a `scenario` came true: "
-    "regions that fail or drain, other capacity, more demand, a day to come. Else health, latency and load are as they "
-    "are now. Shares, latency, spillover, refusals, room, and what moves. Changes nothing. It is worked out in a process "
-    "with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.",
-    response_model=SimulationView,
-    responses=errors(404, 413, 415),
-    openapi_extra=_described(SimulateRequest),
-)
-async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
-    """Apart: it takes a processor for seconds."""
+@router.post("/policy:simulate", responses=errors(404, 413, 415), openapi_extra=_described(SimulateRequest))
+async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedResponse[SimulationView]:
+    """Try a draft, or a scenario, with traffic.
+
+    What the policy in force makes of it, and what the draft would (left out: the same policy) if a `scenario` came true: regions that fail
+    or drain, other capacity, more demand, a day to come. Else health, latency and load are as they are now. Shares, latency, spillover,
+    refusals, room, and what moves. Changes nothing. It is worked out in a process with bounds on its memory and time (413 says which was
+    met); 503 with Retry-After: too many are at work.
+    """
     running = _running(ctx)
     body = await request.body()
     situation = await ctx.situation()
@@ -93,25 +86,22 @@ async def simulate(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
         traffic = await _traffic(ctx, _glance(body), situation)
     except NotFound as error:
         missing = error.detail
+    # Apart: it takes a processor for seconds.
     job = Job(
         "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
     )
-    return Response(await ctx.apart.run(job), media_type="application/json")
+    return TypedResponse(await ctx.apart.run(job), media_type="application/json")
 
 
-@router.post(
-    "/policy:plan",
-    tags=["policy"],
-    operation_id="plan_policy",
-    summary="Say what a whole policy, or a part of one, would change",
-    description="What `policy:apply` says of a dry run: changes, findings, what the safety rules say to whoever asks, what other tools manage. It "
-    "takes no right to change anything, so that pull requests can plan. What is long is looked at in a process of its own, as by `policy:simulate`.",
-    response_model=PolicyChanged,
-    responses=errors(413, 415),
-    openapi_extra=_described(PlanRequest),
-)
-async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) -> Response:
-    """A dry run: of what is short in a thread, which Terraform waits for several times a plan, else apart."""
+@router.post("/policy:plan", responses=errors(413, 415), openapi_extra=_described(PlanRequest))
+async def plan_policy(
+    ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing
+) -> TypedResponse[PolicyChanged]:
+    """Say what a whole policy, or a part of one, would change.
+
+    What `policy:apply` says of a dry run: changes, findings, what the safety rules say to whoever asks, what other tools manage. It takes
+    no right to change anything, so that pull requests can plan. What is long is looked at in a process of its own, as by `policy:simulate`.
+    """
     body = await request.body()
     situation = await ctx.situation()
     async with ctx.database.transaction() as transaction:
@@ -120,6 +110,7 @@ async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) ->
     running, revision = await current_policy(ctx.database)
     rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
     job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
+    # What is short in a thread, which Terraform waits for several times a plan; else apart.
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
             found = await asyncio.to_thread(done, job)
@@ -130,7 +121,7 @@ async def plan(ctx: Ctx, who: Viewer, request: HttpRequest, writing: Writing) ->
     sync = msgspec.json.encode(
         await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost)
     )
-    return Response(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
+    return TypedResponse(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
 
 
 def _pairs(policy: Policy) -> int:
@@ -155,19 +146,13 @@ async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traff
     return await recorded(ctx.database, *since_now(since, time.time()))
 
 
-@router.post(
-    "/route:explain",
-    tags=["policy"],
-    operation_id="explain_route",
-    summary="Explain a decision, by the policy in force or by a draft",
-    description="With health, plan and latency as they are now at control, and with what an edge would send: the DNS "
-    "answers, or the redirect. Edges explain what they answer at their own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.",
-    response_model=ExplanationView,
-    responses=errors(413, 415),
-    openapi_extra=_described(ExplainRequest),
-)
-async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
-    """Decide it, and say all of why."""
+@router.post("/route:explain", responses=errors(413, 415), openapi_extra=_described(ExplainRequest))
+async def explain_route(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedResponse[ExplanationView]:
+    """Explain a decision, by the policy in force or by a draft.
+
+    With health, plan and latency as they are now at control, and with what an edge would send: the DNS answers, or the redirect. Edges
+    explain what they answer at their own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.
+    """
     running = _running(ctx)
     body = await request.body()
     glance = _glance(body)
@@ -177,7 +162,7 @@ async def explain(ctx: Ctx, _: Viewer, request: HttpRequest) -> Response:
         "explain", body, situation, running.policy, running.revision, location=location, answers=ctx.answers
     )
     if bytes(glance.policy) != b"null":
-        return Response(await ctx.apart.run(job), media_type="application/json")
+        return TypedResponse(await ctx.apart.run(job), media_type="application/json")
     if len(body) > MAX_QUESTION:
         raise ContentTooLarge(f"a question without a draft may have {MAX_QUESTION} bytes")
     asked = parsed(ExplainRequest, body)

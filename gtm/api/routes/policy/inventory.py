@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
-from gtm.api.query import strict_router
-from gtm.api.schemas.base import ManagedSchema, Schema, errors
+from gtm.api.query import TypedResponse, strict_router
+from gtm.api.schemas.base import ManagedSchema, Schema, errors, picked
 from gtm.control.errors import BadRequest, Unavailable
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import KindName
-from gtm.documents.referrers import Referrers, referrers
+from gtm.documents.referrers import Reference, Referrers, referrers
 
 router = strict_router(prefix="/v1", tags=["policy"])
 
@@ -77,13 +77,8 @@ class Names(Schema):
     """Kind → how many are not listed."""
 
 
-class ReferenceSchema(Schema):
+class ReferenceSchema(Schema, of=Reference):
     """A resource that refers to the one asked about."""
-
-    kind: str
-    name: str
-    path: str
-    """The place of the reference in the document: `members[0].region`."""
 
 
 class References(Schema):
@@ -137,14 +132,7 @@ def _behind(cursor: str | None) -> tuple[int, str]:
     return _ORDER[kind], name
 
 
-@router.get(
-    "/resources",
-    operation_id="search_resources",
-    summary="Search resources of all kinds",
-    description="By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.",
-    response_model=Inventory,
-    responses=errors(400),
-)
+@router.get("/resources", responses=errors(400))
 async def search_resources(
     *,
     ctx: Ctx,
@@ -154,8 +142,11 @@ async def search_resources(
     managed_by: OnlyManagedBy = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response:
-    """A page of what was found."""
+) -> TypedResponse[Inventory]:
+    """Search resources of all kinds.
+
+    By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.
+    """
     policy, revision = _current(ctx)
     behind = _behind(cursor)
     found = await asyncio.to_thread(_found, policy, search)
@@ -187,16 +178,12 @@ async def search_resources(
     )
 
 
-@router.get(
-    "/names",
-    operation_id="list_names",
-    summary="What requests may name",
-    description="Names alone, from memory: to choose from. Where regions are, for maps.",
-    response_model=Names,
-    responses=errors(),
-)
-async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
-    """Services, tenants, data classes, models and regions."""
+@router.get("/names")
+async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> TypedResponse[Names]:
+    """What requests may name.
+
+    Names alone, from memory: to choose from. Where regions are, for maps.
+    """
     policy, revision = _current(ctx)
     found: dict[str, list[str]] = {
         "services": sorted(one.name for one in policy.services),
@@ -209,9 +196,7 @@ async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
         {
             "revision": revision,
             **{kind: names[:limit] for kind, names in found.items()},
-            "regions": [
-                {name: getattr(one, name) for name in RegionNamed.model_fields} for one in regions[:limit]
-            ],
+            "regions": [picked(RegionNamed, one) for one in regions[:limit]],
             "left_out": {
                 "regions": max(0, len(regions) - limit),
                 **{kind: max(0, len(names) - limit) for kind, names in found.items()},
@@ -220,18 +205,14 @@ async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> Response:
     )
 
 
-@router.get(
-    "/references",
-    operation_id="list_references",
-    summary="What refers to a resource",
-    description="Of the policy in force. Nothing refers to what is not there.",
-    response_model=References,
-    responses=errors(),
-)
+@router.get("/references")
 async def list_references(
     *, ctx: Ctx, _: Viewer, kind: KindName, name: Annotated[str, Query(min_length=1, max_length=253)]
-) -> Response:
-    """Each field that names it."""
+) -> TypedResponse[References]:
+    """What refers to a resource.
+
+    Of the policy in force. Nothing refers to what is not there.
+    """
     policy, revision = _current(ctx)
     found = (await asyncio.to_thread(_referring.of, policy)).get((kind, name), ())
     items = found[:MOST_REFERENCES]

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Ctx, OnlyManagedBy, Viewer, managed_headers, reply
 from gtm.api.paging import Cursor, IfNoneMatch, Limit, decode_cursor, encode_cursor, not_modified
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import READ
 from gtm.api.schemas.base import ResourcePage, errors
 from gtm.api.schemas.policy import JurisdictionView
 from gtm.control.errors import NotFound
 from gtm.control.policy import resources
 from gtm.core.model.countries import COUNTRIES
-from gtm.core.model.policy import Jurisdiction, Term
+from gtm.core.model.policy import Jurisdiction
 from gtm.core.policy.jurisdictions import countries_at, resolve
 from gtm.documents.fields import JurisdictionName
 from gtm.documents.jurisdictions import (
@@ -37,15 +37,10 @@ from gtm.storage.session import Database
 router = strict_router(prefix="/v1/jurisdictions", tags=["jurisdictions"])
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """As `JurisdictionView`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View(Jurisdiction):
+    """A jurisdiction with what `JurisdictionView` says beside it."""
 
-    name: str
-    display_name: str
-    members: tuple[str, ...]
-    source: str
-    terms: tuple[Term, ...]
     origin: str
     countries: tuple[str, ...]
     decisions: tuple[AdequacyDecision, ...]
@@ -74,20 +69,13 @@ async def _all(database: Database) -> dict[str, tuple[_View, str, Managed | None
 
 
 def _view(item: Jurisdiction, origin: str, countries: frozenset[str]) -> _View:
-    decisions = adequacy_decisions().get(item.name, ()) if origin == "shipped" else ()
-    past = past_memberships().get(item.name, ()) if origin == "shipped" else ()
-    laws = law_notes().get(item.name, ()) if origin == "country" else ()
     return _View(
-        item.name,
-        item.display_name,
-        item.members,
-        item.source,
-        item.terms,
-        origin,
-        tuple(sorted(countries)),
-        decisions,
-        past,
-        laws,
+        **{one.name: getattr(item, one.name) for one in fields(item)},
+        origin=origin,
+        countries=tuple(sorted(countries)),
+        decisions=adequacy_decisions().get(item.name, ()) if origin == "shipped" else (),
+        past=past_memberships().get(item.name, ()) if origin == "shipped" else (),
+        laws=law_notes().get(item.name, ()) if origin == "country" else (),
     )
 
 
@@ -95,15 +83,8 @@ def _tag(view: _View, tag: str) -> str:
     return derived_tag(tag, msgspec.json.encode(view))
 
 
-@router.get(
-    "",
-    operation_id="list_jurisdictions",
-    summary="List jurisdictions, by name",
-    description="The shipped ones (read-only) and the operators' own; every country code too, if asked for.",
-    response_model=ResourcePage[JurisdictionView],
-    responses=errors(400),
-)
-async def list_(
+@router.get("", responses=errors(400))
+async def list_jurisdictions(
     *,
     ctx: Ctx,
     _: Viewer,
@@ -111,8 +92,11 @@ async def list_(
     cursor: Cursor = None,
     countries: Annotated[bool, Query(description="Also every country, with notes on its law.")] = False,
     managed_by: OnlyManagedBy = None,
-) -> Response:
-    """A page of jurisdictions, gtm's own and the policy's, with their members of today."""
+) -> TypedResponse[ResourcePage[JurisdictionView]]:
+    """List jurisdictions, by name.
+
+    The shipped ones (read-only) and the operators' own; every country code too, if asked for.
+    """
     after = decode_cursor(cursor)
     rest = [
         (view, tag, managed)
@@ -131,17 +115,19 @@ async def list_(
 
 @router.get(
     "/{name:segment}",
-    operation_id="get_jurisdictions",
-    summary="Get a jurisdiction or country",
-    response_model=JurisdictionView,
     responses={
         200: {"headers": READ},
         304: {"description": "It still has (one of) the entity tags in If-None-Match."},
         **errors(404),
     },
 )
-async def get(ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None) -> Response:
-    """A jurisdiction with its members, past memberships and sources; a country counts as one."""
+async def get_jurisdictions(
+    ctx: Ctx, _: Viewer, name: JurisdictionName, if_none_match: IfNoneMatch = None
+) -> TypedResponse[JurisdictionView]:
+    """Get a jurisdiction or country.
+
+    A jurisdiction with its members, past memberships and sources; a country counts as one.
+    """
     found = (await _all(ctx.database)).get(name)
     if found is None:
         raise NotFound(f"there is no jurisdiction `{name}`")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from fastapi import Response
 from pydantic import Field
 
 from gtm.api.context import Ctx, Operator, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import refreshed
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import Invalid
 from gtm.control.policy import managers
+from gtm.control.policy.managers import Manager
 from gtm.core.model.problems import Problem
 from gtm.documents import fields
 from gtm.documents.parts import ResourceName
@@ -22,15 +21,8 @@ from gtm.documents.resources import MAX_RESOURCES, Document
 router = strict_router(prefix="/v1", tags=["managers"])
 
 
-class ManagerView(Schema):
+class ManagerView(Schema, of=Manager):
     """A tool, and what it manages."""
-
-    manager: str
-    """`terraform/prod-network`: the tool, and what of it owns the resources."""
-    since: datetime
-    """Since when it manages the first of them."""
-    resources: dict[str, int]
-    """Kind → how many. `GET /v1/resources?managed_by=…` lists them."""
 
 
 class ManagerList(Schema):
@@ -58,30 +50,22 @@ class ReassignView(Schema):
     resources: list[ResourceName]
 
 
-@router.get(
-    "/managers",
-    operation_id="list_managers",
-    summary="List the tools that manage resources",
-    description="Answered from memory, also while the database is down.",
-    response_model=ManagerList,
-    responses=errors(),
-)
-async def list_managers(ctx: Ctx, _: Viewer) -> Response:
-    """All of them."""
+@router.get("/managers")
+async def list_managers(ctx: Ctx, _: Viewer) -> TypedResponse[ManagerList]:
+    """List the tools that manage resources.
+
+    Answered from memory, also while the database is down.
+    """
     return reply({"items": managers.summed(ctx.present.managed)})
 
 
-@router.post(
-    "/managers:reassign",
-    operation_id="reassign_managers",
-    summary="Let another tool manage resources, or none",
-    description="The resources stay as they are, and there is no revision. All or nothing: 409 if one of them is not managed by "
-    "`manager`, 404 if that manages nothing.",
-    response_model=ReassignView,
-    responses=errors(404, 409, 413, 415),
-)
-async def reassign(ctx: Ctx, who: Operator, body: ReassignRequest) -> Response:
-    """Hand resources over, or release them."""
+@router.post("/managers:reassign", responses=errors(404, 409, 413, 415))
+async def reassign_managers(ctx: Ctx, who: Operator, body: ReassignRequest) -> TypedResponse[ReassignView]:
+    """Let another tool manage resources, or none.
+
+    The resources stay as they are, and there is no revision. All or nothing: 409 if one of them is not managed by `manager`, 404 if that
+    manages nothing.
+    """
     if not body.reason.strip():
         problem = Problem("reason", "missing", "say why: it is kept in the audit log")
         raise Invalid(f"{problem}", (problem,))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import Response
 from pydantic import Field, StrictStr
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import ErrorSchema, Schema, errors
 from gtm.control.errors import Unavailable
 from gtm.control.policy import reading
@@ -58,23 +57,19 @@ class ReadView(Schema):
     """The revision in force, that a partial text was read with."""
 
 
-@router.post(
-    "/policy:read",
-    operation_id="read_policy",
-    summary="Read a draft written as YAML",
-    description="What is wrong with it, line by line, as `gtm check` says it, and what it says as JSON. Changes nothing. A long text, or one with anchors, is "
-    "read in a process with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.",
-    response_model=ReadView,
-    responses=errors(413, 415),
-)
-async def read(ctx: Ctx, _: Viewer, body: ReadRequest) -> Response:
-    """Read a text, and compile the policy that it makes: what is short in a thread, what is long apart."""
+@router.post("/policy:read", responses=errors(413, 415))
+async def read_policy(ctx: Ctx, _: Viewer, body: ReadRequest) -> TypedResponse[ReadView]:
+    """Read a draft written as YAML.
+
+    What is wrong with it, line by line, as `gtm check` says it, and what it says as JSON. Changes nothing. A long text, or one with
+    anchors, is read in a process with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.
+    """
     running = ctx.present.compiled
     if running is None:
         raise Unavailable("no policy revision is loaded yet: try again")
     gone = frozenset((one.kind, one.name) for one in body.delete)
     asked = Reading(body.text, body.partial, gone, running.policy, running.revision)
     if len(body.text) > SHORT or "&" in body.text:
-        return Response(await ctx.apart.run(asked), media_type="application/json")
+        return TypedResponse(await ctx.apart.run(asked), media_type="application/json")
     async with ctx.readers:
         return reply(await asyncio.to_thread(reading.read, asked))

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import Cursor, decode_cursor, encode_cursor
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
 from gtm.control.errors import BadRequest, NotFound, Unavailable
@@ -67,12 +67,9 @@ DataClass = Annotated[fields.Name | None, Query(description="Likewise.")]
 
 @router.get(
     "",
-    operation_id="get_residency",
-    summary="Services by jurisdictions of clients: who may serve them, and by which rules",
     description="By the enforced rules of the policy in force, for clients whose country is certain. Columns are the jurisdictions "
     f"that rules name for their clients ({MOST_COLUMNS} at most, those that most rules name first), or the one asked for; then all other countries, and clients that nobody can locate. "
     "Which of these regions is up or has room is no matter of this.",
-    response_model=MatrixView,
     responses=errors(404),
 )
 async def get_residency(
@@ -90,8 +87,8 @@ async def get_residency(
     ] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Most services in the answer.")] = 20,
     cursor: Cursor = None,
-) -> Response:
-    """A page of services."""
+) -> TypedResponse[MatrixView]:
+    """Services by jurisdictions of clients: who may serve them, and by which rules."""
     snapshot = _running(ctx)
     asked = _asked(snapshot, at, tenant, data_class)
     if client is not None and client not in snapshot.jurisdictions:
@@ -106,14 +103,11 @@ async def get_residency(
 
 @router.get(
     "/calendar",
-    operation_id="get_residency_calendar",
-    summary="Rules and memberships that begin or end, and what each such moment changes",
     description=f"The next first. At each, the fences of up to {MOST_SERVICES} services just before and from then on are compared. "
     "Memberships are those of all jurisdictions, also such as no rule names.",
-    response_model=CalendarView,
     responses=errors(404),
 )
-async def get_calendar(
+async def get_residency_calendar(
     *,
     ctx: Ctx,
     _: Viewer,
@@ -121,8 +115,8 @@ async def get_calendar(
     tenant: Tenant = None,
     data_class: DataClass = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Most moments in the answer.")] = 20,
-) -> Response:
-    """Get what begins and ends by itself after a moment."""
+) -> TypedResponse[CalendarView]:
+    """Rules and memberships that begin or end, and what each such moment changes."""
     snapshot = _running(ctx)
     asked = _asked(snapshot, at, tenant, data_class)
     events, left = await asyncio.to_thread(
@@ -132,22 +126,18 @@ async def get_calendar(
     return reply({"revision": snapshot.revision, "at": asked.now, "items": items, "left_out": left})
 
 
-@router.get(
-    "/monitored",
-    operation_id="get_monitored_rules",
-    summary="Rules in monitor mode, and what each would have refused",
-    description="Recorded demand, judged by the policy in force as of now, with each of the rules enforced by itself. A request is narrowed "
-    "if it would have lost some of its regions, and refused if it would have lost all. Rules that would have been about nothing are there too.",
-    response_model=MonitoredView,
-    responses=errors(),
-)
-async def get_monitored(
+@router.get("/monitored")
+async def get_monitored_rules(
     *,
     ctx: Ctx,
     _: Viewer,
     since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
-) -> Response:
-    """Count again what was counted."""
+) -> TypedResponse[MonitoredView]:
+    """Rules in monitor mode, and what each would have refused.
+
+    Recorded demand, judged by the policy in force as of now, with each of the rules enforced by itself. A request is narrowed if it would
+    have lost some of its regions, and refused if it would have lost all. Rules that would have been about nothing are there too.
+    """
     snapshot, now = _running(ctx), time.time()
     begin, end = since_now(since, now)
     if not timedelta(0) < end - begin <= timedelta(days=3660):

@@ -21,9 +21,9 @@ from gtm.api.context import (
     reply,
 )
 from gtm.api.paging import Cursor, IfMatch, Limit, decode_number, encode_cursor, is_number, precondition
-from gtm.api.query import strict_router
+from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import changed, put_reply
-from gtm.api.schemas.base import Page, ResourceChanged, errors
+from gtm.api.schemas.base import Page, ResourceChanged, errors, picked
 from gtm.api.schemas.policy import (
     AcceptedView,
     DiffView,
@@ -86,17 +86,9 @@ class RollbackRequest(Document):
 @router.get(
     "/policy",
     tags=["policy"],
-    operation_id="get_policy",
-    summary="Export the whole policy",
-    description="JSON, or YAML for `Accept: application/yaml`. Regions carry their admin state and zones their challenges only "
-    "if asked for, since applying an export must not undo a drain or delete a challenge made since.",
-    response_model=PolicyView,
-    responses={
-        200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}},
-        **errors(),
-    },
+    responses={200: {"headers": _ETAG, "content": {YAML: {"schema": {"type": "string"}}}}},
 )
-async def export(
+async def get_policy(
     *,
     ctx: Ctx,
     _: Viewer,
@@ -104,13 +96,17 @@ async def export(
     admin_states: Annotated[
         bool, Query(description="Include the regions' admin states and the zones' challenges.")
     ] = False,
-) -> Response:
-    """The policy in force."""
+) -> TypedResponse[PolicyView]:
+    """Export the whole policy.
+
+    JSON, or YAML for `Accept: application/yaml`. Regions carry their admin state and zones their challenges only if asked for, since
+    applying an export must not undo a drain or delete a challenge made since.
+    """
     current, revision = await policy.current_policy(ctx.database)
     headers = {"ETag": f'"{revision}"', "Vary": "Accept"}
     if YAML in accept:
         text = yamls.dump(concise_policy(current, admin_states=admin_states))
-        return Response(text, headers=headers, media_type=YAML)
+        return TypedResponse(text, headers=headers, media_type=YAML)
     document = {kind: getattr(current, kind) for kind in KINDS}  # encoded as they are: a large one is 7 MB
     if not admin_states:
         operated = export_policy(Policy(regions=current.regions, zones=current.zones))
@@ -118,18 +114,8 @@ async def export(
     return reply({"revision": revision, "policy": document}, headers=headers)
 
 
-@router.post(
-    "/policy:apply",
-    tags=["policy"],
-    operation_id="apply_policy",
-    summary="Put a whole policy in force, or a part of one",
-    description="All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile, "
-    "`unless_changed` against those of single resources. With `partial`, what the policy does not hold stays. A tool "
-    "(`GTM-Managed-By`) manages from then on what the policy holds.",
-    response_model=PolicyChanged,
-    responses=errors(409, 412, 413, 415),
-)
-async def apply(
+@router.post("/policy:apply", tags=["policy"], responses=errors(409, 412, 413, 415))
+async def apply_policy(
     *,
     ctx: Ctx,
     who: Operator,
@@ -138,8 +124,13 @@ async def apply(
     force: Force = False,
     force_reason: ForceReason = "",
     writing: Writing,
-) -> Response:
-    """Apply it, or say what would change."""
+) -> TypedResponse[PolicyChanged]:
+    """Put a whole policy in force, or a part of one.
+
+    All or nothing. `If-Match` with the ETag of `GET /v1/policy` guards against changes made meanwhile, `unless_changed` against those of
+    single resources. With `partial`, what the policy does not hold stays. A tool (`GTM-Managed-By`) manages from then on what the policy
+    holds.
+    """
     outcome = await policy.apply(
         ctx.database,
         body,
@@ -169,7 +160,9 @@ def _expected(if_match: str | None) -> int | None:
     return int(numbers[0])
 
 
-async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False) -> Response:
+async def _policy_reply(
+    ctx: Context, outcome: Outcome, *, dry_run: bool = False
+) -> TypedResponse[PolicyChanged]:
     done = await changed(ctx, outcome)
     return reply(
         {
@@ -185,14 +178,7 @@ async def _policy_reply(ctx: Context, outcome: Outcome, *, dry_run: bool = False
     )
 
 
-@router.get(
-    "/revisions",
-    tags=["revisions"],
-    operation_id="list_revisions",
-    summary="List revisions, newest first",
-    response_model=Page[RevisionSchema],
-    responses=errors(400),
-)
+@router.get("/revisions", tags=["revisions"], responses=errors(400))
 async def list_revisions(
     *,
     ctx: Ctx,
@@ -202,46 +188,28 @@ async def list_revisions(
     below: Annotated[
         int | None, Query(ge=1, le=2**63 - 1, description="Only revisions of lower numbers.")
     ] = None,
-) -> Response:
-    """A page of revisions: who made each, when, why, and what it changed in a line."""
+) -> TypedResponse[Page[RevisionSchema]]:
+    """List revisions, newest first.
+
+    A page of revisions: who made each, when, why, and what it changed in a line.
+    """
     bounds = [bound for bound in (decode_number(cursor), below) if bound is not None]
     found = await revisions.list_page(ctx.database, min(bounds, default=None), limit + 1)
     more = encode_cursor(str(found[limit - 1].number)) if len(found) > limit else None
     return reply({"items": found[:limit], "next_cursor": more})
 
 
-@router.get(
-    "/revisions/{number:segment}",
-    tags=["revisions"],
-    operation_id="get_revision",
-    summary="Get a revision with its policy",
-    response_model=RevisionView,
-    responses=errors(404),
-)
-async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> Response:
-    """A revision, with the whole policy as it was."""
+@router.get("/revisions/{number:segment}", tags=["revisions"], responses=errors(404))
+async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> TypedResponse[RevisionView]:
+    """Get a revision with its policy.
+
+    A revision, with the whole policy as it was.
+    """
     revision, then = await revisions.get(ctx.database, number)
-    return reply(
-        {
-            "number": revision.number,
-            "created_at": revision.created_at,
-            "author": revision.author,
-            "comment": revision.comment,
-            "sha256": revision.sha256,
-            "summary": revision.summary,
-            "policy": export_policy(then, admin_states=True),
-        }
-    )
+    return reply({**picked(RevisionSchema, revision), "policy": export_policy(then, admin_states=True)})
 
 
-@router.get(
-    "/revisions/{number:segment}/diff",
-    tags=["revisions"],
-    operation_id="diff_revision",
-    summary="What differs between two revisions",
-    response_model=DiffView,
-    responses=errors(404),
-)
+@router.get("/revisions/{number:segment}/diff", tags=["revisions"], responses=errors(404))
 async def diff_revision(
     ctx: Ctx,
     _: Viewer,
@@ -250,21 +218,17 @@ async def diff_revision(
         int | None,
         Query(ge=0, le=2**63 - 1, description="0: the empty policy. Left out: the revision before."),
     ] = None,
-) -> Response:
-    """Get the differences between revision `against` and revision `number`."""
+) -> TypedResponse[DiffView]:
+    """What differs between two revisions.
+
+    Get the differences between revision `against` and revision `number`.
+    """
     other, changes = await revisions.diff(ctx.database, number, against)
     return reply({"revision": number, "against": other, "changes": changes})
 
 
 @router.post(
-    "/revisions/{number:segment}:rollback",
-    tags=["revisions"],
-    operation_id="rollback_revision",
-    summary="Put an earlier revision's policy in force again",
-    description="Makes a new revision. Regions keep their admin state of today, zones their challenges. `If-Match` with the ETag of "
-    "`GET /v1/policy` guards against changes made meanwhile.",
-    response_model=PolicyChanged,
-    responses=errors(404, 409, 412, 413, 415),
+    "/revisions/{number:segment}:rollback", tags=["revisions"], responses=errors(404, 409, 412, 413, 415)
 )
 async def rollback_revision(
     *,
@@ -276,8 +240,12 @@ async def rollback_revision(
     force: Force = False,
     force_reason: ForceReason = "",
     writing: Writing,
-) -> Response:
-    """Publish the policy of an earlier revision as a new one."""
+) -> TypedResponse[PolicyChanged]:
+    """Put an earlier revision's policy in force again.
+
+    Makes a new revision. Regions keep their admin state of today, zones their challenges. `If-Match` with the ETag of `GET /v1/policy`
+    guards against changes made meanwhile.
+    """
     asked = body or RollbackRequest()
     outcome = await revisions.rollback(
         ctx.database,
@@ -293,18 +261,13 @@ async def rollback_revision(
     return await _policy_reply(ctx, outcome, dry_run=asked.dry_run)
 
 
-@router.post(
-    "/revisions:accept-older",
-    tags=["revisions"],
-    operation_id="accept_older",
-    summary="Say that going back to what the database has is meant",
-    description="For a database that was restored from a backup: edges and balancers that hold revisions which it has lost keep them until then, "
-    "and are sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what was lost. 409: nobody holds any.",
-    response_model=AcceptedView,
-    responses=errors(409, 413, 415),
-)
-async def accept_older(ctx: Ctx, who: FenceAdmin, body: AcceptOlderRequest) -> Response:
-    """Have followers go back."""
+@router.post("/revisions:accept-older", tags=["revisions"], responses=errors(409, 413, 415))
+async def accept_older(ctx: Ctx, who: FenceAdmin, body: AcceptOlderRequest) -> TypedResponse[AcceptedView]:
+    """Say that going back to what the database has is meant.
+
+    For a database that was restored from a backup: edges and balancers that hold revisions which it has lost keep them until then, and are
+    sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what was lost. 409: nobody holds any.
+    """
     lost = await revisions.accept_older(ctx.database, by=who.actor, reason=body.reason)
     await ctx.replica.watch.refresh()
     return reply({"lost": [{"after": fork.after, "up_to": fork.up_to} for fork in lost]})
