@@ -46,7 +46,7 @@ async def tried(file: BalancerDocument, path: Path | None) -> list[TriedBackend]
     await names.close()
     front, backends = Front(document, path), document.servers()
     health = BackendHealth(health_settings(document), backends, now())
-    checks = Checks(document.checks.settings(), health, lambda: None, http2=front.http2)
+    checks = Checks(document.checks, health, lambda: None, http2=front.http2)
     checks.update(((one, front.route(one.name)) for one in backends), document.own_checks())
     try:
         await checks.first_round(PATIENCE)

@@ -40,7 +40,7 @@ from gtm.balancer.health.asking import (
     head_of,
     serving_of,
 )
-from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
+from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError
@@ -454,7 +454,7 @@ def test_a_balancer_goes_by_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with server() as (port, servicer):
             await servicer.set("models", Status.SERVING)
-            check = GrpcHealthCheck("models", port, interval=0.05)
+            check = HealthCheck(type="grpc", service="models", port=port, interval=0.05)
             async with world(CheckSettings(health=check, models=None, scrape=None)) as here:
                 assert here.condition().healthy
                 await servicer.set("models", Status.NOT_SERVING)
@@ -468,8 +468,8 @@ def test_a_balancer_goes_by_it(tmp_path: Path) -> None:
     file = tmp_path / "balancer.yaml"
     start = "backends: [{url: http://10.0.0.5:8000}]\nchecks:\n  health: "
     file.write_text(start + "{type: grpc, service: models, port: 9000, timeout: 0.5}\n")
-    assert load(file).checks.settings().health == GrpcHealthCheck("models", 9000, 1.0, 0.5)
-    assert of_urls(["http://10.0.0.5:8000"]).checks.settings() == CheckSettings()
+    assert load(file).checks.health == HealthCheck(type="grpc", service="models", port=9000, timeout=0.5)
+    assert of_urls(["http://10.0.0.5:8000"]).checks == CheckSettings()
     wrong: list[tuple[str, Callable[[str], bool]]] = [
         ("{type: grpc, path: /health}", lambda text: "`path`" in text and "type: http" in text),
         ("{type: grpc, status: [200]}", lambda text: "`status`" in text),
