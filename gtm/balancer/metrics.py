@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from statistics import pstdev
 
 from gtm.balancer.decide.gate import LawGate
@@ -12,6 +13,10 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
 from gtm.core.balance.choosing.values import Candidate
+
+_Samples = Iterable[tuple[float, dict[str, str]]]
+_Family = Callable[[str, str, _Samples], None]
+"""Adds a metric: its name, what it is, and its samples, by labels."""
 
 
 def render(
@@ -28,20 +33,17 @@ def render(
     admission = queue.admission
     stats, snapshot = proxy.stats, admission.snapshot()
     lines: list[str] = []
-    _family(
-        lines,
+    family = partial(_family, lines)
+    family(
         "gtm_balancer_requests_total",
-        "counter",
         "Requests that ended, by backend (empty: none had them), status, and how.",
         (
             (count, {"backend": url, "status": str(status), "how": how})
             for (url, status, how), count in stats.requests.items()
         ),
     )
-    _family(
-        lines,
+    family(
         "gtm_balancer_requests_left_out_total",
-        "counter",
         "Requests that ended and are not in gtm_balancer_requests_total, which tells 20,000 combinations apart.",
         [(stats.left_out, {})],
     )
@@ -57,46 +59,28 @@ def render(
         ("gtm_balancer_handoff_flaws_total", "Handoffs that were not believed, by why.", "code", gate.flaws),
     )
     for name, text, label, counts in counters:
-        _family(lines, name, "counter", text, ((count, {label: key}) for key, count in counts.items()))
-    _family(
-        lines,
+        family(name, text, _by(label, counts))
+    family(
         "gtm_balancer_pushes_total",
-        "counter",
         "Requests that found no slot, by the region that took them (empty: none did) and why.",
         ((count, {"region": region, "why": why}) for (region, why), count in pusher.counts.items()),
     )
-    _family(
-        lines,
-        "gtm_balancer_pushed",
-        "gauge",
-        "Requests at peer regions.",
-        ((count, {"region": region}) for region, count in pusher.in_flight.items()),
-    )
-    _family(
-        lines,
+    family("gtm_balancer_pushed", "Requests at peer regions.", _by("region", pusher.in_flight))
+    family(
         "gtm_balancer_choices_total",
-        "counter",
         "Requests by what their backend was chosen by, and whether the bound of loads moved them on from where that led.",
         [
             (picker.choices[by, moved], {"by": by.value, "moved": "yes" if moved else "no"})
             for by, moved in sorted(picker.choices)
         ],
     )
-    _family(
-        lines,
+    family(
         "gtm_balancer_decisions_total",
-        "counter",
         f"Choices of a backend that were timed: one of {EACH}.",
         [(stats.decisions, {})],
     )
-    _family(
-        lines,
-        "gtm_balancer_decision_seconds_total",
-        "counter",
-        "What these took.",
-        [(stats.decision_seconds, {})],
-    )
-    _family(lines, "gtm_balancer_retries_total", "counter", "Requests sent again.", [(stats.retries, {})])
+    family("gtm_balancer_decision_seconds_total", "What these took.", [(stats.decision_seconds, {})])
+    family("gtm_balancer_retries_total", "Requests sent again.", [(stats.retries, {})])
     for name, text, table in (
         ("gtm_balancer_request_seconds", "From a request's head to its end.", stats.durations),
         (
@@ -112,46 +96,28 @@ def render(
     ):
         _histograms(lines, name, text, table)
     if proxy.tracer is not None:
-        counts = {"exported": proxy.tracer.exported, "dropped": proxy.tracer.dropped}
-        told: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in counts.items()]
-        _family(
-            lines, "gtm_balancer_spans_total", "counter", "Recorded requests, by what became of them.", told
-        )
+        told = {"exported": proxy.tracer.exported, "dropped": proxy.tracer.dropped}
+        family("gtm_balancer_spans_total", "Recorded requests, by what became of them.", _by("how", told))
     if access:
-        rows_of: list[tuple[float, dict[str, str]]] = [(count, {"how": how}) for how, count in access.items()]
         text = "Lines of the access log, by what became of them."
-        _family(lines, "gtm_balancer_access_log_lines_total", "counter", text, rows_of)
+        family("gtm_balancer_access_log_lines_total", text, _by("how", access))
     candidates = picker.pool.candidates
     usable = {one.number for one in picker.pool.usable}
-    gauges = (
-        ("gtm_balancer_in_flight", "Requests in flight.", [one.flight.requests for one in candidates]),
-        (
-            "gtm_balancer_work_seconds",
-            "Seconds of work in flight.",
-            [one.flight.work_us / 1e6 for one in candidates],
-        ),
-        (
-            "gtm_balancer_backend_up",
-            "Whether a backend is used.",
-            [int(one.number in usable) for one in candidates],
-        ),
-    )
-    for name, text, values in gauges:
-        rows = zip(values, candidates, strict=True)
-        _family(lines, name, "gauge", text, ((value, {"backend": one.backend.name}) for value, one in rows))
-    _backends(lines, candidates, usable, said)
-    _tenants(lines, queue)
-    _family(
-        lines,
+    for name, text, value in (
+        ("gtm_balancer_in_flight", "Requests in flight.", lambda one: one.flight.requests),
+        ("gtm_balancer_work_seconds", "Seconds of work in flight.", lambda one: one.flight.work_us / 1e6),
+        ("gtm_balancer_backend_up", "Whether a backend is used.", lambda one: int(one.number in usable)),
+    ):
+        family(name, text, [(value(one), {"backend": one.backend.name}) for one in candidates])
+    _backends(family, candidates, usable, said)
+    _tenants(family, queue)
+    family(
         "gtm_balancer_usage_cut_tokens_total",
-        "counter",
         "Tokens that backends' answers said and no budget was charged: more than request and answer can be.",
         [(tokens, {"backend": url, "kind": kind}) for (url, kind), tokens in queue.cut.items()],
     )
-    _family(
-        lines,
+    family(
         "gtm_balancer_spared_tokens_total",
-        "counter",
         "Tokens that requests used beyond five minutes of their tenant's budget, and that it was not charged.",
         [(admission.spared_tokens, {})],
     )
@@ -159,29 +125,19 @@ def render(
         ("gtm_balancer_running", "Requests that were admitted and have not ended, by tier.", "running"),
         ("gtm_balancer_waiting", "Requests in the queue, by tier.", "waiting"),
     ):
-        _family(
-            lines,
-            name,
-            "gauge",
-            text,
-            ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()),
-        )
-    _family(lines, "gtm_balancer_connections", "gauge", "Clients' connections.", [(proxy.connections, {})])
+        family(name, text, ((getattr(tier, of), {"tier": key.value}) for key, tier in snapshot.tiers.items()))
+    family("gtm_balancer_connections", "Clients' connections.", [(proxy.connections, {})])
     text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
-    _family(lines, "gtm_balancer_kept_bytes", "gauge", text, [(proxy.held.total, {})])
-    _family(
-        lines,
+    family("gtm_balancer_kept_bytes", text, [(proxy.held.total, {})])
+    family(
         "gtm_balancer_connections_evicted_total",
-        "counter",
         "Clients' connections that were closed for others, since there were as many as may be.",
         [(proxy.room.evicted, {})],
     )
-    _family(
-        lines,
+    family(
         "gtm_balancer_without_room_total",
-        "counter",
         "Connections to backends that could not be made for want of descriptors or memory here, by what for.",
-        [(count, {"for": what}) for what, count in stats.without_room.items()],
+        _by("for", stats.without_room),
     )
     return ("\n".join(lines) + "\n").encode()
 
@@ -193,10 +149,9 @@ def render_untold(untold: int) -> bytes:
         untold: requests that the report of their second left out.
     """
     lines: list[str] = []
-    _family(
-        lines,
+    family = partial(_family, lines)
+    family(
         "gtm_balancer_pushes_untold_total",
-        "counter",
         "Requests that found no slot, or came for want of one elsewhere, and that the report of their second left out for its length: a later one tells of them.",
         [(untold, {})],
     )
@@ -204,7 +159,7 @@ def render_untold(untold: int) -> bytes:
 
 
 def _backends(
-    lines: list[str],
+    family: _Family,
     candidates: Sequence[Candidate],
     numbers: Container[int],
     said: Mapping[str, Mapping[str, float]],
@@ -222,16 +177,14 @@ def _backends(
         ("gtm_balancer_utilization", "Requests in flight, as a part of the backend's slots.", used),
         ("gtm_balancer_memory_usage", "The used part of its KV cache, or else of its GPU memory.", memory),
     ):
-        _family(lines, name, "gauge", text, [(value, {"backend": url}) for url, value in values.items()])
+        family(name, text, _by("backend", values))
     if mean:
         cv = pstdev(usable) / mean
         text = "The coefficient of variation of usable backends' utilization."
-        _family(lines, "gtm_balancer_utilization_cv", "gauge", text, [(cv, {})])
+        family("gtm_balancer_utilization_cv", text, [(cv, {})])
     kinds = {"output": "tokens_per_second", "input": "input_tokens_per_second"}
-    _family(
-        lines,
+    family(
         "gtm_balancer_tokens_per_second",
-        "gauge",
         "Tokens generated, and read in prompts, by the backend's own metrics: whoever asked for them.",
         [
             (one[signal], {"backend": url, "kind": kind})
@@ -242,7 +195,7 @@ def _backends(
     )
 
 
-def _tenants(lines: list[str], queue: QueueAdmission) -> None:
+def _tenants(family: _Family, queue: QueueAdmission) -> None:
     """Rate, errors and duration, by tenant and model."""
     rows = [
         (totals, {"tenant": tenant or "", "model": model or ""})
@@ -261,16 +214,15 @@ def _tenants(lines: list[str], queue: QueueAdmission) -> None:
         ),
         ("gtm_balancer_tenant_seconds_total", "Seconds from their coming to their end.", "seconds"),
     ):
-        _family(lines, name, "counter", text, [(getattr(totals, of), labels) for totals, labels in rows])
+        family(name, text, [(getattr(totals, of), labels) for totals, labels in rows])
 
 
-def _family(
-    lines: list[str],
-    name: str,
-    kind: str,
-    text: str,
-    samples: Iterator[tuple[float, dict[str, str]]] | list[tuple[float, dict[str, str]]],
-) -> None:
+def _by(label: str, values: Mapping[str, float]) -> _Samples:
+    return [(value, {label: key}) for key, value in values.items()]
+
+
+def _family(lines: list[str], name: str, text: str, samples: _Samples) -> None:
+    kind = "counter" if name.endswith("_total") else "gauge"
     lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     lines += [f"{name}{_labels(labels)} {value:.10g}" for value, labels in samples]
 
