@@ -35,7 +35,7 @@ from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import is_host
 from gtm.balancer.wire.paths import Paths
-from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
+from gtm.balancer.wire.tls import BackendTls, ServerTls
 from gtm.core.balance import admission as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
@@ -86,53 +86,6 @@ def server_url(value: str) -> str:
 
 
 # --- What connections speak, and what is told of requests: TLS, traces, the access log. ---
-
-
-class CertificateDocument(Document):
-    """Files (PEM): a certificate with what leads to its authority, and its private key."""
-
-    chain: Path
-    key: Path
-
-    def at(self, folder: Path) -> Certificate:
-        """The same for who loads them; names are relative to the file's own folder."""
-        return Certificate(folder / self.chain, folder / self.key)
-
-
-class TlsDocument(Document):
-    """What clients are shown, and what is asked of them. Files are read again when they change."""
-
-    certificates: tuple[CertificateDocument, ...] = Field(min_length=1)
-    client_certificates: Literal["none", "wanted", "required"] = "none"
-    client_ca: Path | None = None
-
-    def settings(self, folder: Path) -> ServerTls:
-        """The same for a listener.
-
-        Raises:
-            TlsError: they do not fit each other.
-        """
-        return ServerTls(
-            tuple(one.at(folder) for one in self.certificates),
-            ClientCertificates[self.client_certificates.upper()],
-            None if self.client_ca is None else folder / self.client_ca,
-        )
-
-
-class BackendTlsDocument(Document):
-    """What https backends must show, and what is shown to them."""
-
-    ca: Path | None = None
-    certificate: CertificateDocument | None = None
-    server_name: str | None = None
-
-    def settings(self, folder: Path) -> BackendTls:
-        """The same for connections."""
-        return BackendTls(
-            None if self.ca is None else folder / self.ca,
-            None if self.certificate is None else self.certificate.at(folder),
-            self.server_name,
-        )
 
 
 class TracingDocument(Document):
@@ -480,9 +433,9 @@ class BalancerDocument(Document):
     tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""
-    tls: Annotated[TlsDocument | None, AT_START] = None
+    tls: Annotated[ServerTls | None, AT_START] = None
     """Clients speak TLS. A change of the files' contents counts at once."""
-    backend_tls: Annotated[BackendTlsDocument, AT_START] = BackendTlsDocument()
+    backend_tls: Annotated[BackendTls, AT_START] = BackendTls()
     proxy_protocol: Annotated[Networks, AT_START] = ()
     """Networks of proxies that say by the PROXY protocol who their client is."""
 
@@ -603,15 +556,10 @@ def checked(document: object, name: str, place: Place | None, folder: Path = Pat
         for one in core.problems(found.admission.settings())
     ]
     problems += _twice(found, where)
-    parts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("choosing", found.choice),
-        ("tls", lambda: found.tls and found.tls.settings(Path())),
-    )
-    for name_of, made in parts:
-        try:
-            made()
-        except ValueError as error:
-            problems.append(Problem(f"{where((name_of,))}: {name_of}", "invalid", str(error)))
+    try:
+        found.choice()
+    except ValueError as error:
+        problems.append(Problem(f"{where(('choosing',))}: choosing", "invalid", str(error)))
     if problems:
         raise PolicyError(problems)
     return found

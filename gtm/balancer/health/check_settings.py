@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gtm.adapters.orca import FORMAT_HEADER
 from gtm.adapters.servers import ServerType
 from gtm.core.balance.health import Check, Thresholds
-from gtm.documents.fields import invalid
+from gtm.documents.fields import File, invalid
 from gtm.documents.resources import Document
 from gtm.secret import KEY, SecretError, clean, read_file
 
@@ -136,14 +135,10 @@ class KeyReadError(Exception):
     """A key cannot be read; the message says why, and never what it is."""
 
 
-def _in_folder(value: Path, info: ValidationInfo) -> Path:
-    return info.context["folder"] / value if info.context else value
-
-
 class CheckKey(Document):
     """Where the key stands that checks show to servers which want one: in a file, which is read for each check so that a new one counts at once, or in a variable of the environment."""
 
-    file: Annotated[Path, AfterValidator(_in_folder)] | None = None
+    file: File | None = None
     """Relative to the balancer's file's own folder."""
     env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)] | None = None
 

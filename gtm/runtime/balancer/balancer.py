@@ -205,7 +205,7 @@ class Balancer:
         """Make what will carry requests: this process, or a pool of workers."""
         settings = self.settings
         if settings.workers > 1:
-            Front(self._file.document, settings.file)  # what is wrong with it is better said once
+            Front(self._file.document)  # what is wrong with it is better said once
             return WorkerPool(settings, self._instance, self._everything, pushes.leases)
         parts = pushes.leases.started(0)
         return Alone(

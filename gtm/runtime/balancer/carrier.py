@@ -123,7 +123,7 @@ class Carrier:
         self._names = BackendNames()
         backends = document.servers()
         watched = BackendHealth(health_settings(document), backends, loop.time())
-        self._front = Front(document, settings.file)
+        self._front = Front(document)
         self._picker = PoolPicker(
             backends,
             document.choice(),

@@ -133,12 +133,18 @@ def test_by_tls(tmp_path: Path) -> None:
                     return str(error)
                 return ""
 
-            assert await by(BackendTls(authority.file, own, "models.internal")) == ""
-            assert "certificate is not accepted" in await by(
-                BackendTls(authority.file, own, "others.internal")
+            assert (
+                await by(BackendTls(ca=authority.file, certificate=own, server_name="models.internal")) == ""
             )
-            assert "certificate is not accepted" in await by(BackendTls(other.file, own, "models.internal"))
-            assert await by(BackendTls(authority.file, None, "models.internal")) != ""
+            assert "certificate is not accepted" in await by(
+                BackendTls(ca=authority.file, certificate=own, server_name="others.internal")
+            )
+            assert "certificate is not accepted" in await by(
+                BackendTls(ca=other.file, certificate=own, server_name="models.internal")
+            )
+            assert (
+                await by(BackendTls(ca=authority.file, certificate=None, server_name="models.internal")) != ""
+            )
             assert await said(port, timeout=1.0) != ""  # plain HTTP/2 to a port of TLS
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS, and no HTTP/2
@@ -146,7 +152,9 @@ def test_by_tls(tmp_path: Path) -> None:
         listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
         async with listening:
             port = listening.sockets[0].getsockname()[1]
-            assert "no HTTP/2 by TLS" in await by(BackendTls(authority.file, None, "models.internal"))
+            assert "no HTTP/2 by TLS" in await by(
+                BackendTls(ca=authority.file, certificate=None, server_name="models.internal")
+            )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -167,7 +175,9 @@ def test_a_check_by_http_asks_for_the_name_of_backend_tls(tmp_path: Path) -> Non
 
     async def test() -> None:
         async with await asyncio.start_server(answered, "127.0.0.1", 0, ssl=context) as listening:
-            tls = backend_context(BackendTls(authority.file, None, "models.internal"))
+            tls = backend_context(
+                BackendTls(ca=authority.file, certificate=None, server_name="models.internal")
+            )
             url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
             route = Route(url, lambda: tls, server_name="models.internal")
             assert (await ask(route, "/health", timeout=PATIENCE, most=100)).status == 200
