@@ -360,18 +360,6 @@ class ModelDocument(Document):
     fallback: str | None = None
 
 
-class MediaDocument(Document):
-    """What pictures, recordings and files are expected to be: see `gtm.balancer.wire.estimate.Media`."""
-
-    image_tokens: int = Field(default=MEDIA.image_tokens, ge=1, le=1_000_000)
-    file_tokens: int = Field(default=MEDIA.file_tokens, ge=1, le=10_000_000)
-    audio_bytes_per_token: int = Field(default=MEDIA.audio_bytes_per_token, ge=1, le=1_000_000)
-
-    def counts(self) -> Media:
-        """The same for who reads requests."""
-        return Media(**self.model_dump())
-
-
 class AdmissionDocument(Document):
     """Who may begin when: see docs/admission.md. What is absent has its default."""
 
@@ -383,7 +371,7 @@ class AdmissionDocument(Document):
     default_tenant: LimitsDocument = LimitsDocument()
     without_tenant: LimitsDocument = LimitsDocument()
     models: dict[str, ModelDocument] = Field(default_factory=dict)
-    media: MediaDocument = MediaDocument()
+    media: Media = MEDIA
     priority_from: Networks = ()
     """Networks whose clients may claim any priority."""
 

@@ -180,7 +180,7 @@ class Carrier:
             paths=document.carried(),
             body_rules=document.body_rules(),
             timeouts=document.timeouts.settings(),
-            media=document.admission.media.counts(),
+            media=document.admission.media,
             most_read=document.read_mib << 20,
         )
         self._health = HealthLoop(
@@ -427,7 +427,7 @@ class Carrier:
         self._proxy.paths = document.carried()
         self._proxy.body_rules = document.body_rules()
         self._proxy.timeouts = document.timeouts.settings()
-        self._proxy.media = document.admission.media.counts()
+        self._proxy.media = document.admission.media
         self._proxy.most_read = document.read_mib << 20
         self._proxy.asks = document.checks.asks()
         logger.info("took in the file of backends: %d of them", len(document.backends))
