@@ -36,7 +36,7 @@ from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import is_host
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, ServerTls
-from gtm.core.balance import admission as core
+from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
 from gtm.core.model.problems import PolicyError, Problem

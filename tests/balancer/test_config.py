@@ -25,7 +25,7 @@ from gtm.balancer.config import (
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.plane.access import Clients
 from gtm.balancer.wire.facts import Cut
-from gtm.core.balance.admission import Settings as AdmissionSettings
+from gtm.core.balance.admission.settings import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
 from gtm.core.balance.health import Settings as HealthSettings
