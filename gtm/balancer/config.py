@@ -17,30 +17,15 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     IPvAnyNetwork,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 
-from gtm.adapters.orca import FORMAT_HEADER
-from gtm.adapters.servers import ServerType
 from gtm.balancer.decide.gate import Says
-from gtm.balancer.health.asking import CheckKey
-from gtm.balancer.health.check_settings import (
-    CheckSettings,
-    CompletionCheck,
-    CompletionKind,
-    GrpcHealthCheck,
-    HealthCheck,
-    MetricsScrape,
-    ModelList,
-    OwnChecks,
-)
+from gtm.balancer.health.check_settings import CheckSettings, OwnChecks
 from gtm.balancer.plane.access import Clients
 from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.plane.timeouts import TimeoutRule, TimeoutRules, Timeouts
@@ -50,14 +35,15 @@ from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.heads import is_host
 from gtm.balancer.wire.paths import Paths
-from gtm.balancer.wire.tls import BackendTls, Certificate, ClientCertificates, ServerTls
-from gtm.core.balance import admission as core
+from gtm.balancer.wire.tls import BackendTls, ServerTls
+from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
 from gtm.documents.fields import invalid
 from gtm.documents.folders import Place, read_yaml
+from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 
 # --- What all documents of the file have in common. ---
@@ -65,12 +51,6 @@ from gtm.documents.structure import problems_of
 
 AT_START = "counts from the next start"
 """Marks a field of the file, as metadata of its type, whose change counts from the next start of the balancer; all others count at once."""
-
-
-class StrictDocument(BaseModel):
-    """A part of the file: what it does not know it refuses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _text(value: object) -> str:
@@ -108,54 +88,7 @@ def server_url(value: str) -> str:
 # --- What connections speak, and what is told of requests: TLS, traces, the access log. ---
 
 
-class CertificateDocument(StrictDocument):
-    """Files (PEM): a certificate with what leads to its authority, and its private key."""
-
-    chain: Path
-    key: Path
-
-    def at(self, folder: Path) -> Certificate:
-        """The same for who loads them; names are relative to the file's own folder."""
-        return Certificate(folder / self.chain, folder / self.key)
-
-
-class TlsDocument(StrictDocument):
-    """What clients are shown, and what is asked of them. Files are read again when they change."""
-
-    certificates: tuple[CertificateDocument, ...] = Field(min_length=1)
-    client_certificates: Literal["none", "wanted", "required"] = "none"
-    client_ca: Path | None = None
-
-    def settings(self, folder: Path) -> ServerTls:
-        """The same for a listener.
-
-        Raises:
-            TlsError: they do not fit each other.
-        """
-        return ServerTls(
-            tuple(one.at(folder) for one in self.certificates),
-            ClientCertificates[self.client_certificates.upper()],
-            None if self.client_ca is None else folder / self.client_ca,
-        )
-
-
-class BackendTlsDocument(StrictDocument):
-    """What https backends must show, and what is shown to them."""
-
-    ca: Path | None = None
-    certificate: CertificateDocument | None = None
-    server_name: str | None = None
-
-    def settings(self, folder: Path) -> BackendTls:
-        """The same for connections."""
-        return BackendTls(
-            None if self.ca is None else folder / self.ca,
-            None if self.certificate is None else self.certificate.at(folder),
-            self.server_name,
-        )
-
-
-class TracingDocument(StrictDocument):
+class TracingDocument(Document):
     """Where traces go: an OTLP collector's HTTP address, as in `http://collector:4318`."""
 
     endpoint: Annotated[str, AfterValidator(server_url)]
@@ -192,7 +125,7 @@ def log_of(value: object) -> object:
     return {"path": value} if isinstance(value, str) else value
 
 
-class AccessLogDocument(StrictDocument):
+class AccessLogDocument(Document):
     """A line of each request; a path alone is short for `{path: …}`."""
 
     path: Annotated[str, Field(max_length=4000), AfterValidator(_log_path)]
@@ -208,7 +141,7 @@ _WEEK = 7 * 86400.0
 Seconds = Annotated[float, Field(gt=0, le=_WEEK)]
 
 
-class TimesDocument(StrictDocument):
+class TimesDocument(Document):
     """Times in seconds. Of the last three `null`: no bound; what is not said is as it would be."""
 
     connect: Annotated[float, Field(gt=0, le=600)] | None = None
@@ -266,141 +199,6 @@ class TimeoutsDocument(TimesDocument):
         return TimeoutRules(inference, others, tuple(rules))
 
 
-# --- What backends are asked, and how often. ---
-
-
-class _Repeated(StrictDocument):
-    path: str = Field(max_length=1000)
-    interval: float = Field(gt=0, le=3600)
-    timeout: float = Field(gt=0, le=600)
-
-
-class HealthDocument(_Repeated):
-    """GET of a path, answered with one of these statuses; or gRPC's health check of a service, answered with SERVING."""
-
-    type: Literal["http", "grpc"] = "http"
-    path: str = Field(default="/health", max_length=1000)
-    service: str = ""
-    """Of gRPC; empty: the whole server."""
-    port: int | None = Field(default=None, ge=1, le=65535)
-    status: tuple[Annotated[int, Field(ge=100, le=599)], ...] = Field(default=(200,), min_length=1)
-    interval: float = Field(default=1.0, gt=0, le=3600)
-    timeout: float = Field(default=0.8, gt=0, le=600)
-    up: int = Field(default=2, ge=1, le=100)
-    down: int = Field(default=2, ge=1, le=100)
-
-    def settings(self) -> HealthCheck | GrpcHealthCheck:
-        """The same for whoever asks.
-
-        Raises:
-            ValueError: a field of the other type is said.
-        """
-        others = {"service"} if self.type == "http" else {"path", "status"}
-        for name in sorted(others & self.model_fields_set):
-            raise ValueError(
-                f"checks: `health` has `{name}`, which a check of `type: {self.type}` has no use for: leave it out, "
-                f"or write `type: {'grpc' if self.type == 'http' else 'http'}`"
-            )
-        made = HealthCheck if self.type == "http" else GrpcHealthCheck
-        return made(**self.model_dump(exclude=others | {"type"}))
-
-
-class ModelsDocument(_Repeated):
-    """GET of the list of models, which says what is loaded; `required`: what the backend is for must be."""
-
-    path: str = Field(default="/v1/models", max_length=1000)
-    required: bool = False
-    interval: float = Field(default=5.0, gt=0, le=3600)
-    timeout: float = Field(default=2.0, gt=0, le=600)
-
-
-class CompletionDocument(StrictDocument):
-    """A completion of one token: what finds an engine that is dead behind a server that says 200."""
-
-    path: str | None = Field(default=None, max_length=1000)
-    kind: CompletionKind = CompletionKind.AUTO
-    model: str | None = None
-    interval: float = Field(default=30.0, gt=0, le=3600)
-    timeout: float = Field(default=10.0, gt=0, le=600)
-
-
-class KeyDocument(StrictDocument):
-    """Where the key stands that checks show to servers."""
-
-    file: Path | None = None
-    """Relative to the file's own folder."""
-    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)] | None = None
-
-    @model_validator(mode="after")
-    def _one(self, info: ValidationInfo) -> Self:
-        if (self.file is None) == (self.env is None):
-            raise invalid("invalid", "must say where the key stands: `{file: PATH}` or `{env: NAME}`")
-        if self.file is None:
-            return self
-        folder = info.context["folder"] if info.context else Path()
-        return self.model_construct(file=folder / self.file, env=None)
-
-    def key(self) -> CheckKey:
-        """The same for whoever asks."""
-        return CheckKey(self.file, self.env)
-
-
-class OwnChecksDocument(StrictDocument):
-    """What checks of one backend have of their own."""
-
-    key: KeyDocument | None = None
-    kind: CompletionKind | None = None
-    model: str | None = None
-
-    def settings(self) -> OwnChecks:
-        """The same for whoever asks."""
-        return OwnChecks(None if self.key is None else self.key.key(), self.kind, self.model)
-
-
-class ScrapeDocument(_Repeated):
-    """Metrics; `type` says whose they are, where that cannot be told by their names."""
-
-    path: str = Field(default="/metrics", max_length=1000)
-    port: int | None = Field(default=None, ge=1, le=65535)
-    type: ServerType | None = None
-    interval: float = Field(default=1.0, gt=0, le=3600)
-    timeout: float = Field(default=0.8, gt=0, le=600)
-
-
-class ChecksDocument(StrictDocument):
-    """What backends are asked, and how often: see docs/backend-health.md. `null`: that is not asked."""
-
-    health: HealthDocument | None = HealthDocument()
-    models: ModelsDocument | None = ModelsDocument()
-    completion: CompletionDocument | None = None
-    scrape: ScrapeDocument | None = ScrapeDocument()
-    orca: Literal["text", "json"] | None = None
-    """The form in which each request asks for the backend's load in the answer's head; absent: only what backends say unasked is read."""
-    warm_up: int = Field(default=0, ge=0, le=100)
-    key: KeyDocument | None = None
-    """What they show to servers that want a key; a backend's own goes before it."""
-
-    def asks(self) -> bytes:
-        """Header lines that ask for it."""
-        if self.orca is None:
-            return b""
-        return b"%b: %b\r\n" % (FORMAT_HEADER.encode(), self.orca.upper().encode())
-
-    def settings(self) -> CheckSettings:
-        """The same for whoever asks."""
-        scrape = None
-        if self.scrape is not None:
-            scrape = MetricsScrape(**self.scrape.model_dump(exclude={"type"}), server_type=self.scrape.type)
-        return CheckSettings(
-            None if self.health is None else self.health.settings(),
-            None if self.models is None else ModelList(**self.models.model_dump()),
-            None if self.completion is None else CompletionCheck(**self.completion.model_dump()),
-            scrape,
-            self.warm_up,
-            None if self.key is None else self.key.key(),
-        )
-
-
 # --- Backends, and how they are chosen. ---
 
 
@@ -421,7 +219,7 @@ def _host(value: str) -> str:
     return value
 
 
-class BackendDocument(StrictDocument):
+class BackendDocument(Document):
     """A model server."""
 
     url: Annotated[str, AfterValidator(server_url)]
@@ -438,7 +236,7 @@ class BackendDocument(StrictDocument):
     """It finishes what it has, and takes nothing."""
     resolve: Literal["all", "one"] = "all"
     """Each address of a host name is a server of its own; or all are one."""
-    checks: OwnChecksDocument = OwnChecksDocument()
+    checks: OwnChecks = OwnChecks()
     """What checks of it have of their own."""
 
     @cached_property  # it is asked for at each look at the names
@@ -473,7 +271,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class PrefixDocument(StrictDocument):
+class PrefixDocument(Document):
     """Servers are chosen by how prompts begin."""
 
     by: Literal["hash", "map"]
@@ -489,7 +287,7 @@ def _by(value: object) -> object:
     return {"none": None}.get(value, {"by": value}) if isinstance(value, str) else value
 
 
-class ChoosingDocument(StrictDocument):
+class ChoosingDocument(Document):
     """How a backend is chosen: see docs/choosing.md."""
 
     pick: Pick = Pick.P2C
@@ -506,7 +304,7 @@ class ChoosingDocument(StrictDocument):
     """Version → share of clients."""
 
 
-class EjectionDocument(StrictDocument):
+class EjectionDocument(Document):
     """What live requests may have a backend ejected for: see docs/backend-health.md."""
 
     latency: bool = True
@@ -516,7 +314,7 @@ class EjectionDocument(StrictDocument):
 # --- Who may begin when. ---
 
 
-class LimitsDocument(StrictDocument):
+class LimitsDocument(Document):
     """What a tenant may have: see docs/admission.md."""
 
     weight: float = Field(default=1.0, ge=1e-3, le=1e6)
@@ -554,7 +352,7 @@ class KeyedLimitsDocument(LimitsDocument):
     """SHA-256, in hex, of the keys (bearer tokens, `x-api-key`, `api-key`) that show a request to be this tenant's."""
 
 
-class ModelDocument(StrictDocument):
+class ModelDocument(Document):
     """The limits of one model in this region."""
 
     concurrency: int | None = Field(default=None, ge=1)
@@ -562,19 +360,7 @@ class ModelDocument(StrictDocument):
     fallback: str | None = None
 
 
-class MediaDocument(StrictDocument):
-    """What pictures, recordings and files are expected to be: see `gtm.balancer.wire.estimate.Media`."""
-
-    image_tokens: int = Field(default=MEDIA.image_tokens, ge=1, le=1_000_000)
-    file_tokens: int = Field(default=MEDIA.file_tokens, ge=1, le=10_000_000)
-    audio_bytes_per_token: int = Field(default=MEDIA.audio_bytes_per_token, ge=1, le=1_000_000)
-
-    def counts(self) -> Media:
-        """The same for who reads requests."""
-        return Media(**self.model_dump())
-
-
-class AdmissionDocument(StrictDocument):
+class AdmissionDocument(Document):
     """Who may begin when: see docs/admission.md. What is absent has its default."""
 
     reserves: dict[Priority, float] | None = None
@@ -585,7 +371,7 @@ class AdmissionDocument(StrictDocument):
     default_tenant: LimitsDocument = LimitsDocument()
     without_tenant: LimitsDocument = LimitsDocument()
     models: dict[str, ModelDocument] = Field(default_factory=dict)
-    media: MediaDocument = MediaDocument()
+    media: Media = MEDIA
     priority_from: Networks = ()
     """Networks whose clients may claim any priority."""
 
@@ -614,7 +400,7 @@ class AdmissionDocument(StrictDocument):
         )
 
 
-class BalancerDocument(StrictDocument):
+class BalancerDocument(Document):
     """The whole file."""
 
     service: str | None = None
@@ -626,7 +412,7 @@ class BalancerDocument(StrictDocument):
     """What is carried, by method and path (`gtm.balancer.wire.paths`); None, in the file `any`: everything."""
     backends: tuple[BackendDocument, ...] = Field(min_length=1, max_length=10_000)
     choosing: ChoosingDocument = ChoosingDocument()
-    checks: ChecksDocument = ChecksDocument()
+    checks: CheckSettings = CheckSettings()
     ejection: EjectionDocument = EjectionDocument()
     admission: AdmissionDocument = AdmissionDocument()
     timeouts: TimeoutsDocument = TimeoutsDocument()
@@ -635,9 +421,9 @@ class BalancerDocument(StrictDocument):
     tracing: Annotated[TracingDocument | None, AT_START] = None
     access_log: Annotated[AccessLogDocument | None, BeforeValidator(log_of)] = None
     """Absent: there is none."""
-    tls: Annotated[TlsDocument | None, AT_START] = None
+    tls: Annotated[ServerTls | None, AT_START] = None
     """Clients speak TLS. A change of the files' contents counts at once."""
-    backend_tls: Annotated[BackendTlsDocument, AT_START] = BackendTlsDocument()
+    backend_tls: Annotated[BackendTls, AT_START] = BackendTls()
     proxy_protocol: Annotated[Networks, AT_START] = ()
     """Networks of proxies that say by the PROXY protocol who their client is."""
 
@@ -654,7 +440,7 @@ class BalancerDocument(StrictDocument):
 
     def own_checks(self) -> dict[str, OwnChecks]:
         """What checks of each backend have of their own, by URL."""
-        return {one.url: one.checks.settings() for one in self.backends}
+        return {one.url: one.checks for one in self.backends}
 
     def choice(self) -> Settings:
         """The settings by which one of the backends is chosen."""
@@ -758,16 +544,10 @@ def checked(document: object, name: str, place: Place | None, folder: Path = Pat
         for one in core.problems(found.admission.settings())
     ]
     problems += _twice(found, where)
-    parts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("choosing", found.choice),
-        ("checks", found.checks.settings),
-        ("tls", lambda: found.tls and found.tls.settings(Path())),
-    )
-    for name_of, made in parts:
-        try:
-            made()
-        except ValueError as error:
-            problems.append(Problem(f"{where((name_of,))}: {name_of}", "invalid", str(error)))
+    try:
+        found.choice()
+    except ValueError as error:
+        problems.append(Problem(f"{where(('choosing',))}: choosing", "invalid", str(error)))
     if problems:
         raise PolicyError(problems)
     return found

@@ -10,11 +10,21 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
 import re2
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+)
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
@@ -187,6 +197,10 @@ def _zoned(value: datetime) -> datetime:
     return value
 
 
+def _in_folder(value: Path, info: ValidationInfo) -> Path:
+    return info.context["folder"] / value if info.context else value
+
+
 Name = TypeAliasType("Name", Annotated[StrictStr, Field(pattern=NAME_PATTERN, max_length=63)])
 JurisdictionName = TypeAliasType(
     "JurisdictionName",
@@ -254,3 +268,5 @@ Moment = Annotated[
     BeforeValidator(_moment, json_schema_input_type=datetime),
     AfterValidator(_zoned),
 ]
+File = Annotated[Path, AfterValidator(_in_folder)]
+"""A file; its name is relative to the folder of the file that names it (`folder` of the validation's context)."""

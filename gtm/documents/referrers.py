@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gtm.core.model.policy import Places, Policy, ResidencyRule
-from gtm.core.model.services import Service
+from gtm.core.model.kinds import REFERENCES, references
+from gtm.core.model.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,62 +26,10 @@ Referrers = Mapping[tuple[str, str], Sequence[Reference]]
 def referrers(policy: Policy) -> Referrers:
     """Of all resources that something refers to."""
     referring: dict[tuple[str, str], list[Reference]] = {}
-    for *found, target, named in _references(policy):
-        referring.setdefault((target, named), []).append(Reference(*found))
+    for kind, fields in REFERENCES.items():
+        # A term names one of the members once more.
+        named = {field: target for field, target in fields.items() if field != "terms"}
+        for item in getattr(policy, kind):
+            for path, target, name in references(item, named):
+                referring.setdefault((target, name), []).append(Reference(kind, item.name, path))
     return referring
-
-
-_Named = tuple[str, str, str, str, str]
-"""Kind, name and path of who refers; kind and name of what it refers to."""
-
-
-def _references(policy: Policy) -> Iterator[_Named]:
-    for service in policy.services:
-        yield from _of_service(service)
-    for rule in policy.residency_rules:
-        yield from _of_rule(rule)
-    for spill in policy.spillover_rules:
-        yield "spillover_rules", spill.name, "from_region", "regions", spill.from_region
-        yield from _listed("spillover_rules", spill.name, "to_regions", "regions", spill.to_regions)
-    for one in policy.jurisdictions:
-        yield from _listed("jurisdictions", one.name, "members", "jurisdictions", one.members)
-
-
-def _of_service(service: Service) -> Iterator[_Named]:
-    for index, member in enumerate(service.members):
-        yield "services", service.name, f"members[{index}].region", "regions", member.region
-    if service.zone is not None:
-        yield "services", service.name, "zone", "zones", service.zone
-    for index, host in enumerate(service.names):
-        if host.tenant is not None:
-            yield "services", service.name, f"hostnames[{index}].tenant", "tenants", host.tenant
-        if host.data_class is not None:
-            yield "services", service.name, f"hostnames[{index}].data_class", "data_classes", host.data_class
-
-
-def _of_rule(rule: ResidencyRule) -> Iterator[_Named]:
-    match = rule.match
-    for field, target, names in (
-        ("services", "services", match.services),
-        ("client_jurisdictions", "jurisdictions", match.client_jurisdictions),
-        ("tenants", "tenants", match.tenants),
-        ("tenant_jurisdictions", "jurisdictions", match.tenant_jurisdictions),
-        ("data_classes", "data_classes", match.data_classes),
-    ):
-        yield from _listed("residency_rules", rule.name, f"match.{field}", target, names)
-    for word, places in (("allow", rule.allow), ("deny", rule.deny)):
-        yield from _of_places(rule.name, word, places)
-
-
-def _of_places(rule: str, word: str, places: Places) -> Iterator[_Named]:
-    yield from _listed("residency_rules", rule, f"{word}.regions", "regions", places.regions)
-    for field, names in (
-        ("jurisdictions", places.jurisdictions),
-        ("operator_jurisdictions", places.operator_jurisdictions),
-    ):
-        yield from _listed("residency_rules", rule, f"{word}.{field}", "jurisdictions", names)
-
-
-def _listed(kind: str, name: str, field: str, target: str, names: Iterable[str]) -> Iterator[_Named]:
-    for index, one in enumerate(names):
-        yield kind, name, f"{field}[{index}]", target, one

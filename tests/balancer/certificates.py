@@ -31,7 +31,7 @@ class Authority:
         """A certificate for these hosts, in files of its name."""
         key = ec.generate_private_key(ec.SECP256R1())
         made = Certificate(
-            self._folder / f"{file or name}-chain.pem", self._folder / f"{file or name}-key.pem"
+            chain=self._folder / f"{file or name}-chain.pem", key=self._folder / f"{file or name}-key.pem"
         )
         _write(made.chain, _pem(self._sign(key, _name(name), list(hosts), authority=False)))
         _write(

@@ -19,7 +19,7 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance import admission as core
+from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Settings

@@ -17,7 +17,6 @@ from gtm.balancer.config import (
     AccessLogDocument,
     BackendDocument,
     BalancerDocument,
-    ChecksDocument,
     ChoosingDocument,
     checked,
     load,
@@ -26,7 +25,7 @@ from gtm.balancer.config import (
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.plane.access import Clients
 from gtm.balancer.wire.facts import Cut
-from gtm.core.balance.admission import Settings as AdmissionSettings
+from gtm.core.balance.admission.settings import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
 from gtm.core.balance.health import Settings as HealthSettings
@@ -55,7 +54,7 @@ def test_the_least_is_a_url() -> None:
     found = of_urls(["http://10.0.0.5:8000/"])
     assert [one.name for one in found.servers()] == ["http://10.0.0.5:8000"]
     assert found.choice() == ChoosingSettings()
-    assert found.checks.settings() == CheckSettings()
+    assert found.checks == CheckSettings()
     assert found.admission.settings() == AdmissionSettings(tenants={}, models={})
 
 
@@ -104,7 +103,7 @@ def test_the_pages_examples_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("document", "least"),
-    [(BalancerDocument, 10), (BackendDocument, 6), (ChoosingDocument, 8), (ChecksDocument, 5)],
+    [(BalancerDocument, 10), (BackendDocument, 6), (ChoosingDocument, 8), (CheckSettings, 5)],
 )
 def test_fields_are_described(document: type[BaseModel], least: int) -> None:
     """The page's tables name every field."""

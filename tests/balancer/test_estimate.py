@@ -427,7 +427,7 @@ def test_the_file_says_what_counts() -> None:
     """Of `admission.media`."""
     media = {"image_tokens": 256, "file_tokens": 1000, "audio_bytes_per_token": 320}
     found = checked({"backends": [{"url": "http://a"}], "admission": {"media": media}}, "file", None)
-    counts = found.admission.media.counts()
+    counts = found.admission.media
     raw: Callable[[Any], bytes] = lambda part: json.dumps(_chat(part)).encode()  # noqa: E731 - one line
     assert 256 <= prompt_tokens(raw(_openai(RAW)), counts) < 256 + 100
     assert 1000 <= prompt_tokens(raw(PARTS["vLLM's video"][0]), counts) < 1100

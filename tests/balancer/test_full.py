@@ -13,7 +13,7 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.proxy import Proxy
-from gtm.core.balance import admission
+from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import Settings as Choosing
 from gtm.core.balance.health import BackendHealth, Check, Settings, State
@@ -311,7 +311,7 @@ async def region(*servers: Places, slots: int | None = None) -> AsyncIterator[Re
     backends = [Server(url, slots=slots) for url in urls]
     health = BackendHealth(Settings(), backends, loop.time())
     picker = PoolPicker(backends, Choosing(), health, loop=loop)
-    queue = QueueAdmission(admission.Settings(), loop=loop, cost=picker.cost)
+    queue = QueueAdmission(limits.Settings(), loop=loop, cost=picker.cost)
     room = Connections(MAX_CONNECTIONS)
     proxy = Proxy(Gate(), queue, picker, room=room, loop=loop, region="here")
     made = Region(proxy, picker, queue, HealthLoop(health, picker, queue, lambda: None))  # type: ignore[arg-type, return-value]

@@ -15,7 +15,7 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.plane.flow import REQUEST, KeptBytes
 from gtm.balancer.plane.timeouts import LeastPace
-from gtm.core.balance.admission import Settings
+from gtm.core.balance.admission.settings import Settings
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

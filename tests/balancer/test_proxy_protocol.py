@@ -187,7 +187,7 @@ def _tls(tmp_path: Path) -> tuple[Listener, ssl.SSLContext]:
     ours = Authority(tmp_path, "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ours.file)
-    return Listener(ServerTls((ours.issue("a", "a.test"),))), context
+    return Listener(ServerTls(certificates=(ours.issue("a", "a.test"),))), context
 
 
 def test_before_tls(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.core.balance import admission as core
+from gtm.core.balance.admission import settings as core
 from gtm.core.balance.work import Asked
 from gtm.core.handoff.claims import Claims, fence_hash
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.core.balance.admission import Settings
+from gtm.core.balance.admission.settings import Settings
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

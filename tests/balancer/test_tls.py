@@ -70,7 +70,11 @@ def test_names(tmp_path: Path) -> None:
     """Each client is shown the certificate of the name that it asks for; one that no certificate has: the first."""
     ours = Authority(tmp_path, "ca")
     settings = ServerTls(
-        (ours.issue("first", "first.test"), ours.issue("wild", "*.wild.test"), ours.issue("b", "b.wild.test"))
+        certificates=(
+            ours.issue("first", "first.test"),
+            ours.issue("wild", "*.wild.test"),
+            ours.issue("b", "b.wild.test"),
+        )
     )
 
     async def main() -> None:
@@ -109,7 +113,9 @@ def test_client_certificates(tmp_path: Path) -> None:
 
     async def main() -> None:
         for asked, without in ((ClientCertificates.REQUIRED, True), (ClientCertificates.WANTED, False)):
-            async with _secure(ServerTls((certificate,), asked, ours.file)) as (w, _):
+            async with _secure(
+                ServerTls(certificates=(certificate,), client_certificates=asked, client_ca=ours.file)
+            ) as (w, _):
                 assert not await _refused(w, _trusting(ours, own))
                 assert await _refused(w, _trusting(ours, foreign))
                 assert await _refused(w, _trusting(ours)) is without
@@ -122,7 +128,11 @@ def test_renewal(tmp_path: Path) -> None:
     """New handshakes get new certificates and authorities; old connections go on; what is broken changes nothing."""
     ours, later = Authority(tmp_path, "ca"), Authority(tmp_path, "later")
     certificate = ours.issue("first", "first.test", file="tls")
-    settings = ServerTls((certificate,), ClientCertificates.REQUIRED, tmp_path / "clients.pem")
+    settings = ServerTls(
+        certificates=(certificate,),
+        client_certificates=ClientCertificates.REQUIRED,
+        client_ca=tmp_path / "clients.pem",
+    )
     (tmp_path / "clients.pem").write_bytes(ours.file.read_bytes())
     old, new = ours.issue("old", "c"), later.issue("new", "c")
 
@@ -187,7 +197,9 @@ def test_no_session_outlives_the_authority_that_it_was_made_under(
     """Nor one that is resumed on a connection which was open before; a renewed certificate ends sessions, and refuses nobody."""
     ours, later = Authority(tmp_path, "ca"), Authority(tmp_path, "later")
     certificate = ours.issue("first", "first.test", file="tls")
-    settings = ServerTls((certificate,), asked, tmp_path / "clients.pem")
+    settings = ServerTls(
+        certificates=(certificate,), client_certificates=asked, client_ca=tmp_path / "clients.pem"
+    )
     (tmp_path / "clients.pem").write_bytes(ours.file.read_bytes())
     old = _Resuming(ours, ours.issue("old", "c"), version)
     new = _Resuming(ours, later.issue("new", "c"), version)
@@ -226,16 +238,16 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     """They say what is wrong, and where."""
     ours = Authority(tmp_path, "ca")
     one, other = ours.issue("a", "a"), ours.issue("b", "b")
-    with pytest.raises(TlsError, match="needs a certificate"):
-        ServerTls(())
-    with pytest.raises(TlsError, match="client_ca"):
-        ServerTls((one,), ClientCertificates.REQUIRED)
-    with pytest.raises(TlsError, match="client_certificates"):
-        ServerTls((one,), client_ca=ours.file)
+    with pytest.raises(ValueError, match="certificates"):
+        ServerTls(certificates=())
+    with pytest.raises(ValueError, match="client_ca"):
+        ServerTls(certificates=(one,), client_certificates=ClientCertificates.REQUIRED)
+    with pytest.raises(ValueError, match="client_certificates"):
+        ServerTls(certificates=(one,), client_ca=ours.file)
     with pytest.raises(TlsError, match=r"b-key\.pem"):
-        Listener(ServerTls((Certificate(one.chain, other.key),)))
+        Listener(ServerTls(certificates=(Certificate(chain=one.chain, key=other.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
-        Listener(ServerTls((Certificate(tmp_path / "gone.pem", one.key),)))
+        Listener(ServerTls(certificates=(Certificate(chain=tmp_path / "gone.pem", key=one.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
         BackendContext(BackendTls(ca=tmp_path / "gone.pem"))
 
@@ -263,13 +275,15 @@ def test_backends(tmp_path: Path) -> None:
     async def main() -> None:
         plain = await Backend(answering(_OK)).start(ssl=_server_side(ours, named, asks=False))
         strict = await Backend(answering(_OK)).start(ssl=_server_side(ours, named, asks=True))
-        good = BackendTls(ours.file, server_name="model.test")
+        good = BackendTls(ca=ours.file, server_name="model.test")
         assert await _status(plain, good) == 200
-        assert await _status(plain, BackendTls(ours.file)) == 502  # it is not 127.0.0.1
-        assert await _status(plain, BackendTls(theirs.file, server_name="model.test")) == 502
+        assert await _status(plain, BackendTls(ca=ours.file)) == 502  # it is not 127.0.0.1
+        assert await _status(plain, BackendTls(ca=theirs.file, server_name="model.test")) == 502
         assert await _status(plain, BackendTls(server_name="model.test")) == 502
         assert await _status(strict, good) == 502
-        assert await _status(strict, BackendTls(ours.file, own, "model.test")) == 200
+        assert (
+            await _status(strict, BackendTls(ca=ours.file, certificate=own, server_name="model.test")) == 200
+        )
 
     run(main)
 
@@ -288,7 +302,7 @@ def test_an_answer_that_tls_does_not_end(tmp_path: Path) -> None:
 
     async def main() -> None:
         url = await Backend(script).start(ssl=context)
-        tls = BackendContext(BackendTls(ours.file, server_name="model.test"))
+        tls = BackendContext(BackendTls(ca=ours.file, server_name="model.test"))
         async with world(url, tls=lambda: tls.context, server_name=tls.server_name) as w:
             assert (await w.ask(_GET)).whole
             assert not (await w.ask(_GET.replace(b"/", b"/cut", 1))).whole
@@ -311,7 +325,7 @@ def test_an_answer_in_bytes_whose_server_goes(tmp_path: Path, secure: bool, said
 
     async def main() -> None:
         url = await Backend(script).start(ssl=context)
-        tls = BackendContext(BackendTls(ours.file, server_name="model.test"))
+        tls = BackendContext(BackendTls(ca=ours.file, server_name="model.test"))
         wanted = {"tls": lambda: tls.context, "server_name": tls.server_name} if secure else {}
         async with world(url, **wanted) as w:
             for _ in range(3):
@@ -346,9 +360,7 @@ def test_authorities_are_read_for_who_needs_them(monkeypatch: pytest.MonkeyPatch
         return read[-1]
 
     monkeypatch.setattr(ssl, "create_default_context", create)
-    front = Front(
-        BalancerDocument.model_validate({"backends": [{"url": "http://127.0.0.1:1", "slots": 1}]}), None
-    )
+    front = Front(BalancerDocument.model_validate({"backends": [{"url": "http://127.0.0.1:1", "slots": 1}]}))
     assert front.route("http://127.0.0.1:1").tls is None
     front.renew([front.route("http://127.0.0.1:1")])
     assert not read

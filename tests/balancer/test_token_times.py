@@ -11,7 +11,8 @@ import pytest
 from gtm.balancer.decide.queueing import MOST_TOTALS, OTHER, OTHERS, QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import EACH
-from gtm.core.balance import admission as core
+from gtm.core.balance.admission import settings as limits
+from gtm.core.balance.admission import values as core
 from gtm.core.balance.backends import Condition
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
@@ -98,7 +99,7 @@ def test_totals_by_tenant_and_model_are_bounded() -> None:
     async def test() -> None:
         declared = {"llama", "llama\n", *(f"listed-{number}" for number in range(2 * MOST_TOTALS))}
         queue = QueueAdmission(
-            core.Settings(),
+            limits.Settings(),
             loop=asyncio.get_running_loop(),
             cost=lambda _: 1.0,
             declared=declared.__contains__,

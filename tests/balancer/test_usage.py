@@ -19,8 +19,10 @@ from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import read_head
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import PART, TEMPLATE, Bounds, Meter, bounds_of
-from gtm.core.balance import admission as core
-from gtm.core.balance.admission import Arrival, Settings, TenantLimits, Ticket
+from gtm.core.balance.admission import values as core
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival, Ticket
 from tests.balancer.world import Backend, Peer, answering, run, world
 from tests.effort import examples
 from tests.memory import held
@@ -516,7 +518,7 @@ def test_a_text_that_stands_as_a_picture_costs_what_the_server_says() -> None:
 def test_debts_of_many_are_gone_in_five_minutes() -> None:
     """experientiallabs/experiential#1048: requests that settled far above what was expected kept a tenant out for a day."""
     limits = Settings(without_tenant=TenantLimits(input_tokens_per_minute=1000.0))
-    admission = core.Admission(limits)
+    admission = Admission(limits)
     tickets = [admission.offer(Arrival(input_tokens=10.0), 0.0) for _ in range(50)]
     for ticket in tickets:
         assert isinstance(ticket, Ticket)
@@ -533,7 +535,7 @@ def test_nobody_gains_by_running_into_the_bound() -> None:
     limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
 
     def left(reserved: float) -> float:
-        admission = core.Admission(limits)
+        admission = Admission(limits)
         held, runs, after = (
             admission.offer(Arrival(output_tokens=tokens), 0.0) for tokens in (reserved, 10.0, 10.0)
         )

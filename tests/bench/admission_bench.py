@@ -17,7 +17,9 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gtm.core.balance.admission import Admission, Arrival, Settings, TenantLimits, Ticket, Used
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival, Ticket, Used
 from gtm.core.model.services import Priority
 from tests.bench.admission_world import burst_of_batch
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
 
-from gtm.core.balance.admission import Admission, Arrival, Refusal, Settings, Ticket
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings
+from gtm.core.balance.admission.values import Arrival, Refusal, Ticket
 from gtm.core.model.services import Priority
 
 

@@ -19,7 +19,7 @@ from gtm.core.capacity.load import FIELDS, NAMED_METRICS
 from gtm.core.decision.decide import decide
 from gtm.core.decision.explain import answer
 from gtm.core.decision.view import Window, view_of
-from gtm.core.findings.families import CODES
+from gtm.core.findings.report import CODES
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint, Region

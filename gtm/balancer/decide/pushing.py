@@ -32,7 +32,7 @@ from gtm.balancer.plane.backend.peers import PeerRoute
 from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.admission import Code, Ticket, TicketState
+from gtm.core.balance.admission.values import Code, Ticket, TicketState
 from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import FAILED, Sender, Sent, Slots, Standing, Why, standing, wanting

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, cast
 from gtm.balancer.plane.timeouts import FIELD, wish
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, Usage, bounds_of
-from gtm.core.balance import admission as core
+from gtm.core.balance.admission import values as core
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 from gtm.core.shares import client_prefix
@@ -59,7 +61,7 @@ class QueueAdmission:
 
     def __init__(
         self,
-        settings: core.Settings,
+        settings: Settings,
         *,
         loop: asyncio.AbstractEventLoop,
         cost: Callable[[Exchange], float],
@@ -67,7 +69,7 @@ class QueueAdmission:
         declared: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._declared = declared
-        self.admission = core.Admission(settings)
+        self.admission = Admission(settings)
         self._loop = loop
         self._cost = cost
         self._priority = priority

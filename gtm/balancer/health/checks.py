@@ -28,14 +28,14 @@ import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
-from gtm.balancer.health.asking import Answer, AskingError, KeyReadError, NoRoomError, ask, check_grpc
+from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
     CheckSettings,
     CompletionCheck,
     CompletionKind,
-    GrpcHealthCheck,
     HealthCheck,
+    KeyReadError,
     MetricsScrape,
     ModelList,
     OwnChecks,
@@ -203,7 +203,7 @@ class Checks:
 
     def _start(self, backend: Backend, route: Route, own: OwnChecks) -> _Watched:
         settings = self._settings
-        scraper = Scraper(settings.scrape.server_type if settings.scrape is not None else None)
+        scraper = Scraper(settings.scrape.type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper, own)
         asked: list[tuple[Callable[[], Awaitable[float]], float] | None] = [None] * len(self._slots)
         if settings.health is not None:
@@ -272,11 +272,11 @@ class Checks:
 
     # --- what is asked: each returns the seconds from its beginning to the next ---
 
-    async def _check_health(self, watched: _Watched, check: HealthCheck | GrpcHealthCheck) -> float:
+    async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
         answer: Answer | None = None
         wrong = ""
         try:
-            if isinstance(check, GrpcHealthCheck):
+            if check.type == "grpc":
                 answer = await self._ask_grpc(watched.route, check)
             else:
                 answer = await self._ask(
@@ -294,7 +294,7 @@ class Checks:
         self._result(watched, Check.HEALTH, wrong, answer)
         return check.interval
 
-    async def _ask_grpc(self, route: Route, check: GrpcHealthCheck) -> Answer:
+    async def _ask_grpc(self, route: Route, check: HealthCheck) -> Answer:
         tls = None if route.tls is None else self._http2()
         return await check_grpc(route, check.service, timeout=check.timeout, port=check.port, tls=tls)
 

@@ -24,9 +24,11 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import NamedTuple
 
 import msgspec
+from pydantic import Field
+
+from gtm.documents.resources import Document
 
 BYTES_A_TOKEN = 4
 """Of English text, by the rule of thumb of those who make tokenizers; learned costs correct it."""
@@ -41,16 +43,16 @@ _LOOKED_AT = 96 * 1024
 """Characters of base64 in which a picture's size is looked for: it stands behind a JPEG's EXIF, which has up to 64 KiB."""
 
 
-class Media(NamedTuple):
+class Media(Document):
     """What counts for a picture, a recording or a file.
 
     `image_tokens`: of a picture, at the most (by its pixels, if its first bytes say them). `file_tokens`: of a video or a PDF, at the most; and of a recording or file that is somewhere else.
     `audio_bytes_per_token`: bytes of a recording for each token.
     """
 
-    image_tokens: int = 1600
-    file_tokens: int = 16_384
-    audio_bytes_per_token: int = 1600
+    image_tokens: int = Field(default=1600, ge=1, le=1_000_000)
+    file_tokens: int = Field(default=16_384, ge=1, le=10_000_000)
+    audio_bytes_per_token: int = Field(default=1600, ge=1, le=1_000_000)
 
 
 MEDIA = Media()

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from cryptography import x509
+from pydantic import Field, model_validator
 
+from gtm.documents.fields import File, invalid
+from gtm.documents.resources import Document
 from gtm.files import FileState, state_of
 
 _Loaded = TypeVar("_Loaded")
@@ -33,57 +35,55 @@ class TlsError(ValueError):
     """Settings or files that cannot be used: which, why, and what to do."""
 
 
-class ClientCertificates(Enum):
+class ClientCertificates(StrEnum):
     """Whether clients show certificates."""
 
-    NONE = ssl.CERT_NONE
-    WANTED = ssl.CERT_OPTIONAL
+    NONE = "none"
+    WANTED = "wanted"
     """One that is shown must be good."""
-    REQUIRED = ssl.CERT_REQUIRED
+    REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+_VERIFIED = dict(zip(ClientCertificates, ssl.VerifyMode, strict=True))
+
+
+class Certificate(Document):
     """Files (PEM): a certificate with what leads to its authority, and its private key."""
 
-    chain: Path
-    key: Path
+    chain: File
+    key: File
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """What a listener shows and asks for.
+class ServerTls(Document):
+    """What a listener shows and asks for. Files are read again when they change.
 
     `certificates`: the first is for clients that ask for no name, or one that none has. `client_ca`: authorities (PEM) of clients'
     certificates.
-
-    Raises:
-        TlsError: the settings do not fit each other.
     """
 
-    certificates: tuple[Certificate, ...]
+    certificates: tuple[Certificate, ...] = Field(min_length=1)
     client_certificates: ClientCertificates = ClientCertificates.NONE
-    client_ca: Path | None = None
+    client_ca: File | None = None
 
-    def __post_init__(self) -> None:
-        if not self.certificates:
-            raise TlsError("a listener with TLS needs a certificate: name its chain and its key")
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         asked = self.client_certificates is not ClientCertificates.NONE
         if asked != (self.client_ca is not None):
-            raise TlsError(
-                "client certificates and their authorities go together: set both `client_certificates` and `client_ca`, or neither"
+            raise invalid(
+                "invalid",
+                "client certificates and their authorities go together: set both `client_certificates` and `client_ca`, or neither",
             )
+        return self
 
 
-@dataclass(frozen=True, slots=True)
-class BackendTls:
+class BackendTls(Document):
     """What a backend must show, and what is shown to it.
 
     `ca`: the authorities (PEM) that count; None: the public ones. `certificate`: for backends that ask for one. `server_name`: the
     name that is asked for and must be shown; None: the host of the backend's URL.
     """
 
-    ca: Path | None = None
+    ca: File | None = None
     certificate: Certificate | None = None
     server_name: str | None = None
 
@@ -202,7 +202,7 @@ def _server_context(settings: ServerTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
-    context.verify_mode = settings.client_certificates.value
+    context.verify_mode = _VERIFIED[settings.client_certificates]
     if settings.client_ca is not None:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0

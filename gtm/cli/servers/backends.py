@@ -32,7 +32,7 @@ def check_backends(file: Path | None, backends: tuple[str, ...]) -> None:
     logger.setLevel(logging.CRITICAL)  # what the log would say is printed
     try:
         document = config.load(file) if file is not None else config.of_urls(backends)
-        found = asyncio.run(tried(document, file))
+        found = asyncio.run(tried(document))
     except (PolicyError, TlsError) as error:
         raise CommandError(str(error)) from error
     finally:

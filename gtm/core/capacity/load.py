@@ -44,19 +44,15 @@ class Freshness(StrEnum):
     """Nothing was ever reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    """What one reporter (a balancer, a server) says of its part of a region. None: it does not say.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signals:
+    """What can be said of a load. None: nobody says it.
 
-    `at` is when it was received: POSIX seconds by the receiver's clock. `outstanding` requests are being served,
-    `queue` requests wait; `limit` is how many can be served at once. Service time (how long a request is served), wait
-    and rates are of the last seconds; `tokens_per_second` are generated, `input_tokens_per_second` read in prompts. `kv_cache_usage` and `utilization` are shares (0–1, the latter may be more).
+    `outstanding` requests are being served, `queue` requests wait; `limit` is how many can be served at once. Service time
+    (how long a request is served), wait and rates are of the last seconds; `tokens_per_second` are generated,
+    `input_tokens_per_second` read in prompts. `kv_cache_usage` and `utilization` are shares (0–1, the latter may be more).
     """
 
-    region: str
-    service: str = ""
-    source: str = ""
-    at: float = 0.0
     outstanding: float | None = None
     queue: float | None = None
     limit: float | None = None
@@ -73,7 +69,20 @@ class LoadReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadReport(_Signals):
+    """What one reporter (a balancer, a server) says of its part of a region.
+
+    `at` is when it was received: POSIX seconds by the receiver's clock.
+    """
+
+    region: str
+    service: str = ""
+    source: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load(_Signals):
     """What all reporters of a region and service (empty: the region as a whole) say together.
 
     `at` is the newest report's time, `sources` how many reporters count. Amounts and rates are sums over those that
@@ -85,19 +94,6 @@ class Load:
     at: float
     sources: int
     """The number of reporters."""
-    outstanding: float | None = None
-    queue: float | None = None
-    limit: float | None = None
-    service_time_ms: float | None = None
-    queue_wait_ms: float | None = None
-    requests_per_second: float | None = None
-    tokens_per_second: float | None = None
-    input_tokens_per_second: float | None = None
-    gpu_memory_used_bytes: float | None = None
-    gpu_memory_total_bytes: float | None = None
-    kv_cache_usage: float | None = None
-    utilization: float | None = None
-    models: tuple[str, ...] | None = None
 
     def age(self, now: float) -> float:
         """Seconds since the newest report; 0 for one from a clock that has since stepped back."""
@@ -160,19 +156,12 @@ def summed(region: str, service: str, reports: Sequence[LoadReport]) -> Load:
         service,
         at=max(report.at for report in counting),
         sources=len(counting),
-        outstanding=_total(report.outstanding for report in counting),
-        queue=_total(report.queue for report in counting),
-        limit=_total(report.limit for report in counting),
         service_time_ms=mean([(item.service_time_ms, item.requests_per_second) for item in counting]),
         queue_wait_ms=mean([(item.queue_wait_ms, item.requests_per_second) for item in counting]),
-        requests_per_second=_total(report.requests_per_second for report in counting),
-        tokens_per_second=_total(report.tokens_per_second for report in counting),
-        input_tokens_per_second=_total(report.input_tokens_per_second for report in counting),
-        gpu_memory_used_bytes=_total(report.gpu_memory_used_bytes for report in counting),
-        gpu_memory_total_bytes=_total(report.gpu_memory_total_bytes for report in counting),
         kv_cache_usage=mean([(report.kv_cache_usage, None) for report in counting]),
         utilization=mean([(report.utilization, None) for report in counting]),
         models=tuple(sorted({model for each in models for model in each})) if models else None,
+        **_totals(counting, *_AMOUNTS, "limit", "gpu_memory_used_bytes", "gpu_memory_total_bytes"),
     )
 
 
@@ -191,11 +180,7 @@ def whole(region: str, loads: Iterable[Load]) -> Load | None:
         "",
         at=newest,
         sources=max(load.sources for load in counting),
-        outstanding=_total(load.outstanding for load in counting),
-        queue=_total(load.queue for load in counting),
-        requests_per_second=_total(load.requests_per_second for load in counting),
-        tokens_per_second=_total(load.tokens_per_second for load in counting),
-        input_tokens_per_second=_total(load.input_tokens_per_second for load in counting),
+        **_totals(counting, *_AMOUNTS),
     )
 
 
@@ -206,9 +191,13 @@ def _counting(reports: Iterable[LoadReport]) -> list[LoadReport]:
     return [report for report in held if newest - report.at <= STALE]
 
 
-def _total(values: Iterable[float | None]) -> float | None:
-    stated = [value for value in values if value is not None]
-    return sum(stated) if stated else None
+_AMOUNTS = ("outstanding", "queue", "requests_per_second", "tokens_per_second", "input_tokens_per_second")
+
+
+def _totals(said: Sequence[_Signals], *names: str) -> dict[str, Any]:
+    """The sums of those that state each signal; None where none does."""
+    stated = {name: [value for one in said if (value := getattr(one, name)) is not None] for name in names}
+    return {name: sum(values) if values else None for name, values in stated.items()}
 
 
 def mean(values: Iterable[tuple[float | None, float | None]]) -> float | None:

@@ -214,7 +214,8 @@ def choice(view: View, group: RankingClass) -> Choice:
     """Everything about a class's requests that does not depend on their tenant, affinity or draw."""
     service = group.service.service
     if group.outside:
-        return _refused(Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE))
+        refusal = Maker(view, group).refused(Outcome.REFUSED_EDGE, Reason.EDGE_OUTSIDE)
+        return Choice((refusal,), (1.0,), (1.0,), Affinity.NONE, {}, 0)
     if group.family is None and view.whole != view.up and _suffice(group, view.whole, view.up):
         view = replace(view, up=view.whole)  # the others stand in only for want of these
     eligible, ignored = group.eligible(view.up_for(group.family)), False
@@ -307,11 +308,6 @@ def _canaries(maker: Maker, shares: Shares) -> Canaries | None:
     options = tuple(maker.served(number, Reason.CANARY) for number in found)
     salt = key_hash(f"canary {maker.group.service.service.name}")
     return Canaries(options, tuple(found.values()), tuple(accumulate(found.values())), salt)
-
-
-def _refused(refusal: Option) -> Choice:
-    """A refusal and nothing else."""
-    return Choice((refusal,), (1.0,), (1.0,), Affinity.NONE, {}, 0)
 
 
 def _leftovers(maker: Maker, *, usable_anywhere: bool) -> Choice:

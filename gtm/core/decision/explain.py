@@ -53,6 +53,13 @@ _STATES = {
 }
 
 
+_PLACE = (
+    *("country", "subdivision", "continent", "lat", "lon", "asn", "network", "source"),
+    *("anonymous", "doubtful", "accuracy_km", "subnet"),
+)
+"""What an answer says of where the client is, beside `spans`."""
+
+
 def answer(
     view: View,
     request: Request,
@@ -266,21 +273,7 @@ def _request(request: Request) -> dict[str, Any]:
         "model": request.model,
         "affinity": request.affinity,
         "priority": None if request.priority is None else request.priority.value,
-        "location": {
-            "country": location.country,
-            "subdivision": location.subdivision,
-            "continent": location.continent,
-            "lat": location.lat,
-            "lon": location.lon,
-            "asn": location.asn,
-            "network": location.network,
-            "source": location.source,
-            "anonymous": location.anonymous,
-            "doubtful": location.doubtful,
-            "accuracy_km": location.accuracy_km,
-            "subnet": location.subnet,
-            "spans": list(location.spans),
-        },
+        "location": {name: getattr(location, name) for name in _PLACE} | {"spans": list(location.spans)},
     }
 
 

@@ -6,22 +6,29 @@ Every finding is a `Problem` with a path and a code, but none that keeps a polic
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gtm.core.findings.capacity import capacity_findings
-from gtm.core.findings.coverage import coverage
-from gtm.core.findings.edges import edge_findings
+from gtm.core.findings.coverage import (
+    client_fences,
+    client_words,
+    concerned,
+    coverage,
+    may_concern,
+    rules_binding,
+    statements,
+)
 from gtm.core.findings.effects import effect_findings
-from gtm.core.findings.families import family_findings
 from gtm.core.findings.matrix import naming, unruled
-from gtm.core.findings.pinned import pinned
-from gtm.core.findings.redirected import redirect_findings
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
+from gtm.core.model.regions import AddressFamily, Capacity, Region
+from gtm.core.model.services import PLANNED, Families, HostName, NameServer, Push, Service, Steering
+from gtm.core.policy.edges import binding_edges, inside, place_of
 from gtm.core.policy.jurisdictions import Membership, countries_at
-from gtm.core.policy.snapshot import Snapshot
+from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot, bits
 
 ERRORS = frozenset({"empty_a"})
 """Findings that `gtm check` fails for: clients would lose a service by them. What is in force stays in force."""
@@ -40,8 +47,8 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
 
     Returns:
         By code: `rule_over`, `matches_nobody`, `without_effect`, `short_policy_age`, `shadowed`, `not_compared`,
-        `membership_ends`, `no_rule`, and those of `gtm.core.findings.coverage`, `gtm.core.findings.pinned`, `gtm.core.findings.edges`,
-        `gtm.core.findings.capacity`, `gtm.core.findings.redirected` and `gtm.core.findings.families`. Those of zones are `gtm.dns.zone.findings`'s.
+        `membership_ends`, `no_rule`, those of `gtm.core.findings.coverage` and `gtm.core.findings.effects`, and those that
+        are said below. Those of zones are `gtm.dns.zone.findings`'s.
     """
     return (
         *_of_rules(snapshot, now),
@@ -108,7 +115,7 @@ def _of_establishment(path: str, rule: ResidencyRule, policy: Policy) -> Iterato
 def _without_effect(path: str, rule: ResidencyRule) -> Iterator[Problem]:
     unlocated = rule.on_unknown_location is OnUnknownLocation.IGNORE
     scoped = rule.match.client_countries or rule.match.client_jurisdictions
-    for field, given in (
+    for name, given in (
         ("on_unknown_location", unlocated),
         ("on_anonymous", rule.on_anonymous is OnAnonymous.TRUST),
         ("on_doubtful_location", rule.on_doubtful_location is OnDoubtfulLocation.TRUST),
@@ -116,10 +123,10 @@ def _without_effect(path: str, rule: ResidencyRule) -> Iterator[Problem]:
     ):
         if given and not scoped:
             text = "has no effect on a rule that does not look at where clients are"
-            yield Problem(f"{path}.{field}", "without_effect", text)
-        elif given and unlocated and field in {"max_accuracy_km", "on_doubtful_location"}:
+            yield Problem(f"{path}.{name}", "without_effect", text)
+        elif given and unlocated and name in {"max_accuracy_km", "on_doubtful_location"}:
             text = "has no effect beside `on_unknown_location: ignore`"
-            yield Problem(f"{path}.{field}", "without_effect", text)
+            yield Problem(f"{path}.{name}", "without_effect", text)
 
 
 def _of_shadows(snapshot: Snapshot, now: float) -> Iterator[Problem]:
@@ -154,3 +161,250 @@ def _of_unruled(snapshot: Snapshot, now: float) -> Iterator[Problem]:
         monitored = "; those in monitor mode only watch it" if watched else ""
         text = f"no residency rule concerns it: its clients may be served in any of its regions{monitored}"
         yield Problem(f"services.{name}", "no_rule", text)
+
+
+# --- Which services DNS keeps inside a fence that concerns some tenants or data classes only.
+#
+# DNS states neither, unless the host name does, and what is not said counts as a match: one customer's rule then holds for
+# everyone who asks DNS.
+
+
+@dataclass(slots=True)
+class _Pin:
+    """Rules that hold for the same clients of some host names, and what these names do not state."""
+
+    rules: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, None] = field(default_factory=dict)
+    unstated: dict[str, None] = field(default_factory=dict)
+
+
+def pinned(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """Services whose host names are answered, for everyone, as a rule for some tenants or data classes asks.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+
+    Yields:
+        `dns_pinned`: a service, the rules, the host names, which regions DNS can still answer with, and what to do. Of
+        rules about clients in different countries, each such set is told by itself.
+    """
+    for name, service in snapshot.services.items():
+        pins: dict[tuple[str, ...], _Pin] = {}
+        for host in service.service.names:
+            for rule, unstated in _pinning(service, host, now):
+                pin = pins.setdefault(tuple(sorted(concerned(rule))), _Pin())
+                pin.rules[rule.rule.name] = pin.rules.get(rule.rule.name, -1) & rule.allowed
+                pin.hosts[host.name] = None
+                pin.unstated.update(dict.fromkeys(unstated))
+        for clients, pin in pins.items():
+            text = _sentence(snapshot, service, clients, pin)
+            yield Problem(f"services.{name}.hostnames", "dns_pinned", text)
+
+
+def _pinning(
+    service: CompiledService, host: HostName, now: float
+) -> Iterator[tuple[CompiledRule, list[str]]]:
+    """The rules in force that hold for all who ask by a name for want of a statement, and the statements wanted."""
+    for rule in service.rules:
+        if rule.tenants is rule.data_classes is None or not rule.enforced or not service.mask & ~rule.allowed:
+            continue
+        wanted = (("tenant", rule.tenants, host.tenant), ("data class", rule.data_classes, host.data_class))
+        unstated = [what for what, about, said in wanted if about is not None and said is None]
+        if unstated and rule.starts <= now < rule.ends and may_concern(rule, host):
+            yield rule, unstated
+
+
+def _sentence(snapshot: Snapshot, service: CompiledService, clients: tuple[str, ...], pin: _Pin) -> str:
+    left = service.mask
+    for allowed in pin.rules.values():
+        left &= allowed
+    names = [f"`{name}`" for name in pin.rules]
+    cause = f"rule{'s' * (len(names) > 1)} {some(names, 'rules')}"
+    regions = some(snapshot.names(left), "regions") if left else "no region"
+    asked = some([f"`{host}`" for host in pin.hosts], "names")
+    return (
+        f"DNS states no {' and no '.join(sorted(pin.unstated, reverse=True))}: by residency {cause} it answers, for {asked}, "
+        f"{client_words(clients)} with {regions} alone, of {service.mask.bit_count()} regions; give "
+        "those who are meant host names of their own, and state under `hostnames` whose requests come by each"
+    )
+
+
+# --- Name servers that see what a residency rule keeps to edges inside. ---
+
+
+def edge_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """What keeps rules that bind edges from being kept in DNS.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+
+    Yields:
+        `name_server_outside`: a zone with host names that such a rule concerns, and those of its name servers that stand
+        outside of it or in an unknown country.
+    """
+    if not binding_edges(snapshot.policy):
+        return
+    for zone in snapshot.policy.zones:
+        rules = _binding(snapshot, zone.name, now)
+        servers = zone.name_servers or (NameServer(zone.primary_ns),)
+        outside = [server for server in servers if not all(inside(rule, place_of(server)) for rule in rules)]
+        if not outside:
+            continue
+        names = [f"`{name}`" for name in dict.fromkeys(rule.rule.name for rule in rules)]
+        listed = [f"{server.name} ({server.country or 'country not stated'})" for server in outside]
+        text = (
+            f"residency rule{'s' * (len(names) > 1)} {some(names, 'rules')} {'bind' if len(names) > 1 else 'binds'} edges, and name servers of this zone stand "
+            f"outside: {some(listed, 'servers')}; they see who asks, and refuse; give the host names a zone of their own "
+            "whose name servers stand inside, and say so by their `country`"
+        )
+        yield Problem(f"zones.{zone.name}.name_servers", "name_server_outside", text)
+
+
+def _binding(snapshot: Snapshot, zone: str, now: float) -> list[CompiledRule]:
+    """The rules in force that bind edges and concern services with host names in a zone."""
+    rules = {
+        id(rule): rule
+        for service in snapshot.services.values()
+        if service.service.zone == zone and service.service.hostnames
+        for rule in service.rules
+        if rule.enforced and rule.edge_countries is not None and rule.starts <= now < rule.ends
+    }
+    return list(rules.values())
+
+
+# --- Capacities that bound nothing: they are declared, and no plan can be kept by them. ---
+
+
+def capacity_findings(policy: Policy) -> Iterator[Problem]:
+    """Capacity of regions and members that no plan looks at, or only once reports say more: code `bounds_nothing`."""
+    served: dict[str, list[Service]] = {region.name: [] for region in policy.regions}
+    for service in policy.services:
+        for index, member in enumerate(service.members):
+            served[member.region].append(service)
+            if member.capacity == Capacity():
+                continue
+            path = f"services.{service.name}.members[{index}].capacity"
+            if service.steering not in PLANNED:
+                text = f"bounds nothing: steering `{service.steering}` sends clients whatever room there is"
+                yield Problem(path, "bounds_nothing", text)
+            elif member.capacity.outstanding is not None and service.service_time_ms is None:
+                yield Problem(f"{path}.outstanding", "bounds_nothing", _unless_reported([service]))
+    for region in policy.regions:
+        if served[region.name]:
+            yield from _of_region(region, served[region.name])
+
+
+def _of_region(region: Region, services: list[Service]) -> Iterator[Problem]:
+    path, capacity = f"regions.{region.name}.capacity", region.capacity
+    planned = [service for service in services if service.steering in PLANNED]
+    timeless = [service for service in planned if service.service_time_ms is None]
+    if capacity != Capacity() and not planned:
+        own = " or ".join(f"`{steering}`" for steering in Steering if steering not in PLANNED)
+        text = f"bounds nothing: every service here has steering {own}, which sends clients whatever room there is"
+        yield Problem(path, "bounds_nothing", text)
+    elif capacity.outstanding is not None and timeless:
+        yield Problem(f"{path}.outstanding", "bounds_nothing", _unless_reported(timeless))
+
+
+def _unless_reported(services: list[Service]) -> str:
+    names = some([f"`{service.name}`" for service in services], "services")
+    return (
+        f"bounds nothing for {names} unless the region reports its load (docs/operations.md#load-reports): how many requests "
+        "a second fill it follows from how long one takes; declare `service_time_ms` of the service"
+    )
+
+
+# --- Which services lead their clients by redirects, on which HTTP clients leave their keys out.
+#
+# A redirect to another host is another party to the client: `fetch` (Fetch standard, "HTTP-redirect fetch", step 13), `curl`, and the HTTP
+# libraries below the SDKs of model vendors send it no `Authorization`. DNS and look-ups keep keys: there the client asks the region itself.
+
+
+_LOST = 'clients leave `Authorization` out where a redirect leads to another host (docs/api.md, "Redirects lose keys")'
+
+
+def redirect_findings(policy: Policy) -> Iterator[Problem]:
+    """Services whose clients may be redirected: code `redirect_loses_keys`. Those without a host name are told of together."""
+    nameless = [f"`{service.name}`" for service in policy.services if not service.hostnames]
+    if nameless:
+        has = "has" if len(nameless) == 1 else "have"
+        text = (
+            f"{some(nameless, 'services')} {has} no host name, so that redirects and look-ups alone reach the servers, and {_LOST}: where "
+            "servers want keys, give each service a host name, which DNS answers, or let clients look up"
+        )
+        yield Problem("services", "redirect_loses_keys", text)
+    for service in policy.services:
+        if service.push is Push.REDIRECT:
+            text = f"{_LOST}: where servers want keys, use `push: carry`"
+            yield Problem(f"services.{service.name}.push", "redirect_loses_keys", text)
+
+
+# --- Answers without addresses, which another region would have had.
+#
+# A and AAAA of a service are one decision (`families: together`): both are what the region chosen has. Where it has none of a
+# family, the answer is empty, and resolvers keep that for everyone behind them (RFC 2308 §5, RFC 7871 §7.4).
+
+
+CODES = {AddressFamily.IPV4: "empty_a", AddressFamily.IPV6: "empty_aaaa"}
+"""What is found of each family. Without A a name is gone for most clients, without AAAA it is slower for some."""
+
+
+def family_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """Members of services in DNS that can be chosen and then answer A, or AAAA, with nothing.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+
+    Yields:
+        `empty_a` and `empty_aaaa`: a service, its members of which a usable endpoint can lack such an address, and others that
+        have some and may serve the same clients.
+    """
+    for name, service in snapshot.services.items():
+        if not service.service.hostnames or service.service.families is Families.SEPARATE:
+            continue
+        for family in AddressFamily:
+            empty, instead = _pair(snapshot, service, family, now)
+            if not empty:
+                continue
+            other = "IPv6" if family is AddressFamily.IPV4 else "IPv4"
+            text = (
+                f"{family.rrtype} is empty where the region chosen is {some(snapshot.names(empty), 'regions')}, while "
+                f"{some(snapshot.names(instead), 'regions')} could answer it: one decision stands for both families. Give each of "
+                f"its endpoints with {other} addresses `{family}` addresses too, or let A and AAAA be decided by themselves "
+                "(`families: separate`)"
+            )
+            yield Problem(f"services.{name}.members", CODES[family], text)
+
+
+def _pair(snapshot: Snapshot, service: CompiledService, family: AddressFamily, now: float) -> tuple[int, int]:
+    """The members that can answer a family with nothing, and those that could in the place of some; 0 where there is none."""
+    model = service.service.model
+    able = [number for number in service.members if model is None or model in snapshot.regions[number].models]
+    lacking = sum(1 << number for number in able if can_be_empty(snapshot.regions[number], family))
+    having = sum(
+        1 << number
+        for number in able
+        if any(endpoint.addresses(family) for endpoint in snapshot.regions[number].endpoints)
+    )
+    if not lacking or not having:
+        return 0, 0
+    empty = instead = 0
+    for host in statements(service.service):
+        fences = client_fences(rules_binding(service, host, now), len(snapshot.regions))
+        for fence in set(fences.values()):
+            for number in bits(fence & lacking):
+                others = fence & having & ~(1 << number)
+                if others:
+                    empty |= 1 << number
+                    instead |= others
+    return empty, instead
+
+
+def can_be_empty(region: Region, family: AddressFamily) -> bool:
+    """Whether some usable endpoints of a region, alone, have addresses and none of a family: any of them may be the last one up."""
+    return any(
+        (endpoint.ipv4 or endpoint.ipv6) and not endpoint.addresses(family) for endpoint in region.endpoints
+    )

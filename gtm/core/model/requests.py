@@ -136,7 +136,8 @@ def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | No
     if len(parts) == 1:
         return first._replace(subnet=subnet)
     spans = sorted(
-        {country or UNLOCATED for facts in parts for country in facts.countries}, key=_unlocated_last
+        {country or UNLOCATED for facts in parts for country in facts.countries},
+        key=lambda country: (country == UNLOCATED, country),
     )
     one = spans[0] if len(spans) == 1 and spans[0] != UNLOCATED else None
     worst = max(facts.accuracy_km for facts in parts)
@@ -151,10 +152,6 @@ def spanning(first: Location, subnet: str, parts: Collection[LocationFacts] | No
         subnet=subnet,
         spans=tuple(spans),
     )
-
-
-def _unlocated_last(country: str) -> tuple[bool, str]:
-    return country == UNLOCATED, country
 
 
 class ContradictionError(ValueError):

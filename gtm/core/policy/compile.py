@@ -58,7 +58,8 @@ class _Compiler:
         self.checks.problems += problems
         self._check_names()
         self._check_regions()
-        self._check_tenants()
+        for tenant in self.policy.tenants:
+            self._check_country(f"tenants.{tenant.name}.country", tenant.country)
         check_zones(self.policy, self.checks)
         for service in self.policy.services:
             self._check_service(service)
@@ -122,21 +123,16 @@ class _Compiler:
                     self.checks.problem(f"{kind}.{item.name}", "duplicate", f"`{item.name}` is defined twice")
                 seen.add(item.name)
 
-    def _check_tenants(self) -> None:
-        for tenant in self.policy.tenants:
-            if tenant.country is not None and tenant.country not in COUNTRIES:
-                message = f"`{tenant.country}` is not a country code (ISO 3166-1 alpha-2)"
-                self.checks.problem(f"tenants.{tenant.name}.country", "unknown_reference", message)
+    def _check_country(self, path: str, country: str | None) -> None:
+        if country is not None and country not in COUNTRIES:
+            message = f"`{country}` is not a country code (ISO 3166-1 alpha-2)"
+            self.checks.problem(path, "unknown_reference", message)
 
     def _check_regions(self) -> None:
         for region in self.policy.regions:
             path = f"regions.{region.name}"
-            if region.country not in COUNTRIES:
-                message = f"`{region.country}` is not a country code (ISO 3166-1 alpha-2)"
-                self.checks.problem(f"{path}.country", "unknown_reference", message)
-            if region.operator_country is not None and region.operator_country not in COUNTRIES:
-                message = f"`{region.operator_country}` is not a country code (ISO 3166-1 alpha-2)"
-                self.checks.problem(f"{path}.operator_country", "unknown_reference", message)
+            self._check_country(f"{path}.country", region.country)
+            self._check_country(f"{path}.operator_country", region.operator_country)
             self.checks.listed_once(
                 f"{path}.endpoints", [endpoint.url for endpoint in region.endpoints], ".url"
             )

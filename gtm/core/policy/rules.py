@@ -6,10 +6,11 @@ allows. Each such period is a `CompiledRule` of its own, that begins and ends as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from math import inf
 
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.kinds import REFERENCES
 from gtm.core.model.policy import EdgeScope, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.references import Checks, some, utc
 from gtm.core.model.services import Service
@@ -44,13 +45,12 @@ class RuleCompiler:
         self._membership = membership
         self._checks = checks
         self._numbers = {region.name: number for number, region in enumerate(policy.regions)}
-        self._known = {
+        self._known: Mapping[str, tuple[Container[str], str]] = {
+            "regions": (self._numbers, "region"),
             "services": (frozenset(item.name for item in policy.services), "service"),
             "tenants": (frozenset(item.name for item in policy.tenants), "tenant"),
             "data_classes": (frozenset(item.name for item in policy.data_classes), "data class"),
-            "client_jurisdictions": (membership, "country or jurisdiction"),
-            "tenant_jurisdictions": (membership, "country or jurisdiction"),
-            "client_countries": (COUNTRIES, "country"),
+            "jurisdictions": (membership, "country or jurisdiction"),
         }
         self._everywhere = (1 << len(policy.regions)) - 1
         self._standing_in: dict[str, int] = {}
@@ -100,18 +100,15 @@ class RuleCompiler:
 
     def _check(self, path: str, rule: ResidencyRule) -> None:
         checks, allow, deny = self._checks, rule.allow, rule.deny
-        for field, (known, what) in self._known.items():
-            checks.references(f"{path}.match.{field}", getattr(rule.match, field), known, what)
-        for side, places in (("allow", allow), ("deny", deny)):
-            checks.references(f"{path}.{side}.regions", places.regions, self._numbers, "region")
-            for field in ("jurisdictions", "operator_jurisdictions"):
-                names = getattr(places, field)
-                checks.references(
-                    f"{path}.{side}.{field}", names, self._membership, "country or jurisdiction"
-                )
+        for part, fields in REFERENCES["residency_rules"].items():
+            for field, kind in fields.items():
+                names = getattr(getattr(rule, part), field)
+                checks.references(f"{path}.{part}.{field}", names, *self._known[kind])
+        countries = rule.match.client_countries
+        checks.references(f"{path}.match.client_countries", countries, COUNTRIES, "country")
         if allow == deny == Places():
             checks.problem(path, "missing", "a rule needs `allow` or `deny`: this one restricts nothing")
-        for field in ("regions", "jurisdictions", "operator_jurisdictions"):
+        for field in REFERENCES["residency_rules"]["allow"]:
             for name in sorted(set(getattr(allow, field)) & set(getattr(deny, field))):
                 checks.problem(f"{path}.deny", "overlap", f"`{name}` is both allowed and denied")
 

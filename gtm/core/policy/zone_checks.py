@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
@@ -228,7 +227,7 @@ class _ZoneChecks:
             message = "no CNAME can stand at a zone's apex, beside SOA and NS (RFC 1034 §3.6.2)"
             self.checks.problem(path, "overlap", message)
         elif len(sets) > 1:
-            others = _listed(sets.keys() - {"CNAME"})
+            others = ", ".join(sorted(sets.keys() - {"CNAME"}))
             message = f"`{name}` has a CNAME, beside which nothing else can stand (RFC 2181 §10.1): {others}"
             self.checks.problem(path, "overlap", message)
         if len(sets["CNAME"].data) > 1:
@@ -259,10 +258,6 @@ class _ZoneChecks:
                     "nothing else can stand beside that (RFC 2181 §10.1)"
                 )
                 self.checks.problem(found.path, "overlap", message)
-
-
-def _listed(types: Iterable[str]) -> str:
-    return ", ".join(sorted(types))
 
 
 def _inside(name: str, zone: str) -> bool:

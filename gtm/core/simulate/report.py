@@ -54,8 +54,10 @@ def as_data(found: Simulation, before: World, after: World) -> dict[str, Any]:
         "regions": [_place_of(region) for _, region in sorted(regions.items())],
         "average": _comparison(found.average),
         "peak": _comparison(found.peak),
-        "countries": [_country(one) for one in found.countries],
-        "places": [_place(one) for one in found.places],
+        "countries": [
+            {"service": one.service, "country": one.country, **_ends(one)} for one in found.countries
+        ],
+        "places": [{"lat": one.lat, "lon": one.lon, **_ends(one)} for one in found.places],
         "warnings": _unknown(found),
     }
 
@@ -138,24 +140,8 @@ def _place_of(region: Region) -> dict[str, Any]:
     }
 
 
-def _country(one: MainRegion) -> dict[str, Any]:
-    return {
-        "service": one.service,
-        "country": one.country,
-        "share": _number(one.share),
-        "before": one.before or None,
-        "after": one.after or None,
-    }
-
-
-def _place(one: Place) -> dict[str, Any]:
-    return {
-        "lat": one.lat,
-        "lon": one.lon,
-        "share": _number(one.share),
-        "before": one.before or None,
-        "after": one.after or None,
-    }
+def _ends(one: MainRegion | Place) -> dict[str, Any]:
+    return {"share": _number(one.share), "before": one.before or None, "after": one.after or None}
 
 
 def _unknown(found: Simulation) -> list[str]:

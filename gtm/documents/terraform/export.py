@@ -13,10 +13,10 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from gtm.core.model.kinds import KINDS
+from gtm.core.model.kinds import KINDS, REFERENCES
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.terraform.hcl import Expression, block
-from gtm.documents.terraform.references import FIELDS, Documents, Resource, needs, replaced
+from gtm.documents.terraform.references import Documents, Resource, needs, replaced
 
 TYPES: Mapping[str, str] = {
     "regions": "gtm_region",
@@ -134,7 +134,7 @@ def _resource(
         known = (target, named) in referring
         return Expression(f"{_address(target, named)}.name") if known else named
 
-    body = replaced(document, FIELDS.get(kind, {}), link)
+    body = replaced(document, REFERENCES.get(kind, {}), link)
     if besides:
         body["depends_on"] = [Expression(one) for one in sorted(_address(*other) for other in besides)]
     return block(f'resource "{TYPES[kind]}" "{label(kind, name)}"', body)

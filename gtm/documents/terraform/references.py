@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from gtm.core.model.kinds import REFERENCES
 from gtm.core.model.names import absolute, ancestors, closest
 
 Resource = tuple[str, str]
@@ -22,29 +23,6 @@ Resource = tuple[str, str]
 Documents = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Kind → name → document."""
 Needs = Mapping[Resource, Collection[Resource]]
-
-_PLACES = {"jurisdictions": "jurisdictions", "regions": "regions", "operator_jurisdictions": "jurisdictions"}
-FIELDS: Mapping[str, Mapping[str, Any]] = {
-    "services": {
-        "members": {"region": "regions"},
-        "hostnames": {"tenant": "tenants", "data_class": "data_classes"},
-        "zone": "zones",
-    },
-    "residency_rules": {
-        "match": {
-            "services": "services",
-            "client_jurisdictions": "jurisdictions",
-            "tenants": "tenants",
-            "tenant_jurisdictions": "jurisdictions",
-            "data_classes": "data_classes",
-        },
-        "allow": _PLACES,
-        "deny": _PLACES,
-    },
-    "spillover_rules": {"from_region": "regions", "to_regions": "regions"},
-    "jurisdictions": {"members": "jurisdictions", "terms": {"member": "jurisdictions"}},
-}
-"""Kind → field → the kind of the resource that it names; of an object, or of each object in a list, its fields again."""
 
 
 def replaced(value: Any, fields: Any, link: Callable[[str, str], str]) -> Any:
@@ -81,7 +59,7 @@ def _named(documents: Documents, kind: str, document: Mapping[str, Any]) -> Iter
             found.append((target, name))
         return name
 
-    replaced(document, FIELDS.get(kind, {}), link)
+    replaced(document, REFERENCES.get(kind, {}), link)
     yield from found
 
 

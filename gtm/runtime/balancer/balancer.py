@@ -179,7 +179,7 @@ class Balancer(Follower):
         """Make what will carry requests: this process, or a pool of workers."""
         settings = self.settings
         if settings.workers > 1:
-            Front(self._file.document, settings.file)  # what is wrong with it is better said once
+            Front(self._file.document)  # what is wrong with it is better said once
             return WorkerPool(settings, self._instance, self._view, leases)
         return Carrier(
             settings,

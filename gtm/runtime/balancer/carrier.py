@@ -202,7 +202,7 @@ class Carrier(Carriers):
         self._names = BackendNames()
         backends = document.servers()
         watched = BackendHealth(health_settings(document), backends, loop.time())
-        self._front = Front(document, settings.file)
+        self._front = Front(document)
         self._picker = PoolPicker(
             backends,
             document.choice(),
@@ -628,7 +628,7 @@ class Carrier(Carriers):
         proxy.paths = document.carried()
         proxy.body_rules = document.body_rules()
         proxy.timeouts = document.timeouts.settings()
-        proxy.media = document.admission.media.counts()
+        proxy.media = document.admission.media
         proxy.most_read = document.read_mib << 20
         proxy.asks = document.checks.asks()
 

@@ -8,7 +8,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Iterable
-from pathlib import Path
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.plane.backend.backends import Route
@@ -26,16 +25,14 @@ class Front:
 
     Args:
         document: what the balancer's file says.
-        file: that file; the names of others in it are relative to its folder.
 
     Raises:
         TlsError: a file of a certificate cannot be used.
     """
 
-    def __init__(self, document: BalancerDocument, file: Path | None) -> None:
-        folder = Path() if file is None else file.parent
-        self._listener = None if document.tls is None else Listener(document.tls.settings(folder))
-        self._backends = BackendContext(document.backend_tls.settings(folder))
+    def __init__(self, document: BalancerDocument) -> None:
+        self._listener = None if document.tls is None else Listener(document.tls)
+        self._backends = BackendContext(document.backend_tls)
         self._trusted = document.proxy_protocol
         self._hosts = document.hosts()
 

@@ -20,7 +20,7 @@ EVERY = 0.1
 
 def health_settings(document: BalancerDocument) -> Settings:
     """The settings of backends' health by the file."""
-    found = Settings(checks=document.checks.settings().thresholds())
+    found = Settings(checks=document.checks.thresholds())
     return found if document.ejection.latency else replace(found, latency_factor=None)
 
 
@@ -59,7 +59,7 @@ class HealthLoop:
 
     async def configure(self, document: BalancerDocument) -> None:
         """Look after these backends; the picker knows them already."""
-        settings = document.checks.settings()
+        settings = document.checks.model_copy(update={"orca": None})  # by which no check goes
         if self._checks is None or settings != self._settings:
             if self._checks is not None:
                 await self._checks.stop()

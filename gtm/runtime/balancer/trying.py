@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from gtm.balancer.config import BalancerDocument
@@ -29,12 +28,11 @@ class TriedBackend(NamedTuple):
     models: tuple[str, ...]
 
 
-async def tried(file: BalancerDocument, path: Path | None) -> list[TriedBackend]:
+async def tried(file: BalancerDocument) -> list[TriedBackend]:
     """Make each check of each backend once.
 
     Args:
         file: what a balancer's file says.
-        path: that file; None: there is none.
 
     Raises:
         TlsError: a file of a certificate cannot be used.
@@ -44,9 +42,9 @@ async def tried(file: BalancerDocument, path: Path | None) -> list[TriedBackend]
     await names.look(file, _NAMES)
     document = names.applied(file, ())
     await names.close()
-    front, backends = Front(document, path), document.servers()
+    front, backends = Front(document), document.servers()
     health = BackendHealth(health_settings(document), backends, now())
-    checks = Checks(document.checks.settings(), health, lambda: None, http2=front.http2)
+    checks = Checks(document.checks, health, lambda: None, http2=front.http2)
     checks.update(((one, front.route(one.name)) for one in backends), document.own_checks())
     try:
         await checks.first_round(PATIENCE)

@@ -7,18 +7,19 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from gtm.balancer import config
-from gtm.balancer.health.asking import CheckKey, KeyReadError
 from gtm.balancer.health.check_settings import (
+    CheckKey,
     CheckSettings,
     CompletionCheck,
     CompletionKind,
     HealthCheck,
+    KeyReadError,
     ModelList,
     OwnChecks,
 )
@@ -30,7 +31,10 @@ from gtm.core.model.problems import PolicyError
 from tests.balancer.health.world import PATIENCE, run
 
 CHECKS = CheckSettings(
-    HealthCheck(interval=0.02), ModelList(interval=0.02), CompletionCheck(interval=0.02, timeout=1.0), None
+    health=HealthCheck(interval=0.02),
+    models=ModelList(interval=0.02),
+    completion=CompletionCheck(interval=0.02, timeout=1.0),
+    scrape=None,
 )
 SOUND = {
     "/health": (200, {}),
@@ -223,10 +227,10 @@ def test_where_no_check_is_left_the_server_is_seen_to_be_there() -> None:
     """`none`, and no health path: something must answer still."""
 
     async def test() -> None:
-        settings = CheckSettings(None, None, CHECKS.completion, None)
+        settings = CheckSettings(health=None, models=None, completion=CHECKS.completion, scrape=None)
         async with _checked(Server(), settings, OwnChecks(kind=CompletionKind.NONE)) as here:
             assert here.condition().healthy
-        gone = replace(settings, completion=CompletionCheck(interval=0.02, timeout=0.2))
+        gone = settings.model_copy(update={"completion": CompletionCheck(interval=0.02, timeout=0.2)})
         async with _checked(Server(), gone, OwnChecks(kind=CompletionKind.NONE)) as here:
             route = Route("http://127.0.0.1:1")
             backend = Backend(route.url)
@@ -260,7 +264,7 @@ def test_a_model_of_the_file_that_a_server_denies() -> None:
 
     async def test() -> None:
         says = {"/health": (200, {}), "/v1/completions": _no_model("llama")}
-        settings = replace(CHECKS, models=None)
+        settings = CHECKS.model_copy(update={"models": None})
         async with _checked(Server(says), settings, models=frozenset(("llama",))) as here:
             await here.until(lambda: here.condition().models == frozenset())
             assert here.condition().healthy
@@ -277,7 +281,7 @@ def test_a_model_that_is_not_there_is_told_as_long_as_that_counts() -> None:
     async def test() -> None:
         says = {"/health": (200, {}), "/v1/completions": _no_model("llama")}
         models = frozenset(("llama", "qwen"))
-        async with _checked(Server(says), replace(CHECKS, models=None), models=models) as here:
+        async with _checked(Server(says), CHECKS.model_copy(update={"models": None}), models=models) as here:
             here.server.says["/v1/completions"] = SOUND["/v1/completions"]
             await here.until(lambda: not here.problems())
             told = here.health.told
@@ -336,7 +340,7 @@ def test_a_key_is_shown_to_the_server_and_to_nobody_else(
     monkeypatch.setenv("GTM_TEST_CHECK_KEY", "sk-env")
 
     async def test() -> None:
-        settings = replace(CHECKS, key=CheckKey(file))
+        settings = CHECKS.model_copy(update={"key": CheckKey(file=file)})
         async with _checked(Server(dict(SOUND), "sk-first"), settings) as here:
             assert here.condition().healthy
             assert here.problems() == {}
@@ -345,7 +349,7 @@ def test_a_key_is_shown_to_the_server_and_to_nobody_else(
             assert here.condition().healthy
             file.write_text("sk-second")
             await here.until(lambda: not here.problems())
-        own = OwnChecks(CheckKey(env="GTM_TEST_CHECK_KEY"))
+        own = OwnChecks(key=CheckKey(env="GTM_TEST_CHECK_KEY"))
         async with _checked(Server(dict(SOUND), "sk-env"), settings, own) as here:
             assert here.problems() == {}
         async with _checked(Server(dict(SOUND), "sk-first")) as here:
@@ -364,7 +368,7 @@ def test_what_is_no_key(tmp_path: Path, text: str) -> None:
     file = tmp_path / "key"
     file.write_text(text)
     with pytest.raises(KeyReadError) as error:
-        CheckKey(file).read()
+        CheckKey(file=file).read()
     assert str(file) in str(error.value)
     assert not text.strip() or text.strip() not in str(error.value)
 
@@ -373,7 +377,7 @@ def test_a_key_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A server with one is not asked without; nothing is known of it then."""
 
     async def test() -> None:
-        settings = replace(CHECKS, key=CheckKey(tmp_path / "none"))
+        settings = CHECKS.model_copy(update={"key": CheckKey(file=tmp_path / "none")})
         async with _checked(Server(dict(SOUND), "sk"), settings) as here:
             await here.until(lambda: "health" in here.problems())
             assert "cannot be read: No such file" in here.problems()["health"]
@@ -389,9 +393,9 @@ def test_where_keys_stand_in_the_file(tmp_path: Path) -> None:
         "checks: {key: {env: KEY}, completion: {kind: embedding}}\n"
     )
     found = config.load(path)
-    assert found.checks.settings().key == CheckKey(env="KEY")
-    assert found.backends[0].checks.settings() == OwnChecks(
-        CheckKey(tmp_path / "a/key"), CompletionKind.CHAT, "m"
+    assert found.checks.key == CheckKey(env="KEY")
+    assert found.backends[0].checks == OwnChecks(
+        key=CheckKey(file=tmp_path / "a/key"), kind=CompletionKind.CHAT, model="m"
     )
     for wrong in ("{}", "{file: a, env: B}", "{env: 'a b'}"):
         path.write_text(f"backends: [{{url: 'http://127.0.0.1:1'}}]\nchecks: {{key: {wrong}}}\n")

@@ -40,7 +40,7 @@ from gtm.balancer.health.asking import (
     head_of,
     serving_of,
 )
-from gtm.balancer.health.check_settings import CheckSettings, GrpcHealthCheck
+from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError
@@ -133,12 +133,18 @@ def test_by_tls(tmp_path: Path) -> None:
                     return str(error)
                 return ""
 
-            assert await by(BackendTls(authority.file, own, "models.internal")) == ""
-            assert "certificate is not accepted" in await by(
-                BackendTls(authority.file, own, "others.internal")
+            assert (
+                await by(BackendTls(ca=authority.file, certificate=own, server_name="models.internal")) == ""
             )
-            assert "certificate is not accepted" in await by(BackendTls(other.file, own, "models.internal"))
-            assert await by(BackendTls(authority.file, None, "models.internal")) != ""
+            assert "certificate is not accepted" in await by(
+                BackendTls(ca=authority.file, certificate=own, server_name="others.internal")
+            )
+            assert "certificate is not accepted" in await by(
+                BackendTls(ca=other.file, certificate=own, server_name="models.internal")
+            )
+            assert (
+                await by(BackendTls(ca=authority.file, certificate=None, server_name="models.internal")) != ""
+            )
             assert await said(port, timeout=1.0) != ""  # plain HTTP/2 to a port of TLS
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS, and no HTTP/2
@@ -146,7 +152,9 @@ def test_by_tls(tmp_path: Path) -> None:
         listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
         async with listening:
             port = listening.sockets[0].getsockname()[1]
-            assert "no HTTP/2 by TLS" in await by(BackendTls(authority.file, None, "models.internal"))
+            assert "no HTTP/2 by TLS" in await by(
+                BackendTls(ca=authority.file, certificate=None, server_name="models.internal")
+            )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -167,7 +175,9 @@ def test_a_check_by_http_asks_for_the_name_of_backend_tls(tmp_path: Path) -> Non
 
     async def test() -> None:
         async with await asyncio.start_server(answered, "127.0.0.1", 0, ssl=context) as listening:
-            tls = backend_context(BackendTls(authority.file, None, "models.internal"))
+            tls = backend_context(
+                BackendTls(ca=authority.file, certificate=None, server_name="models.internal")
+            )
             url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
             route = Route(url, lambda: tls, server_name="models.internal")
             assert (await ask(route, "/health", timeout=PATIENCE, most=100)).status == 200
@@ -454,7 +464,7 @@ def test_a_balancer_goes_by_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with server() as (port, servicer):
             await servicer.set("models", Status.SERVING)
-            check = GrpcHealthCheck("models", port, interval=0.05)
+            check = HealthCheck(type="grpc", service="models", port=port, interval=0.05)
             async with world(CheckSettings(health=check, models=None, scrape=None)) as here:
                 assert here.condition().healthy
                 await servicer.set("models", Status.NOT_SERVING)
@@ -468,8 +478,8 @@ def test_a_balancer_goes_by_it(tmp_path: Path) -> None:
     file = tmp_path / "balancer.yaml"
     start = "backends: [{url: http://10.0.0.5:8000}]\nchecks:\n  health: "
     file.write_text(start + "{type: grpc, service: models, port: 9000, timeout: 0.5}\n")
-    assert load(file).checks.settings().health == GrpcHealthCheck("models", 9000, 1.0, 0.5)
-    assert of_urls(["http://10.0.0.5:8000"]).checks.settings() == CheckSettings()
+    assert load(file).checks.health == HealthCheck(type="grpc", service="models", port=9000, timeout=0.5)
+    assert of_urls(["http://10.0.0.5:8000"]).checks == CheckSettings()
     wrong: list[tuple[str, Callable[[str], bool]]] = [
         ("{type: grpc, path: /health}", lambda text: "`path`" in text and "type: http" in text),
         ("{type: grpc, status: [200]}", lambda text: "`status`" in text),

@@ -28,7 +28,7 @@ from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world
 
-CHECKS = CheckSettings(HealthCheck(interval=0.05), models=None, scrape=None)
+CHECKS = CheckSettings(health=HealthCheck(interval=0.05), models=None, scrape=None)
 LIMITS = Limits(tries=1)
 TIMES = Timeouts(first_byte=0.5, between=0.5)
 

@@ -123,9 +123,8 @@ def play(
         book.take("edge", counts, 1.0, now)
         for name, region in world.items():
             region.advance(now)
-            known = Load(
-                name, "chat", now, 1, float(len(region.ends)), float(len(region.waiting)), float(SLOTS)
-            )
+            running, waiting = float(len(region.ends)), float(len(region.waiting))
+            known = Load(name, "chat", now, 1, outstanding=running, queue=waiting, limit=float(SLOTS))
             if full:
                 done = float(region.served - before[name])
                 known = replace(known, service_time_ms=1000 * SERVICE_TIME, requests_per_second=done)
@@ -188,7 +187,9 @@ def test_the_same_full_report_for_ever_moves_demand_away() -> None:
     row = Row("chat", "de", "served", "lookup", ranking.group.key, ranking.cell)
     planner, estimator = Planner(), Estimator(snapshot.regions)
     for second in range(10):
-        loads = {("de", "chat"): Load("de", "chat", NOW + second, 1, 64.0, 500.0, 64.0)}
+        loads = {
+            ("de", "chat"): Load("de", "chat", NOW + second, 1, outstanding=64.0, queue=500.0, limit=64.0)
+        }
         planner.tick(
             Inputs(snapshot, estimator, state, NOW + second, {row: 10.0}, loads, planner.latest.capacity)
         )

@@ -161,7 +161,7 @@ class Reporting:
 
     def _load(self, name: str, region: Region, now: float) -> Load:
         inside, waiting = float(len(region.ends)), float(len(region.waiting))
-        load = Load(name, "chat", NOW + now, 1, inside, waiting, float(region.slots))
+        load = Load(name, "chat", NOW + now, 1, outstanding=inside, queue=waiting, limit=float(region.slots))
         if not self.full:
             return load
         before, served = self.told.get(name, (0.0, 0))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.wire.usage import Bounds
-from gtm.core.balance.admission import TenantLimits
+from gtm.core.balance.admission.settings import TenantLimits
 from gtm.core.balance.health import BackendHealth
 from tests.core.strategies import quick
 from tests.drills.liars import region

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance import admission
+from gtm.core.balance.admission import settings as limits
+from gtm.core.balance.admission import values
+from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import ANY_KIND, Pool, choose, pool_of
 from gtm.core.balance.choosing.filters import takers
@@ -87,7 +89,7 @@ class Region:
         self.page = Page(SETTINGS, [one.name for one in backends], self.now)
         self.flights = Flights()
         self.pool: Pool = pool_of(backends, {}, self.flights, choosing)
-        self.admission = admission.Admission(admission.Settings())
+        self.admission = Admission(limits.Settings())
         for one in backends:
             self.check(one.name, ok=True)
         self.told()
@@ -133,12 +135,12 @@ class Region:
         usable = {name for names in taking.values() for name in names}
         assert {one.backend.name for one in self.pool.usable} == usable
         assert self.admission.limit == sum(one.slots or 0 for one in self.backends if one.name in usable)
-        offered = self.admission.offer(admission.Arrival(Priority.REAL_TIME), self.now)
-        if isinstance(offered, admission.Refusal):
+        offered = self.admission.offer(values.Arrival(Priority.REAL_TIME), self.now)
+        if isinstance(offered, values.Refusal):
             assert offered.code == "no_backend"
         else:
             self.admission.release(offered, self.now)
-        assert isinstance(offered, admission.Refusal) is not bool(usable)
+        assert isinstance(offered, values.Refusal) is not bool(usable)
         passing = {name for name, one in known.items() if one.healthy and not one.draining}
         assert usable <= passing
         for model, names in taking.items():

@@ -19,7 +19,9 @@ def _reports(
 ) -> Occupancy:
     found: Occupancy | None = None
     for second in range(seconds):
-        load = Load("r", "", float(second), 1, outstanding, max(grows * second, 0.0), limit)
+        load = Load(
+            "r", "", float(second), 1, outstanding=outstanding, queue=max(grows * second, 0.0), limit=limit
+        )
         found = observe(found, load, sent, SMOOTHING)
     assert found is not None
     return found
@@ -46,14 +48,18 @@ def test_a_standing_queue_counts_twice_in_the_end_and_is_forgotten_half_as_fast(
     """Each second that a queue stands adds 5%; once it is gone, each takes 2.5% off."""
     found: Occupancy | None = None
     for second in range(40):
-        found = observe(found, Load("r", "", float(second), 1, 10.0, 5.0, 10.0), 10.0, SMOOTHING)
+        found = observe(
+            found, Load("r", "", float(second), 1, outstanding=10.0, queue=5.0, limit=10.0), 10.0, SMOOTHING
+        )
     assert found is not None
     assert found.service_time_ms == pytest.approx(2000.0)
     for second in range(40, 61):
-        found = observe(found, Load("r", "", float(second), 1, 10.0, 0.0, 10.0), 10.0, SMOOTHING)
+        found = observe(
+            found, Load("r", "", float(second), 1, outstanding=10.0, queue=0.0, limit=10.0), 10.0, SMOOTHING
+        )
     assert found is not None
     assert found.standing == pytest.approx(20 - 21 / 2)
-    falling = observe(found, Load("r", "", 61.0, 1, 10.0, 5.0, 10.0), 10.0, SMOOTHING)
+    falling = observe(found, Load("r", "", 61.0, 1, outstanding=10.0, queue=5.0, limit=10.0), 10.0, SMOOTHING)
     assert falling is not None
     assert falling.standing < found.standing
 
@@ -84,7 +90,7 @@ def test_nothing_leaves_a_stuck_region() -> None:
 def test_only_new_reports_are_observations() -> None:
     """The same report again adds nothing; one without outstanding requests, or after a silence, begins anew."""
     found = _reports(64.0, 30.0, seconds=10)
-    load = Load("r", "", found.at, 1, 1.0, 0.0)
+    load = Load("r", "", found.at, 1, outstanding=1.0, queue=0.0)
     assert observe(found, load, 30.0, SMOOTHING) is found
     assert observe(found, replace(load, outstanding=None), 30.0, SMOOTHING) is None
     for at in (found.at + STALE + 1, found.at - 1):

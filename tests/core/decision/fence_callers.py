@@ -46,7 +46,7 @@ def verdicts() -> dict[str, str]:
     from gtm.core.change.openings import openings
     from gtm.core.change.safety import judge
     from gtm.core.findings.coverage import coverage
-    from gtm.core.findings.pinned import pinned
+    from gtm.core.findings.report import pinned
     from gtm.core.findings.shadows import find_shadows
     from tests.core.decision import fence_world as world
 

@@ -15,8 +15,7 @@ from gtm.core.decision.fence import fence
 from gtm.core.decision.view import Window, view_of
 from gtm.core.findings import shadows
 from gtm.core.findings.coverage import coverage
-from gtm.core.findings.families import can_be_empty
-from gtm.core.findings.report import findings
+from gtm.core.findings.report import can_be_empty, findings
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gtm.core.findings.redirected import redirect_findings
+from gtm.core.findings.report import redirect_findings
 from gtm.core.model.services import Push
 from tests import worlds
 

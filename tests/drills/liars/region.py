@@ -16,7 +16,9 @@ from typing import Any, cast
 from gtm.adapters.exposition import MetricsError
 from gtm.balancer.health.scraping import Scraper, load_in_header
 from gtm.balancer.wire.usage import Meter, bounds_of
-from gtm.core.balance.admission import Admission, Arrival, Refusal, Settings, TenantLimits, Ticket, Used
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, Used
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.choosing.chooser import begin, choice, pool_of
 from gtm.core.balance.choosing.values import By, Wanted, Why

@@ -19,10 +19,11 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.config import AT_START, BalancerDocument, StrictDocument
+from gtm.balancer.config import AT_START, BalancerDocument
 from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.quota.leases import Parts
+from gtm.documents.resources import Document
 from gtm.feed.current import CurrentView
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
@@ -163,7 +164,7 @@ _SPECIAL: dict[str, Any] = {
 }
 
 
-def leaves(model: type[StrictDocument], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def leaves(model: type[Document], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The fields of a document that hold no other documents."""
     for name, field in model.model_fields.items():
         inner = _document(field.annotation)
@@ -173,7 +174,7 @@ def leaves(model: type[StrictDocument], path: tuple[str, ...] = ()) -> Iterator[
             yield from leaves(inner, (*path, name))
 
 
-def optional(model: type[StrictDocument], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def optional(model: type[Document], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The documents in a document that may be null."""
     for name, field in model.model_fields.items():
         inner = _document(field.annotation)
@@ -183,10 +184,10 @@ def optional(model: type[StrictDocument], path: tuple[str, ...] = ()) -> Iterato
             yield from optional(inner, (*path, name))
 
 
-def _document(annotation: Any) -> type[StrictDocument] | None:
+def _document(annotation: Any) -> type[Document] | None:
     """The document in a field's type, if there is one: by itself, or in lists and mappings."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation if issubclass(annotation, StrictDocument) else None
+        return annotation if issubclass(annotation, Document) else None
     found = (_document(one) for one in typing.get_args(annotation))
     return next((one for one in found if one is not None), None)
 

@@ -21,6 +21,8 @@ Laws (docs/admission.md has the rules in full):
 Use, by one thread. Whatever is called, `due` then tells which of those that wait were decided by it, or by time; a timer calls it
 at `next_deadline`, at the latest. Whoever holds a ticket ends it with `release` in its `finally`, whatever happened: once counts.
 
+>>> from gtm.core.balance.admission.admission import Admission
+>>> from gtm.core.balance.admission.values import Arrival
 >>> admission = Admission(limit=1)
 >>> first, second = (admission.offer(Arrival(tenant=name), now=10.0) for name in ("acme", "other"))
 >>> first.state.value, second.state.value, admission.next_deadline()
@@ -32,34 +34,3 @@ at `next_deadline`, at the latest. Whoever holds a ticket ends it with `release`
 >>> admission.offer(Arrival(deadline=11.0), now=11.0)
 Refusal(status=504, code=<Code.DEADLINE: 'deadline'>, detail="the request's deadline had passed when it came: allow it more time", retry_after=None, fallback=None)
 """
-
-from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits, problems
-from gtm.core.balance.admission.values import (
-    Arrival,
-    Code,
-    Refusal,
-    Snapshot,
-    TenantCounts,
-    Ticket,
-    TicketState,
-    TierCounts,
-    Used,
-)
-
-__all__ = [
-    "Admission",
-    "Arrival",
-    "Code",
-    "ModelLimits",
-    "Refusal",
-    "Settings",
-    "Snapshot",
-    "TenantCounts",
-    "TenantLimits",
-    "Ticket",
-    "TicketState",
-    "TierCounts",
-    "Used",
-    "problems",
-]

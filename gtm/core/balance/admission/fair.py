@@ -17,7 +17,9 @@ tenant's next one, if it has any waiting then; of its own cost a sixteenth at le
 Example: tenants A (weight 2) and B (weight 1) each have three requests of cost 1 waiting for the only slot. Tags: A 0, B 0; A is
 served (½), B (1), A (1); of equals, B's tag is older (2), then A (1½). Two of A for each of B, while both wait.
 
->>> from gtm.core.balance.admission import Admission, Arrival, Settings, TenantLimits
+>>> from gtm.core.balance.admission.admission import Admission
+>>> from gtm.core.balance.admission.settings import Settings, TenantLimits
+>>> from gtm.core.balance.admission.values import Arrival
 >>> admission = Admission(Settings(tenants={"A": TenantLimits(weight=2.0)}), limit=1)
 >>> running = admission.offer(Arrival(tenant="C"), now=0.0)
 >>> waiting = [admission.offer(Arrival(tenant=name), now=0.0) for name in "AAABBB"]

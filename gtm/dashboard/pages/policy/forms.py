@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import EnumType
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
-from gtm.core.model.policy import RuleMode
-from gtm.core.model.services import Families, OnOverload, OnUnusable, Priority, Steering
+from gtm.core.model.kinds import REFERENCES
 from gtm.dashboard.inside import Inside
 from gtm.dashboard.pages.policy.words import as_yaml
 from gtm.documents import yamls
-from gtm.documents.resources import MAX_RESOURCES
+from gtm.documents.resources import MAX_RESOURCES, MemberDocument
+from gtm.documents.schema import DOCUMENTS
 
 MORE_ROWS = 2
 """Empty rows for further members."""
@@ -30,113 +31,107 @@ class Field:
     """A field of a form: where it is in a document, what it is called, and how it is written.
 
     `written` is `text`, `long`, `number`, `names` (with commas between), `choice` of `options`, or `members`. `offers` is the kind whose names are
-    suggested. What is empty is left out of the document.
+    suggested. What is empty is left out of the document; of a choice that is the `default`.
     """
 
     path: str
     label: str
-    written: str = "text"
-    hint: str = ""
-    options: tuple[str, ...] = ()
-    offers: str = ""
+    hint: str
+    written: str
+    options: tuple[str, ...]
+    default: str
+    offers: str
 
 
-_NAME = Field("name", "Name", hint="Lower-case letters, digits and hyphens.")
+_NAME = ("name", "Name", "Lower-case letters, digits and hyphens.")
 _MOMENT = "A day and time such as 2026-01-31T00:00:00Z; empty: no bound."
-FORMS: Mapping[str, tuple[Field, ...]] = {
+_BASIS = "The law behind the rule: it is handed out with refusals."
+_SHOWN: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "residency_rules": (
         _NAME,
-        Field("match.services", "Of services", "names", "Empty: of all.", offers="services"),
-        Field(
-            "match.client_jurisdictions",
-            "Clients in jurisdictions",
-            "names",
-            "Such as EEA.",
-            offers="jurisdictions",
-        ),
-        Field(
+        ("match.services", "Of services", "Empty: of all."),
+        ("match.client_jurisdictions", "Clients in jurisdictions", "Such as EEA."),
+        (
             "match.client_countries",
             "Clients in countries",
-            "names",
             "Codes such as DE. With no jurisdiction either: all clients.",
         ),
-        Field("match.tenants", "Of tenants", "names", "Empty: of all.", offers="tenants"),
-        Field("match.data_classes", "Data of classes", "names", "Empty: of all.", offers="data_classes"),
-        Field(
-            "allow.jurisdictions",
-            "May be served in",
-            "names",
-            "Jurisdictions or countries. Empty: anywhere.",
-            offers="jurisdictions",
-        ),
-        Field(
-            "allow.regions",
-            "And only in regions",
-            "names",
-            "Empty: in all regions that stand there.",
-            offers="regions",
-        ),
-        Field("deny.jurisdictions", "May not be served in", "names", offers="jurisdictions"),
-        Field(
-            "mode",
-            "Mode",
-            "choice",
-            "Monitor only records what the rule would have refused.",
-            tuple(RuleMode),
-        ),
-        Field("effective_from", "In force from", hint=_MOMENT),
-        Field("effective_until", "In force until", hint=_MOMENT),
-        Field(
-            "legal_basis", "Legal basis", "long", "The law behind the rule: it is handed out with refusals."
-        ),
+        ("match.tenants", "Of tenants", "Empty: of all."),
+        ("match.data_classes", "Data of classes", "Empty: of all."),
+        ("allow.jurisdictions", "May be served in", "Jurisdictions or countries. Empty: anywhere."),
+        ("allow.regions", "And only in regions", "Empty: in all regions that stand there."),
+        ("deny.jurisdictions", "May not be served in", ""),
+        ("mode", "Mode", "Monitor only records what the rule would have refused."),
+        ("effective_from", "In force from", _MOMENT),
+        ("effective_until", "In force until", _MOMENT),
+        ("legal_basis", "Legal basis", _BASIS),
     ),
     "spillover_rules": (
         _NAME,
-        Field("from_region", "From region", offers="regions"),
-        Field("to_regions", "To regions", "names", offers="regions"),
-        Field("max_share", "At most this share of its demand", "number", "0 to 1; empty: no bound."),
-        Field("max_requests_per_second", "At most requests per second", "number", "Empty: no bound."),
-        Field("max_added_latency_ms", "At most longer on the way, in ms", "number", "Empty: no bound."),
+        ("from_region", "From region", ""),
+        ("to_regions", "To regions", ""),
+        ("max_share", "At most this share of its demand", "0 to 1; empty: no bound."),
+        ("max_requests_per_second", "At most requests per second", "Empty: no bound."),
+        ("max_added_latency_ms", "At most longer on the way, in ms", "Empty: no bound."),
     ),
     "services": (
         _NAME,
-        Field("display_name", "Shown as"),
-        Field("members", "Regions that serve it", "members"),
-        Field("steering", "Steering", "choice", options=tuple(Steering)),
-        Field("priority", "Priority", "choice", options=tuple(Priority)),
-        Field("on_unusable", "If no region of the fence is usable", "choice", options=tuple(OnUnusable)),
-        Field("on_overload", "What does not fit", "choice", options=tuple(OnOverload)),
-        Field("families", "A and AAAA are decided", "choice", options=tuple(Families)),
-        Field("ttl", "Answers may be kept, in seconds", "number"),
-        Field("min_ttl", "The same while traffic moves", "number"),
+        ("display_name", "Shown as", ""),
+        ("members", "Regions that serve it", ""),
+        ("steering", "Steering", ""),
+        ("priority", "Priority", ""),
+        ("on_unusable", "If no region of the fence is usable", ""),
+        ("on_overload", "What does not fit", ""),
+        ("families", "A and AAAA are decided", ""),
+        ("ttl", "Answers may be kept, in seconds", ""),
+        ("min_ttl", "The same while traffic moves", ""),
     ),
     "regions": (
         _NAME,
-        Field("display_name", "Shown as"),
-        Field("country", "Country", hint="A code such as DE: its jurisdictions derive from it."),
-        Field(
-            "operator_country",
-            "Its operator's country",
-            hint="Empty: unknown, and so in no fence by operator.",
-        ),
-        Field("lat", "Latitude, in degrees north", "number"),
-        Field("lon", "Longitude, in degrees east", "number"),
-        Field("capacity.outstanding", "Requests at once", "number", "Empty: not stated."),
-        Field("capacity.requests_per_second", "Requests per second", "number", "Empty: not stated."),
-        Field("reserve", "Share that no plan uses", "number", "0 to 0.95."),
-        Field("models", "Models served here", "names"),
+        ("display_name", "Shown as", ""),
+        ("country", "Country", "A code such as DE: its jurisdictions derive from it."),
+        ("operator_country", "Its operator's country", "Empty: unknown, and so in no fence by operator."),
+        ("lat", "Latitude, in degrees north", ""),
+        ("lon", "Longitude, in degrees east", ""),
+        ("capacity.outstanding", "Requests at once", "Empty: not stated."),
+        ("capacity.requests_per_second", "Requests per second", "Empty: not stated."),
+        ("reserve", "Share that no plan uses", "0 to 0.95."),
+        ("models", "Models served here", ""),
     ),
 }
+"""Kind → what its form shows: path, label and hint. How that is written, the documents say."""
+
+
+def _field(kind: str, path: str, label: str, hint: str) -> Field:
+    model: Any = DOCUMENTS[kind]
+    names: Any = REFERENCES.get(kind, {})
+    for part in path.split("."):
+        declared = model.model_fields[part]
+        model, names = declared.annotation, names.get(part, {})
+    types = list(_types(declared.annotation))
+    choice = isinstance(declared.annotation, EnumType)
+    ways = {
+        "choice": choice,
+        "members": MemberDocument in types,
+        "names": get_origin(declared.annotation) is tuple,
+        "number": int in types or float in types,
+        "long": path == "legal_basis",
+    }
+    written = next((way for way, holds in ways.items() if holds), "text")
+    options = tuple(declared.annotation) if choice else ()
+    default = str(declared.default) if choice else ""
+    return Field(path, label, hint, written, options, default, names if isinstance(names, str) else "")
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """A type, and those that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _types(part)
+
+
+FORMS = {kind: tuple(_field(kind, *one) for one in shown) for kind, shown in _SHOWN.items()}
 """Kind → its form."""
-DEFAULTS: Mapping[str, Any] = {
-    "mode": "enforce",
-    "steering": "latency",
-    "priority": "real_time",
-    "on_unusable": "refuse",
-    "on_overload": "shed",
-    "families": "together",
-}
-"""What a choice is where a document does not say it."""
 
 
 def kind_of_draft(policy: Mapping[str, Any] | None) -> str | None:
@@ -197,7 +192,7 @@ def _shown(field: Field, document: Mapping[str, Any]) -> str:
     for part in field.path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     if value is None:
-        return str(DEFAULTS.get(field.path, ""))
+        return field.default
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -11,7 +11,8 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import Any
 
-from gtm.core.balance.admission import Arrival, ModelLimits, Settings, TenantLimits
+from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival
 
 TIERS = ["real_time", "near_real_time", "batch"]
 WAITING, RUNNING, ENDED = "waiting", "running", "ended"

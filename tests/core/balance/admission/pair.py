@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from gtm.core.balance.admission import (
-    Admission,
-    Arrival,
-    ModelLimits,
-    Refusal,
-    Settings,
-    TenantLimits,
-    Ticket,
-    TicketState,
-    Used,
-)
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, TicketState, Used
 from gtm.core.model.services import Priority
 from tests.core.balance.admission.model import ENDED, RUNNING, TIERS, WAITING, Model, Request
 

@@ -7,7 +7,9 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.balance.admission import Admission, Arrival, Refusal, Settings, Ticket, TicketState
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings
+from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, TicketState
 from gtm.core.model.services import Priority
 from tests.effort import examples
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.admission import Admission, Arrival, Settings, TenantLimits, Ticket, TicketState, Used
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import Settings, TenantLimits
 from gtm.core.balance.admission.slots import Slots
-from gtm.core.balance.admission.values import TIERS
+from gtm.core.balance.admission.values import TIERS, Arrival, Ticket, TicketState, Used
 from gtm.core.model.services import Priority
 from tests.bench.admission_world import Outcome, Region, Stream, burst_of_batch
 from tests.core.strategies import quick

@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.admission import (
-    Admission,
-    Arrival,
-    Code,
-    ModelLimits,
-    Refusal,
-    Settings,
-    TenantLimits,
-    Ticket,
-    TicketState,
-    Used,
-    problems,
-)
+from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits, problems
+from gtm.core.balance.admission.values import Arrival, Code, Refusal, Ticket, TicketState, Used
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
 from tests.core.strategies import quick

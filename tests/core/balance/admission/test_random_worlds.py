@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.admission import Arrival, Settings, TenantLimits, Used
+from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.values import Arrival, Used
 from gtm.core.model.services import Priority
 from tests.core.balance.admission.pair import SLOTS, Pair, world
 from tests.core.strategies import quick
