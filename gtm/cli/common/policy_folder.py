@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gtm.cli.common import output
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def read_whole(folder: Path, *, alone: bool = True) -> Folder:
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
     """
-    from gtm.cli.common import output
     from gtm.core.model.problems import PolicyError
     from gtm.documents.folders import check_references, read_folder
 
