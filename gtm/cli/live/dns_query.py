@@ -124,11 +124,8 @@ def _show(told: dict[str, Any]) -> None:
     for section in ("answer", "authority", "additional"):
         if told[section] or section == "answer":
             output.say(f"\n{section}")
-            output.table(
-                ("name", "ttl", "type", "data"),
-                ((item["name"], item["ttl"], item["type"], item["data"]) for item in told[section]),
-                empty="no records",
-            )
+            fields = ("name", "ttl", "type", "data")
+            output.records(told[section], dict(zip(fields, fields, strict=True)), empty="no records")
     output.say("\ndecision")
     decision = told["decision"]
     if decision is None:

@@ -181,16 +181,16 @@ def balancer(
 ) -> None:
     """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
     if check_paths is not None:
-        from gtm.cli.servers import carried
+        from gtm.cli.servers import checks
 
-        carried.check_paths(check_paths, given.values["file"])
+        checks.check_paths(check_paths, given.values["file"])
         return
     if check_backends:
-        from gtm.cli.servers.backends import check_backends as check
+        from gtm.cli.servers import checks
 
         if given.values["file"] is None and not given.values["backend"]:
             raise CommandError("there is nothing to check: give --backend http://HOST:PORT, or --file FILE")
-        check(given.values["file"], tuple(given.values["backend"]))
+        checks.check_backends(given.values["file"], tuple(given.values["backend"]))
         return
     with pauses.loading():
         from gtm.core.model.problems import PolicyError
