@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command_name
 
 import gtm
-from gtm.cli.common import options, service_links, streams
+from gtm.cli.common import options, output, service_links, streams
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.live import (
     audit,
@@ -23,7 +23,6 @@ from gtm.cli.live import (
     load,
     report,
     routing,
-    status,
     token,
     top,
 )
@@ -56,22 +55,22 @@ def _typer() -> typer.Typer:
 
 app = _typer()
 for _commands in (
-    servers,
-    init,
-    policies,
-    simulation,
-    exporting,
-    importing,
-    routing,
-    status,
-    load,
-    report,
-    latency,
-    top,
-    audit,
-    dashboard,
+    servers.app,
+    init.app,
+    policies.app,
+    simulation.app,
+    exporting.app,
+    importing.app,
+    routing.app,
+    edges.top_level,
+    load.app,
+    report.app,
+    latency.app,
+    top.app,
+    audit.app,
+    dashboard.app,
 ):
-    _commands.register(app)
+    app.registered_commands += _commands.registered_commands
 for _group, _name, _help in (
     (regions.app, "regions", "List, show, drain, activate and disable regions."),
     (regions.services_app, "services", "List services."),
@@ -144,9 +143,7 @@ def main() -> None:
     try:
         needed(sys.argv[1:])()
     except CommandError as error:
-        from gtm.cli.common.output import end
-
-        end(error)
+        output.end(error)
     except streams.OutputError as error:
         streams.end(error)
     except KeyboardInterrupt:

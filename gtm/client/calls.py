@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class Content(Enum):
@@ -46,7 +47,7 @@ class Call(Generic[T]):
 
     def having(
         self, *, parameters: Mapping[str, Any] | None = None, headers: Mapping[str, str | None] | None = None
-    ) -> Call[T]:
+    ) -> Self:
         """The same with other parameters or headers besides."""
         return replace(
             self,
@@ -63,6 +64,18 @@ class Call(Generic[T]):
     def fields(self) -> dict[str, str]:
         """The headers of the call that have a value."""
         return _given(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCall(Call[T], Generic[T, Item]):
+    """The call for a page of a list. `Item` is the type of the list's items, `most` how many a page may have."""
+
+    most: int = 1000
+
+    @property
+    def largest(self) -> Self:
+        """The same for pages as large as they may be, where it does not say how large."""
+        return replace(self, parameters={"limit": self.most, **_given(self.parameters)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Self
 from gtm.client.calls import Answer, Call
 from gtm.client.errors import PreconditionFailed, UsageError
 from gtm.client.generated import control_calls
-from gtm.client.generated.control_methods import AsyncControlMethods, ControlMethods
-from gtm.client.sessions import from_environment
+from gtm.client.generated.control_methods import ControlMethods
+from gtm.client.sessions import AsyncSession, Session, from_environment
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 """Makes of a resource what it is to be."""
 _ROUNDS = 5
 
 
-class Control(ControlMethods):
+class Control(ControlMethods, Session):
     """Control's API. A context manager: its connections end with it; threads may share it.
 
     Args:
@@ -65,7 +65,7 @@ class Control(ControlMethods):
         raise AssertionError("unreachable")
 
 
-class AsyncControl(AsyncControlMethods):
+class AsyncControl(ControlMethods, AsyncSession):
     """Control's API for asyncio. An asynchronous context manager. Arguments are those of `Control`."""
 
     tier: ClassVar[str | None] = "control"

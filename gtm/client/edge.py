@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gtm.client.generated.edge_methods import AsyncEdgeMethods, EdgeMethods
+from gtm.client.generated.edge_methods import EdgeMethods
+from gtm.client.sessions import AsyncSession, Session
 
 
-class Edge(EdgeMethods):
+class Edge(EdgeMethods, Session):
     """One edge's HTTP. A context manager; threads may share it.
 
     Args:
@@ -18,5 +19,5 @@ class Edge(EdgeMethods):
     """
 
 
-class AsyncEdge(AsyncEdgeMethods):
+class AsyncEdge(EdgeMethods, AsyncSession):
     """One edge's HTTP, for asyncio. Arguments are those of `Edge`."""

@@ -247,7 +247,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "documents.imports.gdnsd._MAX_SET",
             "documents.imports.gdnsd._MAX_ANSWERS",
         ),
-        "lines of an access log, for `--check-paths`": ("cli.servers.carried._LONGEST",),
+        "lines of an access log, for `--check-paths`": ("cli.servers.checks._LONGEST",),
     },
 }
 """By heading and first cell of a row, the numbers of its second, in bytes and seconds: constants by their names, and what else there is."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gtm.adapters.exposition import read_samples
 from gtm.balancer.config import of_urls
-from gtm.cli.servers.carried import count
+from gtm.cli.servers.checks import count
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.requests import Location
 from gtm.documents import yamls

@@ -118,7 +118,7 @@ async def _spoken(url: str, ca_file: Path | None, monkeypatch: pytest.MonkeyPatc
     if ca_file is not None:
         monkeypatch.setenv("GTM_CA_FILE", str(ca_file))
     try:
-        await asyncio.to_thread(lambda: control(url, "gtm_none").get("/v1/status"))
+        await asyncio.to_thread(lambda: control(url, "gtm_none").get_status())
     except CommandError as error:
         found.append("answer" if str(error).startswith("no: ") else str(error))
     return found

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ _OF_MACHINES = frozenset({"feed", "report", "balancer_feed", "report_balancer", 
 _LONGEST_LITERAL = 40
 """Values of an enumeration that are written out; of more, such as countries, it is a string."""
 _WIDTH = 108
+_MOST = 1000
+"""Items of a page, as `PagedCall` has it."""
 
 
 def control_document() -> dict[str, Any]:
@@ -154,6 +156,11 @@ class Operation:
     said: str
     parameters: list[Parameter] = field(default_factory=list)
 
+    @property
+    def most(self) -> int | None:
+        """How many items a page of its list may have."""
+        return next((given.most for given in self.parameters if given.name == "limit"), None)
+
 
 def operations(document: Mapping[str, Any]) -> Iterator[Operation]:
     """What people's programs may ask, in the document's order."""
@@ -218,26 +225,28 @@ def _calls(calls: Iterable[Operation], name: str) -> str:
         f'"""Each call of the {name} API as a value, to be sent by a session. Written by `make client`."""',
         "from __future__ import annotations",
         "from datetime import datetime\nfrom typing import TYPE_CHECKING, Any, Literal",
-        "from gtm.client.calls import Call, Content, segment",
+        "from gtm.client.calls import Call, Content, PagedCall, segment",
         f"if TYPE_CHECKING:\n    from gtm.client.generated import {name}_types as types",
     ]
     return "\n\n".join([*parts, *map(_call, calls)]) + "\n"
 
 
 def _call(one: Operation) -> str:
-    value = one.value
+    kind, answers = ("Call", one.value) if one.item is None else ("PagedCall", f"{one.value}, {one.item}")
+    given = [
+        f'"{one.method}"',
+        _path(one),
+        *_values(one, "query", "parameters"),
+        *_values(one, "header", "headers"),
+        *(["body=body"] if any(given.where == "body" for given in one.parameters) else []),
+        *([] if one.content == "JSON" else [f"content=Content.{one.content}"]),
+        *([] if one.item is None or one.most == _MOST else [f"most={one.most}"]),
+    ]
     return "\n".join(
         [
-            f"def {one.name}({_signature(one)}) -> Call[{value}]:",
+            f"def {one.name}({_signature(one)}) -> {kind}[{answers}]:",
             _docstring(one.said, "    ", one.parameters),
-            "    return Call(",
-            f'        "{one.method}",',
-            f"        {_path(one)},",
-            *_values(one, "query", "parameters"),
-            *_values(one, "header", "headers"),
-            *(["        body=body,"] if any(given.where == "body" for given in one.parameters) else []),
-            *([] if one.content == "JSON" else [f"        content=Content.{one.content},"]),
-            "    )",
+            f"    return {kind}({', '.join(given)})",
         ]
     )
 
@@ -261,55 +270,25 @@ def _path(one: Operation) -> str:
 
 def _values(one: Operation, where: str, name: str) -> list[str]:
     given = [f'"{one.wire}": {one.name}' for one in one.parameters if one.where == where]
-    return [f"        {name}={{{', '.join(given)}}},"] if given else []
+    return [f"{name}={{{', '.join(given)}}}"] if given else []
 
 
 # Methods
 
 
-def _methods(calls: list[Operation], name: str) -> str:
-    title = name.capitalize()
+def _methods(calls: Iterable[Operation], name: str) -> str:
     head = [
         f'"""Each call of the {name} API as a method, for threads and for asyncio. Written by `make client`."""',
         "from __future__ import annotations",
-        "from collections.abc import AsyncIterator, Iterator\nfrom datetime import datetime\nfrom typing import TYPE_CHECKING, Any, Literal",
-        f"from gtm.client.generated import {name}_calls as calls\nfrom gtm.client.sessions import AsyncSession, Session",
-        f"if TYPE_CHECKING:\n    from gtm.client.generated import {name}_types as types",
+        f"from gtm.client.generated import {name}_calls as calls\nfrom gtm.client.methods import items, lines, value",
+        f'class {name.capitalize()}Methods:\n    """What can be asked, one method each."""\n',
     ]
-    sync = [f'class {title}Methods(Session):\n    """What can be asked, one method each."""']
-    later = [f'class Async{title}Methods(AsyncSession):\n    """What can be asked, one method each."""']
-    for one in calls:
-        sync.append(textwrap.indent(_method(one, "", ""), "    "))
-        later.append(textwrap.indent(_method(one, "async ", "await "), "    "))
-    return "\n\n".join([*head, *sync, *later]) + "\n"
+    return "\n\n".join(head) + "\n" + "\n".join(map(_method, calls)) + "\n"
 
 
-def _method(whole: Operation, begins: str, waits: str) -> str:
-    one = whole if whole.item is None else _unpaged(whole)
-    asked = [f"{given.name}" for given in one.parameters if given.where in {"path", "body"}]
-    asked += [f"{given.name}={given.name}" for given in one.parameters if given.where in {"query", "header"}]
-    asked += [
-        f"limit={given.most}" for given in whole.parameters if given.name == "limit" and one is not whole
-    ]
-    call = f"calls.{one.name}({', '.join(asked)})"
-    signature = ", ".join(filter(None, ("self", _signature(one))))
-    several = "AsyncIterator" if begins else "Iterator"
-    said = _docstring(one.said, "    ", one.parameters)
-    if one.content == "LINES":
-        return f"def {one.name}({signature}) -> {several}[Any]:\n{said}\n    return self.lines({call})"
-    if one.item is not None:
-        return f"def {one.name}({signature}) -> {several}[{one.item}]:\n{said}\n    return self.items({call})"
-    kept = "" if one.value == "None" else "return "
-    got = f"({waits}self.send({call})).value" if waits else f"self.send({call}).value"
-    if not kept:
-        got = f"{waits}self.send({call})"
-    return f"{begins}def {one.name}({signature}) -> {one.value}:\n{said}\n    {kept}{got}"
-
-
-def _unpaged(one: Operation) -> Operation:
-    """A list's method goes through all pages by itself, which are as large as they may be."""
-    parameters = [given for given in one.parameters if given.name not in {"limit", "cursor"}]
-    return replace(one, parameters=parameters, said=f"{one.said} Every item, page after page.")
+def _method(one: Operation) -> str:
+    how = "lines" if one.content == "LINES" else "value" if one.item is None else "items"
+    return f"    {one.name} = {how}(calls.{one.name})"
 
 
 def _docstring(said: str, indent: str, parameters: Iterable[Parameter] = ()) -> str:

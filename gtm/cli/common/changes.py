@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
-
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from gtm.cli.common import output
-from gtm.cli.common.client import Client
+from gtm.cli.common.commands import Command
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.kinds import label
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from gtm.cli.common.client import Client
+    from gtm.client import types
 
 _MARKS = {"created": "+", "updated": "~", "deleted": "-"}
 _POLL = 0.25
 _LONGEST = 400
 
 
-def show_changes(changes: Iterable[dict[str, Any]]) -> None:
+def show_changes(changes: Iterable[types.ResourceChangeSchema]) -> None:
     """What is created, updated (with each field that differs) and deleted."""
+    from rich.text import Text
+
     console = output.out()
     counted: Counter[str] = Counter()
     for change in changes:
@@ -50,7 +56,7 @@ def show_changes(changes: Iterable[dict[str, Any]]) -> None:
         output.say(", ".join(f"{counted[action]} {action}" for action in _MARKS if counted[action]))
 
 
-def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> dict[str, Any]:
+def wait_until_in_sync(client: Client, sync: types.SyncSchema, timeout: float) -> types.SyncSchema:
     """Wait until every live edge has a revision. Without any live edge there is nothing to wait for.
 
     Silent edges are not waited for: they may be gone for ever. What they had is said at the end.
@@ -70,7 +76,7 @@ def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> 
             bar.update(bar.task_ids[0], completed=len(sync["in_sync"]), total=_edges(sync))
             time.sleep(_POLL)
             try:
-                latest = client.get("/v1/status")["sync"]
+                latest = client.get_status()["sync"]
             except CommandError as error:
                 if error.code is not Exit.UNREACHABLE:
                     raise
@@ -80,12 +86,14 @@ def wait_until_in_sync(client: Client, sync: dict[str, Any], timeout: float) -> 
     return sync
 
 
-def _edges(sync: dict[str, Any]) -> int:
+def _edges(sync: types.SyncSchema) -> int:
     return len(sync["in_sync"]) + len(sync["pending"])
 
 
-def sync_words(sync: dict[str, Any]) -> Text:
+def sync_words(sync: types.SyncSchema) -> Text:
     """How far a revision has got, in a line."""
+    from rich.text import Text
+
     if sync["state"] != "PENDING":
         edges = _edges(sync)
         style = "green" if sync["state"] == "IN_SYNC" else "yellow"
@@ -117,28 +125,23 @@ def sync_words(sync: dict[str, Any]) -> Text:
     return found
 
 
-def report_change(client: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
+def report_change(ask: Command, done: types.PolicyChanged | types.ResourceChangedRegionDocument) -> None:
     """The end of every command that changed the policy: wait for the edges, and say where it stands.
 
     Args:
-        client: the control API.
+        ask: the command.
         done: what the change answered.
-        wait: whether to wait for the edges.
-        timeout: for how many seconds.
-        as_json: print the answer as JSON.
 
     Raises:
         CommandError: some edge still lacked the revision when the time was up (exit code 1; the change stands).
     """
-    sync = wait_until_in_sync(client, done["sync"], timeout) if wait else done["sync"]
+    sync = wait_until_in_sync(ask.api, done["sync"], ask.timeout) if ask.wait else done["sync"]
     output.warn(done.get("warnings", ()))
-    if as_json:
-        output.print_json({**done, "sync": sync})
-    else:
-        output.out().print(Text(f"revision {done['revision']}: ") + sync_words(sync), soft_wrap=True)
-    if wait and sync["state"] == "PENDING" and sync["pending"]:
+    if not ask.json({**done, "sync": sync}):
+        output.say(output.text(f"revision {done['revision']}: ") + sync_words(sync))
+    if ask.wait and sync["state"] == "PENDING" and sync["pending"]:
         message = (
-            f"revision {done['revision']} is in force at control, but not at every edge after {timeout:g} s; "
+            f"revision {done['revision']} is in force at control, but not at every edge after {ask.timeout:g} s; "
             "`gtm status` tells when it is"
         )
         raise CommandError(message, Exit.NO, tuple(f"waiting for edge {name}" for name in sync["pending"]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gtm.cli.common import output
 from gtm.cli.common.exits import CommandError, Exit
 
 
@@ -42,7 +43,6 @@ def database(url: str | None, data_dir: Path, *, create: bool = False) -> Iterat
 
 @contextmanager
 def _embedded(data_dir: Path, *, create: bool) -> Iterator[str]:
-    from gtm.cli.common import output
     from gtm.storage.embedded import DataDirectoryInUse, EmbeddedPostgres, connection_url
 
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,29 @@ def declared(one: Declared) -> Any:
         given.takes,
         typer.Option(help=given.help, envvar=one.variable, min=given.minimum, max=given.maximum),
     ]
+
+
+def take(
+    command: Callable[..., None], function: Callable[..., None], more: Mapping[str, tuple[Any, Any]]
+) -> None:
+    """Let a command take what a function takes behind its first argument, and further options.
+
+    Args:
+        command: calls the function.
+        function: has the command's name, help and own arguments.
+        more: options by name, each its annotation and its default.
+    """
+    own = [*inspect.signature(function, eval_str=True).parameters.values()][1:]
+    parameters = [
+        *own,
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in more.items()
+        ),
+    ]
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
 
 
 _OF_SERVERS = {one.name: one for kind in (ControlSettings, EdgeSettings) for one in options(kind)}
@@ -68,7 +92,8 @@ Token = Annotated[
         callback=_secret("GTM_TOKEN", secret.TOKEN, Exit.NOT_ALLOWED),
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+JSON = "Print JSON for scripts."
+AsJson = Annotated[bool, typer.Option("--json", help=JSON)]
 EdgeUrl = Annotated[str, typer.Option("--edge", help="An edge's HTTP.", envvar="GTM_EDGE_URL")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the revision.")]

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
 from gtm.cli.common.exits import CommandError
 from gtm.secret import redact
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
+
+Column = str | Callable[[Any], Any]
+"""What a column shows of a record: a field, or what is made of the record."""
 _PIPE_WIDTH = 200
 """Columns of a table that goes into a file or a pipe."""
 
@@ -55,12 +51,16 @@ STYLES = {
 
 def out() -> Console:
     """Standard output."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     return Console(highlight=False, soft_wrap=False, width=width)
 
 
 def err() -> Console:
     """Standard error."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -74,20 +74,26 @@ def plain(value: Any) -> str:
     )
 
 
+def text(value: Any, style: str = "") -> Text:
+    """A value as a printer takes it."""
+    from rich.text import Text
+
+    return value if isinstance(value, Text) else Text(plain(value), style=style)
+
+
 def styled(word: Any) -> Text:
     """A word of gtm's own, in its colour."""
-    text = plain(word)
-    return Text(text, style=STYLES.get(text, ""))
+    return text(word, STYLES.get(plain(word), ""))
 
 
-def say(text: str, style: str = "") -> None:
+def say(line: str | Text, style: str = "") -> None:
     """A line on standard output."""
-    out().print(Text(plain(text), style=style), soft_wrap=True)
+    out().print(text(line, style), soft_wrap=True)
 
 
-def note(text: str, style: str = "") -> None:
+def note(line: str, style: str = "") -> None:
     """A line on standard error."""
-    err().print(Text(plain(text), style=style))
+    err().print(text(line, style))
 
 
 def warn(warnings: Iterable[Any]) -> None:
@@ -106,10 +112,10 @@ def print_json_line(value: Any) -> None:
     print_document(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def print_document(text: str) -> None:
+def print_document(document: str) -> None:
     """A text that programs read, as gtm's own files are read: UTF-8 whatever the locale is (RFC 8259 §8.1, YAML 1.2 §5.2)."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.buffer.write(document.encode(errors="replace"))
     sys.stdout.flush()
 
 
@@ -121,6 +127,32 @@ def yaml_text(policy: dict[str, Any]) -> str:
     return yamls.dump(json.loads(json.dumps(policy)))
 
 
+def records(found: Iterable[Any], columns: Mapping[str, Column], *, empty: str) -> None:
+    """A table with a line for each record.
+
+    Args:
+        found: the records.
+        columns: what each shows, by its heading.
+        empty: what to say instead if there are no records.
+    """
+    table(tuple(columns), [cells(one, columns) for one in found], empty=empty)
+
+
+def cells(record: Any, columns: Mapping[str, Column]) -> list[Any]:
+    """What columns show of a record."""
+    return [record[of] if isinstance(of, str) else of(record) for of in columns.values()]
+
+
+def moment(field: str) -> Column:
+    """A column of moments."""
+    return lambda one: when(one[field])
+
+
+def word(field: str) -> Column:
+    """A column of gtm's own words, in their colours."""
+    return lambda one: styled(one[field])
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """A table; cells are text or already `Text`, numbers stand to the right.
 
@@ -129,6 +161,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str)
         rows: of cells.
         empty: what to say instead if there are no rows.
     """
+    from rich.table import Table
+
     held = [list(row) for row in rows]
     if not held:
         say(empty)
@@ -138,18 +172,20 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str)
         numeric = all(isinstance(row[index], (int, float)) or row[index] is None for row in held)
         made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in held:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+        made.add_row(*map(text, row))
     _print(made)
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> None:
     """Names and values, one a line; what is empty is left out."""
+    from rich.table import Table
+
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            made.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
+            made.add_row(name, text(value))
     _print(made)
 
 
@@ -181,22 +217,27 @@ def progress(what: str, total: int | None = None) -> Iterator[Progress]:
         what: is being done.
         total: how many steps, None if unknown.
     """
+    from rich import progress as bars
+    from rich.console import Console
+
     columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *((MofNCompleteColumn(),) if total is not None else ()),
-        TimeElapsedColumn(),
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(),
+        *((bars.MofNCompleteColumn(),) if total is not None else ()),
+        bars.TimeElapsedColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         bar.add_task(what, total=total)
         yield bar
 
 
 def end(error: CommandError) -> NoReturn:
     """Say what is wrong, and exit with its code."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    from rich.markup import escape
+
+    console = err()
     console.print(f"[bold red]error:[/] {escape(redact(str(error)))}")
     for problem in error.problems:
         console.print(f"  [red]•[/] {escape(redact(problem))}")

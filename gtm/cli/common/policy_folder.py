@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gtm.cli.common import output
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -41,7 +44,6 @@ def read_whole(folder: Path, *, alone: bool = True) -> Folder:
     Raises:
         CommandError: it cannot be read, or has problems; all are listed.
     """
-    from gtm.cli.common import output
     from gtm.core.model.problems import PolicyError
     from gtm.documents.folders import check_references, read_folder
 
@@ -57,29 +59,21 @@ def read_whole(folder: Path, *, alone: bool = True) -> Folder:
         return read
 
 
-class explained:  # noqa: N801 - reads as a verb where it is used
-    """Turns what is wrong with a folder into a `CommandError` that lists it."""
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what is wrong with a folder into a `CommandError` that lists it."""
+    from pydantic import ValidationError
 
-    def __enter__(self) -> None:
-        return None
+    from gtm.core.model.problems import PolicyError
+    from gtm.documents.structure import problems_of
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None:
-            return
-        from pydantic import ValidationError
-
-        from gtm.core.model.problems import PolicyError
-        from gtm.documents.structure import problems_of
-
-        if isinstance(error, PolicyError):
-            raise _wrong([str(problem) for problem in error.problems]) from error
-        if isinstance(error, ValidationError):
-            raise _wrong([str(problem) for problem in problems_of(error)]) from error
-        if isinstance(error, OSError):
-            raise CommandError(f"cannot read the policy: {str(error).lower()}") from error
-
-
-def _wrong(problems: list[str]) -> CommandError:
-    count = len(problems)
-    message = f"the policy has {count} problem{'' if count == 1 else 's'}; nothing was changed"
-    return CommandError(message, Exit.BAD_INPUT, tuple(problems))
+    try:
+        yield
+    except (PolicyError, ValidationError) as error:
+        problems = error.problems if isinstance(error, PolicyError) else problems_of(error)
+        message = (
+            f"the policy has {len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was changed"
+        )
+        raise CommandError(message, Exit.BAD_INPUT, tuple(map(str, problems))) from error
+    except OSError as error:
+        raise CommandError(f"cannot read the policy: {str(error).lower()}") from error

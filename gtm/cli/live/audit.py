@@ -7,16 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
+from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.output import moment
+
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(audit)
-
-
+@asks(app)
 def audit(
+    ask: Command,
     *,
     who: Annotated[str | None, typer.Option(help="Part of the name of who did it.")] = None,
     action: Annotated[
@@ -32,12 +34,9 @@ def audit(
     lines: Annotated[
         bool, typer.Option("--lines", help="All that is found, oldest first, each as a line of JSON.")
     ] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Search the audit log: every change and every forced action, the newest first."""
-    from gtm.cli.common import client, output
+    from gtm.client import calls
 
     now = datetime.now(UTC)
     asked: dict[str, Any] = {
@@ -46,47 +45,25 @@ def audit(
         "target": target,
         "since": _moment("--since", since, now),
         "until": _moment("--until", until, now),
-        "forced": "true" if forced else None,
+        "forced": forced or None,
     }
-    control = client.control(control_url, token)
     if lines:
-        _print_lines(control, asked)
-        return
-    page = control.get("/v1/audit", limit=limit, **asked)
-    if as_json:
-        output.print_json(page["items"])
-        return
-    output.table(
-        ("when (UTC)", "who", "via", "action", "target", "revision", "why"),
-        (
-            (
-                output.when(one["at"]),
-                one["who"] or "?",
-                one["via"],
-                f"{one['action']}{' (forced)' if one['forced'] else ''}",
-                one["target"] if one["count"] == 1 else f"{one['count']} times {one['target']}",
-                one["revision"] or "",
-                one["reason"] or one["detail"],
-            )
-            for one in page["items"]
-        ),
-        empty="nothing was done that fits",
-    )
-    if page["next_cursor"]:
-        output.note(f"there is more: the newest {limit} are shown (--limit, --until, --lines)")
-
-
-def _print_lines(control: Any, asked: dict[str, Any]) -> None:
-    from gtm.cli.common import output
-
-    cursor = None
-    while True:
-        page = control.get("/v1/audit", limit=1000, oldest_first="true", cursor=cursor, **asked)
-        for one in page["items"]:
+        for one in ask.api.list_audit(oldest_first=True, **asked):
             output.print_json_line(one)
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return
+        return
+    page = ask.api.send(calls.list_audit(limit=limit, **asked)).value
+    columns: dict[str, output.Column] = {
+        "when (UTC)": moment("at"),
+        "who": lambda one: one["who"] or "?",
+        "via": "via",
+        "action": lambda one: f"{one['action']}{' (forced)' if one['forced'] else ''}",
+        "target": lambda one: one["target"] if one["count"] == 1 else f"{one['count']} times {one['target']}",
+        "revision": lambda one: one["revision"] or "",
+        "why": lambda one: one["reason"] or one["detail"],
+    }
+    ask.table(page["items"], columns, empty="nothing was done that fits")
+    if page["next_cursor"] and not ask.as_json:
+        output.note(f"there is more: the newest {limit} are shown (--limit, --until, --lines)")
 
 
 def _moment(option: str, text: str | None, now: datetime) -> str | None:
@@ -95,8 +72,6 @@ def _moment(option: str, text: str | None, now: datetime) -> str | None:
     Raises:
         CommandError: it is neither a duration nor a moment with its time zone.
     """
-    from gtm.cli.common.durations import duration_seconds
-
     if text is None:
         return None
     try:

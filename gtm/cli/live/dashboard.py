@@ -6,30 +6,22 @@ from typing import Annotated
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
+
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(dashboard)
-
-
+@asks(app)
 def dashboard(
+    ask: Command,
     *,
     browser: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser, too.")] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Print a link that signs you in at the dashboard: once, within five minutes, as your token."""
-    from gtm.cli.common import client, output
-
-    api = client.control(control_url, token)
-    made = api.call("POST", "/v1/sign-in-links").value
-    url = made.get("url") or control_url.rstrip("/") + str(made["path"])
-    if as_json:
-        output.print_json({"url": url, "expires_in": made["expires_in"]})
-    else:
+    made = ask.api.create_sign_in_link()
+    url = made.get("url") or ask.control_url.rstrip("/") + str(made["path"])
+    if not ask.json({"url": url, "expires_in": made["expires_in"]}):
         output.say(url)
     if browser:
         typer.launch(url)

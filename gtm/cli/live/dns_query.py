@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.settings import DEFAULT_DNS_PORT
 
@@ -48,7 +48,6 @@ def query(
 
     Exit code 1 if there are no records in the answer, or the client is refused.
     """
-    from gtm.cli.common import output
     from gtm.cli.live import dns_asking
 
     where = server_of(server, data_dir)
@@ -108,8 +107,6 @@ def _bracketed(host: str) -> str:
 
 
 def _show(told: dict[str, Any]) -> None:
-    from gtm.cli.common import output
-
     subnet, question = told["client_subnet"], told["question"] or {"name": "none", "type": ""}
     output.facts(
         (
@@ -127,11 +124,8 @@ def _show(told: dict[str, Any]) -> None:
     for section in ("answer", "authority", "additional"):
         if told[section] or section == "answer":
             output.say(f"\n{section}")
-            output.table(
-                ("name", "ttl", "type", "data"),
-                ((item["name"], item["ttl"], item["type"], item["data"]) for item in told[section]),
-                empty="no records",
-            )
+            fields = ("name", "ttl", "type", "data")
+            output.records(told[section], dict(zip(fields, fields, strict=True)), empty="no records")
     output.say("\ndecision")
     decision = told["decision"]
     if decision is None:

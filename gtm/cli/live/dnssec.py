@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.output import moment
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.command()
+@asks(app)
 def status(
+    ask: Command,
     zone: Annotated[str | None, typer.Argument(help="The zone; without it all that have keys.")] = None,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Show keys, what they wait for, and the DS record that the parent should have."""
-    from gtm.cli.common import client, output
-
-    control = client.control(control_url, token)
     if zone is not None:
-        found = control.get(_path(zone))
-        output.print_json(found) if as_json else _print(found)
+        _show(ask, ask.api.get_dnssec(zone))
         return
-    every = control.get("/v1/dnssec")
+    every = ask.api.list_dnssec()
     if every["problem"]:
         output.warn([every["problem"]])
-    if as_json:
-        output.print_json(every)
+    if ask.json(every):
         return
-    output.table(
-        ("zone", "signed", "keys", "waits for"),
-        (
-            (
-                item["zone"],
-                "yes" if item["signed"] else "no",
-                ", ".join(f"{key['role']} {key['tag']} {key['state']}" for key in item["keys"]),
-                item["waits_for"],
-            )
-            for item in every["items"]
-        ),
-        empty="no zone is signed: set `dnssec: true` in a zone's policy",
-    )
+    columns: dict[str, output.Column] = {
+        "zone": "zone",
+        "signed": lambda one: "yes" if one["signed"] else "no",
+        "keys": lambda one: ", ".join(f"{key['role']} {key['tag']} {key['state']}" for key in one["keys"]),
+        "waits for": "waits_for",
+    }
+    output.records(every["items"], columns, empty="no zone is signed: set `dnssec: true` in a zone's policy")
 
 
-@app.command()
+@asks(app)
 def roll(
+    ask: Command,
     zone: Annotated[str, typer.Argument(help="The zone.")],
     *,
     zsk: Annotated[bool, typer.Option("--zsk", help="Replace the zone-signing key.")] = False,
@@ -67,51 +58,32 @@ def roll(
             help="Don't wait for edges that have lost control: theirs may be taken for forged. For stolen keys.",
         ),
     ] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Replace a key, step by step, without a moment in which answers do not validate."""
-    from gtm.cli.common import client, output
-
     if zsk + ksk + ds_seen != 1 or (ds_seen and urgent):
         raise CommandError("say one of --zsk, --ksk and --ds-seen, the first two perhaps with --urgent")
-    control = client.control(control_url, token)
     if ds_seen:
-        found = control.call("POST", f"{_path(zone)}/ds-seen").value
+        found = ask.api.confirm_ds(zone)
     else:
-        body = {"role": "zsk" if zsk else "ksk", "urgent": urgent}
-        found = control.call("POST", f"{_path(zone)}/roll", body=body).value
-    output.print_json(found) if as_json else _print(found)
+        found = ask.api.roll_dnssec_key(zone, {"role": "zsk" if zsk else "ksk", "urgent": urgent})
+    _show(ask, found)
 
 
-@app.command()
+@asks(app)
 def withdraw(
+    ask: Command,
     zone: Annotated[str, typer.Argument(help="The zone.")],
     *,
     undo: Annotated[bool, typer.Option("--undo", help="No longer ask for it.")] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Ask the parent to drop its DS records (CDS and CDNSKEY): the first step of switching DNSSEC off."""
-    from gtm.cli.common import client, output
-
-    control = client.control(control_url, token)
-    found = control.call("POST", f"{_path(zone)}/withdraw", body={"withdrawing": not undo}).value
-    output.print_json(found) if as_json else _print(found)
+    _show(ask, ask.api.withdraw_ds(zone, {"withdrawing": not undo}))
 
 
-def _path(zone: str) -> str:
-    from gtm.cli.common import client
-
-    return f"/v1/dnssec/{client.segment(zone)}"
-
-
-def _print(found: Mapping[str, Any]) -> None:
+def _show(ask: Command, found: types.ZoneKeysSchema) -> None:
     """A zone's keys, and the record for the parent on a line of its own, to be copied."""
-    from gtm.cli.common import output
-
+    if ask.json(found):
+        return
     if found["problem"]:
         output.warn([found["problem"]])
     output.facts(
@@ -123,21 +95,15 @@ def _print(found: Mapping[str, Any]) -> None:
         ]
     )
     output.say("")
-    output.table(
-        ("key", "role", "state", "since (UTC)", "next state (UTC)", "urgent"),
-        (
-            (
-                str(key["tag"]),
-                key["role"],
-                key["state"],
-                output.when(key["since"]),
-                output.when(key["next_at"]),
-                "yes" if key["urgent"] and key["state"] in ("published", "retired") else "",
-            )
-            for key in found["keys"]
-        ),
-        empty="",
-    )
+    columns: dict[str, output.Column] = {
+        "key": lambda one: str(one["tag"]),
+        "role": "role",
+        "state": "state",
+        "since (UTC)": moment("since"),
+        "next state (UTC)": moment("next_at"),
+        "urgent": lambda one: "yes" if one["urgent"] and one["state"] in ("published", "retired") else "",
+    }
+    output.records(found["keys"], columns, empty="")
     if found["ds"]:
         start = found["ds_from"]
         output.say("")

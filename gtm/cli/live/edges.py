@@ -2,50 +2,81 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import changes, output
+from gtm.cli.common.commands import Command, asks
+from gtm.cli.common.output import moment
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 app = typer.Typer(no_args_is_help=True)
-
-HEADERS = ("edge", "address", "country", "version", "revision", "epoch", "last seen (UTC)", "token", "live")
-
-
-@app.command("list")
-def list_(
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """List every edge that was ever heard of."""
-    from gtm.cli.common import client, output
-
-    found = client.control(control_url, token).get("/v1/edges")["items"]
-    if as_json:
-        output.print_json(found)
-    else:
-        output.table(HEADERS, rows(found), empty="no edge has been heard of")
+top_level = typer.Typer()
 
 
-@app.command()
-def show(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Show one edge: what its DNS does and grants, and the certificates that its probes met."""
-    from gtm.cli.common import client, output
+def _live(edge: types.EdgeSchema) -> str:
+    if not edge["live"]:
+        return "no"
+    return "yes" if edge["instances"] == 1 else f"{edge['instances']} of this name"
 
-    found = client.control(control_url, token).get(f"/v1/edges/{client.segment(name)}")
-    if as_json:
-        output.print_json(found)
+
+EDGES: dict[str, output.Column] = {
+    "edge": "name",
+    "address": "address",
+    "country": lambda one: one["country"] or "unknown",
+    "version": "version",
+    "revision": "revision",
+    "epoch": "epoch",
+    "last seen (UTC)": moment("last_seen"),
+    "token": lambda one: one["token"] or "",
+    "live": _live,
+}
+NONE = "no edge has been heard of"
+
+
+@asks(top_level)
+def status(ask: Command) -> None:
+    """Show the revision in force, the edges that have it, and the policy's warnings."""
+    found = ask.api.get_status()
+    edges = ask.api.list_edges()["items"]
+    if ask.json({**found, "edges": edges}):
         return
-    output.table(HEADERS, rows([found]), empty="")
+    control = f"gtm {found['version']}{_standing(found)}, database {found['database'].replace('_', '-')}"
+    output.facts(
+        (
+            ("control", control),
+            ("revision", found["sync"]["revision"]),
+            ("edges", changes.sync_words(found["sync"])),
+        )
+    )
+    output.say("")
+    output.records(edges, EDGES, empty=NONE)
+    output.warn(found["warnings"])
+
+
+def _standing(found: types.StatusView) -> str:
+    """What the control asked is among several, where there are any."""
+    if found["control"] == "active":
+        return f", active with {found['standbys']} standing by" if found["standbys"] else ""
+    return f", {found['control']}" + (f" for {found['active']}" if found["active"] else "")
+
+
+@asks(app, "list")
+def list_(ask: Command) -> None:
+    """List every edge that was ever heard of."""
+    ask.table(ask.api.list_edges()["items"], EDGES, empty=NONE)
+
+
+@asks(app)
+def show(ask: Command, name: str) -> None:
+    """Show one edge: what its DNS does and grants, and the certificates that its probes met."""
+    found = ask.api.get_edge(name)
+    if ask.json(found):
+        return
+    output.records([found], EDGES, empty="")
     if not found["live"]:
         output.say("it is not live, so nothing is known of its DNS and its probes")
         return
@@ -57,48 +88,19 @@ def show(
         dns_rows(found["dns"]),
         empty="dns: no question lately",
     )
-    output.table(
-        ("region", "certificate of", "for", "issuer", "ends (UTC)", "days left", "sha-256"),
-        certificate_rows(found["certificates"] or []),
-        empty="no endpoint has shown a certificate to its probes",
+    output.records(
+        found["certificates"] or (), CERTIFICATES, empty="no endpoint has shown a certificate to its probes"
     )
 
 
-@app.command()
-def forget(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-) -> None:
+@asks(app, json=None)
+def forget(ask: Command, name: str) -> None:
     """Strike an edge off that is gone for good: it no longer counts as silent. One that is live is not forgotten."""
-    from gtm.cli.common import client, output
-
-    client.control(control_url, token).send("DELETE", f"/v1/edges/{client.segment(name)}")
+    ask.api.forget_edge(name)
     output.say(f"edge {name} is forgotten")
 
 
-def rows(edges: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Edges as a table shows them."""
-    from gtm.cli.common import output
-
-    return [
-        (
-            edge["name"],
-            edge["address"],
-            edge["country"] or "unknown",
-            edge["version"],
-            edge["revision"],
-            edge["epoch"],
-            output.when(edge["last_seen"]),
-            edge["token"] or "",
-            _live(edge),
-        )
-        for edge in edges
-    ]
-
-
-def dns_rows(dns: dict[str, Any]) -> list[tuple[Any, ...]]:
+def dns_rows(dns: types.DnsRates) -> list[tuple[Any, ...]]:
     """What DNS does, a kind of answer a line."""
     return [
         *(
@@ -110,25 +112,13 @@ def dns_rows(dns: dict[str, Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def certificate_rows(certificates: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Certificates as a table shows them, those that end soon marked."""
-    from gtm.cli.common import output
-
-    return [
-        (
-            one["region"],
-            one["endpoint"],
-            ", ".join(one["names"]) or one["subject"] or "not verified",
-            one["issuer"] or "not verified",
-            output.when(one["not_after"]),
-            f"{one['days_left']:.0f}{' !' if one['ends_soon'] else ''}",
-            one["sha256"][:16],
-        )
-        for one in certificates
-    ]
-
-
-def _live(edge: dict[str, Any]) -> str:
-    if not edge["live"]:
-        return "no"
-    return "yes" if edge["instances"] == 1 else f"{edge['instances']} of this name"
+CERTIFICATES: dict[str, output.Column] = {
+    "region": "region",
+    "certificate of": "endpoint",
+    "for": lambda one: ", ".join(one["names"]) or one["subject"] or "not verified",
+    "issuer": lambda one: one["issuer"] or "not verified",
+    "ends (UTC)": moment("not_after"),
+    "days left": lambda one: f"{one['days_left']:.0f}{' !' if one['ends_soon'] else ''}",
+    "sha-256": lambda one: one["sha256"][:16],
+}
+"""Certificates, those that end soon marked."""

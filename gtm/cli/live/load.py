@@ -7,26 +7,17 @@ from typing import Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
+
+app = typer.Typer()
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(load)
-
-
-def load(
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(app)
+def load(ask: Command) -> None:
     """Show each region's load and usable capacity, as a whole and by service, and what it is reduced by."""
-    from gtm.cli.common import client, output
-
-    found = client.control(control_url, token).get("/v1/load")
-    if as_json:
-        output.print_json(found)
+    found: Any = ask.api.get_load()
+    if ask.json(found):
         return
     output.table(
         ("region", "service", "reports", "in flight", "queue", "service time", "slots", "rate", "reduced by"),

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def _urls(option: str, where: str) -> Any:
     return typer.Option(f"--{option}", metavar="URL", help=f"{where}; several: given again.")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(report)
+app = typer.Typer()
 
 
+@asks(app, json=None)
 def report(
+    ask: Command,
     *,
     region: Annotated[str, typer.Option("--region", help="The region that the servers are in.")],
     service: Annotated[
@@ -76,8 +77,6 @@ def report(
     every: Annotated[float, typer.Option(min=0.5, max=10, help="Seconds between two reports.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Look twice, report once, print it, and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print reports as JSON; send none.")] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
 ) -> None:
     """Read the metrics of a region's servers, and report its load to control until Ctrl-C.
 
@@ -99,7 +98,7 @@ def report(
     targets = [_target(server_type, url) for server_type, urls in given.items() for url in urls or ()]
     _check_targets(targets, bool(prometheus), series or [])
     fixed = Fixed(region, service, limit, _labels(label or []), _series(series or []))
-    send = _print if dry_run else _to_control(control_url, token)
+    send = _print if dry_run else _to_control(ask)
     with _client(targets) as client:
         watch = Watch(targets, fixed, client, time.monotonic)
         try:
@@ -200,20 +199,14 @@ def _words(reports: list[dict[str, object]]) -> str:
     )
 
 
-def _to_control(control_url: str, token: str | None) -> _Send:
+def _to_control(ask: Command) -> _Send:
     from gtm.cli.common import client
 
-    api = client.control(control_url, token, timeout=_TIMEOUT)
-
-    def send(reports: list[dict[str, object]]) -> None:
-        api.send("POST", "/v1/load-reports", body={"reports": reports})
-
-    return send
+    api = client.control(ask.control_url, ask.token, timeout=_TIMEOUT)
+    return lambda reports: api.report_load({"reports": reports})
 
 
 def _print(reports: list[dict[str, object]]) -> None:
-    from gtm.cli.common import output
-
     for one in reports:
         output.print_json_line(one)
 

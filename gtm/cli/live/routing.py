@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
-from gtm.cli.common.exits import CommandError
+from gtm.cli.common import options, output
+from gtm.cli.common.commands import Command, asks
+from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.regions import AddressFamily
+
+app = typer.Typer()
 
 _Service = Annotated[str, typer.Argument(help="The service's name; with --host it may be left out.")]
 _Host = Annotated[
@@ -46,12 +49,7 @@ class _Asked:
             raise CommandError("say which service: its name, or --host with one of its host names")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    for command in (route, explain):
-        app.command()(command)
-
-
+@app.command()
 def route(
     service: _Service = "",
     *,
@@ -70,7 +68,9 @@ def route(
     tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
 
 
+@asks(app)
 def explain(
+    ask: Command,
     service: _Service = "",
     *,
     host: _Host = None,
@@ -94,9 +94,6 @@ def explain(
         ),
     ] = None,
     edge_url: options.EdgeUrl = options.EDGE,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """The same with every candidate, exclusion and rule. Exit code 1 if the request is refused.
 
@@ -105,25 +102,25 @@ def explain(
     asked = _Asked(service or None, client, tenant, data_class, model, affinity, host, 1, family)
     if policy is None and at is None and family is None:
         try:
-            decision = _ask(edge_url, token, asked)
+            decision = _ask(edge_url, ask.token, asked)
         except CommandError as error:
-            raise _hinted(error, control_url, token, asked) from error
+            raise _hinted(error, ask, asked) from error
     else:
-        decision = _ask_control(control_url, token, asked, policy, at)
-    tell(decision, as_json=as_json, full=True, family=family)
+        decision = _ask_control(ask, asked, policy, at)
+    tell(decision, as_json=ask.as_json, full=True, family=family)
 
 
 _LISTS = {
-    "unknown_service": ("service", "/v1/services"),
-    "unknown_tenant": ("tenant", "/v1/tenants"),
-    "unknown_data_class": ("data_class", "/v1/data-classes"),
+    "unknown_service": ("service", "list_services"),
+    "unknown_tenant": ("tenant", "list_tenants"),
+    "unknown_data_class": ("data_class", "list_data_classes"),
 }
-"""What an edge says that the policy does not know → which parameter it is, and where control lists those known."""
+"""What an edge says that the policy does not know → which parameter it is, and the call that lists those known."""
 _PATIENCE = 2.0
 """Seconds that control may take to help with a name."""
 
 
-def _hinted(error: CommandError, url: str, token: str | None, asked: _Asked) -> CommandError:
+def _hinted(error: CommandError, ask: Command, asked: _Asked) -> CommandError:
     """The same error, with the name that may be meant where control says what names there are.
 
     Not the edge: it tells strangers no names, and compares none for them.
@@ -131,21 +128,19 @@ def _hinted(error: CommandError, url: str, token: str | None, asked: _Asked) -> 
     from gtm.cli.common import client
     from gtm.core.model.references import meant
 
-    parameter, path = _LISTS.get(error.said, ("", ""))
+    parameter, listed = _LISTS.get(error.said, ("", ""))
     name = asdict(asked).get(parameter)
     if not name:
         return error
     known: list[str] = []
     with suppress(CommandError):  # no token, or no control to be reached: what the edge said stands
-        known = [item["name"] for item in client.control(url, token, timeout=_PATIENCE).items(path)]
+        control = client.control(ask.control_url, ask.token, timeout=_PATIENCE)
+        known = [item["name"] for item in getattr(control, listed)()]
     return CommandError(f"{error}{meant(name, known)}", error.code, error.problems, error.said)
 
 
-def _ask_control(
-    url: str, token: str | None, asked: _Asked, draft: Path | None, at: str | None
-) -> dict[str, Any]:
+def _ask_control(ask: Command, asked: _Asked, draft: Path | None, at: str | None) -> Any:
     """The decision by a draft, at another time, or over DNS."""
-    from gtm.cli.common import client
     from gtm.cli.common.policy_folder import read_document
 
     if asked.service is None:
@@ -153,24 +148,25 @@ def _ask_control(
             "edges know a service by --host alone: with --policy, --at or --family, give its name beside it"
         )
         raise CommandError(text)
-    body = {name: value for name, value in asdict(asked).items() if name != "explain" and value is not None}
+    body: Any = {
+        name: value for name, value in asdict(asked).items() if name != "explain" and value is not None
+    }
     if asked.family is not None:
         body["over"] = "dns"
     if at is not None:
         body["at"] = at
     if draft is not None:
         body["policy"] = read_document(draft)
-    return client.control(url, token).call("POST", "/v1/route:explain", body=body).value
+    return ask.api.explain_route(body)
 
 
-def _ask(url: str, token: str | None, asked: _Asked) -> dict[str, Any]:
+def _ask(url: str, token: str | None, asked: _Asked) -> Any:
     """The decision. A refusal is an answer; any other 503 is none."""
-    from gtm.cli.common import client
-    from gtm.cli.common.exits import CommandError, Exit
+    from gtm.cli.common.client import TIMEOUT, EdgeClient
+    from gtm.client import edge_calls
 
-    edge = client.edge(url, token)
-    answer = edge.call("GET", "/v1/route", parameters=asdict(asked), accept=frozenset({421, 451, 503}))
-    body = answer.value
+    call = edge_calls.route(**{name: value for name, value in asdict(asked).items() if name != "family"})
+    body: Any = EdgeClient(url, token, TIMEOUT).send(replace(call, accept=frozenset({421, 451, 503}))).value
     if "outcome" not in body:
         said = body.get("detail", "no reason given")
         raise CommandError(f"the edge cannot answer: {said}", Exit.UNREACHABLE)
@@ -186,16 +182,12 @@ def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: Address
         full: with all that led to it.
         family: of the addresses that DNS was asked for; None: it was not asked.
     """
-    from gtm.cli.common import output
-    from gtm.cli.common.exits import Exit
-
     if as_json:
         output.print_json(decision)
     else:
         _facts(decision, family)
         if full:
-            _candidates(decision)
-            _rules(decision)
+            _considered(decision)
         else:
             for sentence in decision["reasons"]:
                 output.say(f"  {sentence}")
@@ -204,10 +196,6 @@ def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: Address
 
 
 def _facts(decision: dict[str, Any], family: AddressFamily | None) -> None:
-    from rich.text import Text
-
-    from gtm.cli.common import output
-
     client = decision["client"]
     found = [client["country"] or "unknown place"]
     if client["source"] != "none":
@@ -217,26 +205,24 @@ def _facts(decision: dict[str, Any], family: AddressFamily | None) -> None:
     if asked.get("location", {}).get("anonymous"):
         found.append("anonymising network")
     refused = decision["outcome"] != "served"
+    by = "draft" if decision.get("draft") else f"revision {decision['revision']}"
     output.facts(
         (
             ("service", decision["service"]),
-            (
-                "client",
-                f"{client['ip'] or 'unknown'} ({', '.join(found)})",
-            ),
+            ("client", f"{client['ip'] or 'unknown'} ({', '.join(found)})"),
             ("tenant", asked.get("tenant")),
             ("data class", asked.get("data_class")),
             ("model", asked.get("model")),
             ("affinity", asked.get("affinity")),
             (
                 "refused" if refused else "region",
-                Text(_answer(decision), style="red" if refused else "green"),
+                output.text(_answer(decision), "red" if refused else "green"),
             ),
             ("endpoint", endpoint["url"]),
             ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
             *_records(decision, family),
             ("ttl", f"{decision['ttl']} s"),
-            ("policy", f"{_by(decision)}, epoch {decision['epoch']}"),
+            ("policy", f"{by}, epoch {decision['epoch']}"),
         )
     )
 
@@ -251,39 +237,33 @@ def _records(decision: dict[str, Any], family: AddressFamily | None) -> list[tup
     return [("asked", f"{family.rrtype} of {told['name']}"), ("answer", found or f"empty ({reply['rcode']})")]
 
 
-def _by(decision: dict[str, Any]) -> str:
-    """The policy that decided."""
-    return "draft" if decision.get("draft") else f"revision {decision['revision']}"
-
-
 def _answer(decision: dict[str, Any]) -> str:
-    from gtm.cli.common import output
-
     if decision["outcome"] == "served":
         return f"{output.plain(decision['region'])} ({output.plain(decision['reason'])})"
     return output.plain(decision.get("detail") or decision["reason"])
 
 
-def _candidates(decision: dict[str, Any]) -> None:
-    from gtm.cli.common import output
-
+def _considered(decision: dict[str, Any]) -> None:
+    """Every candidate, and the rules that matched."""
     output.say("")
-    output.table(
-        ("rank", "region", "estimate", "distance", "share", "excluded by", "why"),
-        (
-            (
-                item["rank"],
-                item["region"],
-                "" if item["estimate_ms"] is None else f"{item['estimate_ms']:.0f} ms",
-                "" if item["distance_km"] is None else f"{item['distance_km']:.0f} km",
-                f"{item['share']:.0%}",
-                _exclusion(item),
-                str(item["why"]).removeprefix(f"{item['region']}: "),
-            )
-            for item in decision["candidates"]
-        ),
-        empty="the service has no regions",
-    )
+    columns: dict[str, output.Column] = {
+        "rank": "rank",
+        "region": "region",
+        "estimate": lambda one: "" if one["estimate_ms"] is None else f"{one['estimate_ms']:.0f} ms",
+        "distance": lambda one: "" if one["distance_km"] is None else f"{one['distance_km']:.0f} km",
+        "share": lambda one: f"{one['share']:.0%}",
+        "excluded by": _exclusion,
+        "why": lambda one: str(one["why"]).removeprefix(f"{one['region']}: "),
+    }
+    output.records(decision["candidates"], columns, empty="the service has no regions")
+    rules: dict[str, output.Column] = {
+        "rule": "name",
+        "mode": "mode",
+        "because": lambda one: ", ".join(one["because"]),
+        "legal basis": "legal_basis",
+    }
+    output.say("")
+    output.records(decision["rules"], rules, empty="no residency rule matches")
 
 
 def _exclusion(item: dict[str, Any]) -> str:
@@ -291,17 +271,3 @@ def _exclusion(item: dict[str, Any]) -> str:
         return ""
     rules = f" ({', '.join(item['rules'])})" if item["rules"] else ""
     return f"{item['excluded']}{rules}"
-
-
-def _rules(decision: dict[str, Any]) -> None:
-    from gtm.cli.common import output
-
-    output.say("")
-    output.table(
-        ("rule", "mode", "because", "legal basis"),
-        (
-            (rule["name"], rule["mode"], ", ".join(rule["because"]), rule["legal_basis"])
-            for rule in decision["rules"]
-        ),
-        empty="no residency rule matches",
-    )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import DIRECT, Command, asks
+from gtm.cli.common.durations import SECONDS, duration_seconds
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.output import moment
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
@@ -40,11 +42,11 @@ _Owner = Annotated[
 ]
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhdw])")
 _ZERO = re.compile(r"0+[smhdw]?")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-@app.command()
+@asks(app, also=DIRECT)
 def create(
+    ask: Command,
     name: str,
     *,
     role: Annotated[
@@ -82,28 +84,43 @@ def create(
     ] = None,
     owner: _Owner = None,
     direct: _Direct = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    data_dir: options.DataDir = options.DATA_DIR,
-    database_url: options.DatabaseUrl = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
-    from gtm.cli.common import client
-
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
     bound = {"edges": edges, "regions": regions, "names": names, "owner": owner}
     if direct:
-        made = _create_directly(name, role, expires_at, database_url, data_dir, **bound)
+        from gtm.control.live import tokens
+        from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
+
+        if not re.fullmatch(NAME_PATTERN, name):
+            raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
+
+        def make(found: Database) -> Awaitable[NewToken]:
+            now, by = datetime.now(UTC), _direct_actor()
+            return tokens.create(
+                found,
+                name,
+                role,
+                by=by,
+                now=now,
+                expires_at=expires_at,
+                edges=edges,
+                regions=regions,
+                names=names,
+                owner=owner,
+            )
+
+        made: Any = _new_view(_with_database(ask, make))
     else:
-        body = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
+        body: Any = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
         body |= {key: value for key, value in bound.items() if value is not None}
-        made = client.control(control_url, token).call("POST", "/v1/tokens", body=body).value
-    _show(made, as_json=as_json)
+        made = ask.api.create_token(body)
+    _show(ask, made)
 
 
-@app.command()
+@asks(app, also=DIRECT)
 def rotate(
+    ask: Command,
     name: str,
     *,
     grace: Annotated[
@@ -114,163 +131,85 @@ def rotate(
     ] = "1h",
     owner: _Owner = None,
     direct: _Direct = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    data_dir: options.DataDir = options.DATA_DIR,
-    database_url: options.DatabaseUrl = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Replace a token's text. Name, role, expiry and owner stay; the old text works until the grace is over."""
-    from gtm.cli.common import client, output
-    from gtm.cli.common.durations import duration_seconds
-
     seconds = 0.0 if _ZERO.fullmatch(grace.strip()) else duration_seconds("--grace", grace)
     if direct:
-        made = _rotate_directly(name, timedelta(seconds=seconds), owner, database_url, data_dir)
+        from gtm.control.live import tokens
+
+        def make(found: Database) -> Awaitable[NewToken]:
+            now, after = datetime.now(UTC), timedelta(seconds=seconds)
+            return tokens.rotate(found, name, by=_direct_actor(), now=now, grace=after, owner=owner)
+
+        made: Any = _new_view(_with_database(ask, make))
     else:
-        path = f"/v1/tokens/{client.segment(name)}:rotate"
-        body = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
-        made = client.control(control_url, token).call("POST", path, body=body).value
-    _show(made, as_json=as_json)
-    if not as_json:
+        body: Any = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
+        made = ask.api.rotate_token(name, body)
+    _show(ask, made)
+    if not ask.as_json:
         ends = output.when(datetime.now(UTC).timestamp() + seconds)
         output.note(f"the text before it {f'works until {ends} UTC' if seconds else 'has ended'}")
 
 
-def _show(made: dict[str, Any], *, as_json: bool) -> None:
+def _show(ask: Command, made: Any) -> None:
     """A new token's text, alone on standard output."""
-    from gtm.cli.common import output
-
-    if as_json:
-        output.print_json(made)
+    if ask.json(made):
         return
     until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
-    output.note(f"token {made['name']} ({_kind(made)}, id {made['id']}), good {until}; shown only this once:")
+    names = _bound(made)
+    kind = f"{made['role']} of {names}" if names else made["role"]
+    output.note(f"token {made['name']} ({kind}, id {made['id']}), good {until}; shown only this once:")
     typer.echo(made["token"])
 
 
-@app.command("list")
-def list_(
-    *,
-    direct: _Direct = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    data_dir: options.DataDir = options.DATA_DIR,
-    database_url: options.DatabaseUrl = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(app, "list", also=DIRECT)
+def list_(ask: Command, *, direct: _Direct = False) -> None:
     """List every token, revoked and expired ones included. Their texts are known to nobody."""
-    from gtm.cli.common import client, output
-
+    found: Iterable[Any]
     if direct:
         from gtm.control.live import tokens
 
-        found = [_view(item) for item in _with_database(database_url, data_dir, tokens.list_all)]
+        found = map(_view, _with_database(ask, tokens.list_all))
     else:
-        found = list(client.control(control_url, token).items("/v1/tokens"))
-    if as_json:
-        output.print_json(found)
-        return
+        found = ask.api.list_tokens()
     now = datetime.now(UTC)
-    output.table(
-        ("name", "id", "role", "for", "owner", "state", "created (UTC)", "ends (UTC)"),
-        (
-            (
-                item["name"],
-                item["id"],
-                item["role"],
-                _bound(item),
-                item.get("owner") or "unknown",
-                output.styled(_state(item, now)),
-                output.when(item["created_at"]),
-                output.when(_ends(item)) or "never",
-            )
-            for item in found
-        ),
-        empty="there are no tokens",
-    )
+    columns: dict[str, output.Column] = {
+        "name": "name",
+        "id": "id",
+        "role": "role",
+        "for": _bound,
+        "owner": lambda one: one.get("owner") or "unknown",
+        "state": lambda one: output.styled(_state(one, now)),
+        "created (UTC)": moment("created_at"),
+        "ends (UTC)": lambda one: output.when(_ends(one)) or "never",
+    }
+    ask.table(found, columns, empty="there are no tokens")
 
 
-@app.command()
+@asks(app, also=DIRECT)
 def revoke(
+    ask: Command,
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id or name.")],
     *,
     direct: _Direct = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    data_dir: options.DataDir = options.DATA_DIR,
-    database_url: options.DatabaseUrl = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """End a token for good: the one with this id, or all of this name. The name is free again."""
-    from gtm.cli.common import client, output
-
     if direct:
-        ended = _revoke_directly(token_id, database_url, data_dir)
+        from gtm.control.live import tokens
+
+        def end(found: Database) -> Awaitable[Token]:
+            return tokens.revoke(found, token_id, by=_direct_actor())
+
+        ended: Any = _view(_with_database(ask, end))
     else:
-        api = client.control(control_url, token)
-        ended = api.call("DELETE", f"/v1/tokens/{client.segment(token_id)}").value
-    if as_json:
-        output.print_json(ended)
-    else:
+        ended = ask.api.revoke_token(token_id)
+    if not ask.json(ended):
         output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
-
-
-def _kind(made: dict[str, Any]) -> str:
-    """The role of a token, with what it is bound to."""
-    role, names = str(made["role"]), _bound(made)
-    return f"{role} of {names}" if names else role
 
 
 def _bound(item: dict[str, Any]) -> str:
     """The edges, regions or names that a token is bound to."""
     return str(item.get("edges") or item.get("regions") or item.get("names") or "")
-
-
-def _create_directly(
-    name: str, role: Role, expires_at: datetime | None, url: str | None, data_dir: Path, **bound: str | None
-) -> dict[str, Any]:
-    from gtm.control.live import tokens
-    from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
-
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
-
-    def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.create(
-            found,
-            name,
-            role,
-            by=_direct_actor(),
-            now=datetime.now(UTC),
-            expires_at=expires_at,
-            edges=bound.get("edges"),
-            regions=bound.get("regions"),
-            names=bound.get("names"),
-            owner=bound.get("owner"),
-        )
-
-    return _new_view(_with_database(url, data_dir, make))
-
-
-def _rotate_directly(
-    name: str, grace: timedelta, owner: str | None, url: str | None, data_dir: Path
-) -> dict[str, Any]:
-    from gtm.control.live import tokens
-
-    def make(found: Database) -> Awaitable[NewToken]:
-        return tokens.rotate(found, name, by=_direct_actor(), now=datetime.now(UTC), grace=grace, owner=owner)
-
-    return _new_view(_with_database(url, data_dir, make))
-
-
-def _revoke_directly(identity: str, url: str | None, data_dir: Path) -> dict[str, Any]:
-    from gtm.control.live import tokens
-
-    def end(found: Database) -> Awaitable[Token]:
-        return tokens.revoke(found, identity, by=_direct_actor())
-
-    return _view(_with_database(url, data_dir, end))
 
 
 def _direct_actor() -> Actor:
@@ -286,7 +225,7 @@ def _direct_actor() -> Actor:
     return Actor(name, None, Via.DIRECT)
 
 
-def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], Awaitable[T]]) -> T:
+def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
     import asyncio
 
     from gtm.cli.common.database import database, require_current_schema
@@ -300,7 +239,7 @@ def _with_database(url: str | None, data_dir: Path, work: Callable[[Database], A
         finally:
             await session.dispose()
 
-    with database(url, data_dir) as found:
+    with database(ask.database_url, ask.data_dir) as found:
         require_current_schema(found)
         try:
             return asyncio.run(run(found))
@@ -356,7 +295,7 @@ def _moment(text: str, now: datetime) -> datetime:
     duration = _DURATION.fullmatch(text.strip())
     try:
         if duration:
-            return now + timedelta(seconds=int(duration[1]) * _SECONDS[duration[2]])
+            return now + timedelta(seconds=int(duration[1]) * SECONDS[duration[2]])
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         moment = None

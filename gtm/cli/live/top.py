@@ -6,41 +6,38 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
+    from gtm.client import types
 
 EVERY = 1.0
 """Seconds between two looks."""
 _TIMEOUT = 5.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(top)
+app = typer.Typer()
 
 
+@asks(app, json="Print a JSON document a line, one a second.")
 def top(
+    ask: Command,
     *,
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON document a line, one a second.")
-    ] = False,
 ) -> None:
     """Show regions, spillover, refusals and the plan, every second until Ctrl-C."""
     from gtm.cli.common import client
 
-    api = client.control(control_url, token, timeout=_TIMEOUT)
+    api = client.control(ask.control_url, ask.token, timeout=_TIMEOUT)
     try:
-        with _shown(once=once, as_json=as_json) as show:
+        with _shown(once=once, as_json=ask.as_json) as show:
             _follow(api, show, once=once)
     except KeyboardInterrupt:
         return
@@ -49,7 +46,7 @@ def top(
 class _Show(Protocol):
     """Puts a document where it is seen; `lost` says why there is no newer one."""
 
-    def __call__(self, found: dict[str, Any], lost: str = "") -> None: ...
+    def __call__(self, found: types.TopView, lost: str = "") -> None: ...
 
 
 def _follow(api: Client, show: _Show, *, once: bool) -> None:
@@ -62,7 +59,7 @@ def _follow(api: Client, show: _Show, *, once: bool) -> None:
     while True:
         began = time.monotonic()
         try:
-            last = api.get("/v1/top")
+            last = api.get_top()
             show(last)
         except CommandError as error:
             if last is None or error.code is not Exit.UNREACHABLE:
@@ -78,13 +75,12 @@ def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
     """How documents are shown: as lines of JSON, in place on a terminal, one below the other elsewhere."""
     from rich.live import Live
 
-    from gtm.cli.common import output
     from gtm.cli.live.top_view import screen
 
     console = output.out()
     told = False
 
-    def as_lines(found: dict[str, Any], lost: str = "") -> None:
+    def as_lines(found: types.TopView, lost: str = "") -> None:
         nonlocal told
         if not lost:
             output.print_json_line(found)
@@ -92,7 +88,7 @@ def _shown(*, once: bool, as_json: bool) -> Iterator[_Show]:
             output.note(lost)
         told = bool(lost)
 
-    def below(found: dict[str, Any], lost: str = "") -> None:
+    def below(found: types.TopView, lost: str = "") -> None:
         with console.capture() as captured:
             console.print(screen(found, lost))
         lines = [line.rstrip() for line in captured.get().splitlines()]

@@ -129,27 +129,28 @@ def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
             continue
         named = [quotas[name] for name in flow["quotas"] if name in quotas]
         told = ", ".join(
-            f"{output.plain(quota['name'])}: {_used(quota)} of {_rate(quota['allowed'])}"
+            f"{output.plain(quota['name'])}: {quota['planned'] / quota['allowed']:.0%} of {_rate(quota['allowed'])}"
             for quota in named
             if quota["allowed"]
         )
-        yield Text.assemble(
-            f"  {output.plain(flow['from'])} ",
-            ("→", "bold cyan"),
-            f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
-            f"  ({told})" if told else "",
-        )
+        yield _flow(flow, told)
+
+
+def _flow(one: Mapping[str, Any], told: str = "") -> Text:
+    """From where to where, how much, and what is told of it."""
+    came = "refused" if one["from"] is None else output.plain(one["from"])
+    return Text.assemble(
+        f"  {came} ",
+        ("→", "bold cyan"),
+        f" {output.plain(one['to'])}  {_rate(one['requests_per_second'])}",
+        f"  ({told})" if told else "",
+    )
 
 
 def _corrected(found: Mapping[str, Any]) -> Iterator[Text]:
     for flow in found.get("corrections", ()):  # of an older control there are none
         if flow["requests_per_second"] >= _LITTLE:
-            drawn = "refused" if flow["from"] is None else output.plain(flow["from"])
-            yield Text.assemble(
-                f"  {drawn} ",
-                ("→", "bold cyan"),
-                f" {output.plain(flow['to'])}  {_rate(flow['requests_per_second'])}",
-            )
+            yield _flow(flow)
 
 
 _STAYED = {
@@ -174,22 +175,13 @@ def _pushed(found: Mapping[str, Any]) -> Iterator[Text]:
             continue
         told = [_HOW[one["why"]]] if one["why"] in _HOW else []
         told += [output.plain(name) for name in one["quotas"]]
-        yield Text.assemble(
-            f"  {output.plain(one['from'])} ",
-            ("→", "bold cyan"),
-            f" {output.plain(one['to'])}  {_rate(one['requests_per_second'])}",
-            f"  ({', '.join(told)})" if told else "",
-        )
+        yield _flow(one, ", ".join(told))
     for region, several in kept.items():
         whys = [
             f"{_STAYED.get(one['why'], output.plain(one['why']))} {_rate(one['requests_per_second'])}"
             for one in several
         ]
         yield Text.assemble(f"  {output.plain(region)} keeps  ", (", ".join(whys), "dim"))
-
-
-def _used(quota: Mapping[str, Any]) -> str:
-    return f"{quota['planned'] / quota['allowed']:.0%}"
 
 
 def _refused(found: Mapping[str, Any]) -> Iterator[Text]:

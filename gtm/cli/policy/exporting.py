@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError
 
 if TYPE_CHECKING:
     from gtm.documents.schema import PolicyDocument
+
+
+app = typer.Typer()
 
 
 class ExportFormat(StrEnum):
@@ -25,12 +29,9 @@ class ExportFormat(StrEnum):
     HCL = "hcl"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(export)
-
-
+@asks(app)
 def export(
+    ask: Command,
     folder: Annotated[
         str, typer.Argument(help="The folder to write to; `-`: one document on standard output.")
     ],
@@ -56,22 +57,16 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the files of an earlier export.")
     ] = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Write the policy in force as YAML or as Terraform's configuration: a file per kind, or one document.
 
     Applied again, it changes nothing.
     """
-    from gtm.cli.common import client, output
-
     _require_sense(form, imports=imports, policy=policy, admin_states=admin_states)
-    if form is ExportFormat.HCL and folder == "-" and as_json:
+    if form is ExportFormat.HCL and folder == "-" and ask.as_json:
         raise CommandError("standard output is one of HCL and JSON: leave out --format hcl or --json")
     if policy is None:
-        api = client.control(control_url, token)
-        found = api.get("/v1/policy", admin_states="true" if admin_states else None)
+        found: Any = ask.api.get_policy(admin_states=admin_states or None)
         revision, source, document = found["revision"], f"revision {found['revision']}", found["policy"]
     else:
         from gtm.cli.common.policy_folder import read_document
@@ -79,15 +74,11 @@ def export(
         revision, source, document = None, str(policy), read_document(policy)
     texts = _yaml(document) if form is ExportFormat.YAML else _hcl(document, imports=imports)
     if folder == "-":
-        if as_json:
-            output.print_json(document)
-        else:
+        if not ask.json(document):
             output.print_document(texts.whole)
         return
     written = _write(Path(folder), texts, overwrite=overwrite)
-    if as_json:
-        output.print_json({"revision": revision, "files": [str(path) for path in written]})
-    else:
+    if not ask.json({"revision": revision, "files": [str(path) for path in written]}):
         output.say(f"{source} written to {folder}: {', '.join(p.name for p in written)}")
 
 
@@ -120,8 +111,6 @@ class _Texts:
 
 
 def _yaml(document: dict[str, Any]) -> _Texts:
-    from gtm.cli.common import output
-
     policy = {kind: items for kind, items in document.items() if items}
     return _Texts(
         {f"{kind}.yaml": output.yaml_text({kind: items}) for kind, items in policy.items()},
@@ -132,7 +121,6 @@ def _yaml(document: dict[str, Any]) -> _Texts:
 
 
 def _hcl(document: dict[str, Any], *, imports: bool) -> _Texts:
-    from gtm.cli.common import output
     from gtm.documents.terraform import export as hcl
 
     policy = _read(document)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from gtm.documents.imports.parts import Source
+
+
+app = typer.Typer()
 
 
 class SourceFormat(StrEnum):
@@ -24,11 +27,7 @@ class SourceFormat(StrEnum):
     ZONEFILE = "zonefile"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command("import")(import_)
-
-
+@app.command("import")
 def import_(
     source: Annotated[SourceFormat, typer.Argument(help="What the file is of.")],
     file: Annotated[
@@ -57,7 +56,6 @@ def import_(
     Exit code 1: the folder is written, and something of the file is not in it (0 with --accept-losses). What the file does
     not say, such as where a region stands, is asked for in comments, and by `gtm check`.
     """
-    from gtm.cli.common import output
     from gtm.documents.imports.parts import ImportProblem, report
     from gtm.documents.imports.policy import draft, zone_name
     from gtm.documents.imports.render import files

@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 import typer
 
+from gtm.cli.common import output
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.program import program
 
 _PLACE = re.compile(r"(?P<name>[^@=]+)@(?P<country>[A-Za-z]{2}),(?P<lat>-?[0-9.]+),(?P<lon>-?[0-9.]+)")
 _HOW = (
@@ -20,11 +22,10 @@ _HOW = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(init)
+app = typer.Typer()
 
 
+@app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write; it must not have any *.yaml yet.")],
     *,
@@ -193,8 +194,6 @@ def _write(folder: Path, plan: _Plan) -> None:
     Raises:
         CommandError: they cannot be written, or have problems; then nothing is left behind.
     """
-    from gtm.cli.common import output
-    from gtm.cli.common.program import program
     from gtm.documents.folders import check_references, read_folder
     from gtm.documents.plausibility import plausibility
 

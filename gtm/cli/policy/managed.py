@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.output import moment
+from gtm.core.model.kinds import label
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 app = typer.Typer(no_args_is_help=True)
-HEADER = "GTM-Managed-By"
 _TOOL = "gtm-apply"
 _MOST = 10
 
@@ -55,38 +60,33 @@ _Resources = Annotated[
 _Why = Annotated[str, typer.Option("--reason", help="Why; kept in the audit log.")]
 
 
-def headers(managed_by: str) -> dict[str, str]:
-    """How a request says for which tool it is made.
+def tool(managed_by: str) -> str | None:
+    """For which tool a request is made; None: for nobody's.
 
     Raises:
         CommandError: the name cannot be one.
     """
     if not managed_by:
-        return {}
+        return None
     if not managed_by.isascii() or not managed_by.isprintable():
         raise CommandError("--managed-by: a name is letters, digits and . _ : / @ + -")
-    return {HEADER: f"{_TOOL}/{managed_by}"}
+    return f"{_TOOL}/{managed_by}"
 
 
-def sentences(managed: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def sentences(managed: Iterable[types.ManagedResourceSchema]) -> tuple[str, ...]:
     """What other tools manage of a change, a sentence each."""
-    from gtm.cli.common import output
-    from gtm.core.model.kinds import label
-
     return tuple(
         f"{label(one['kind'])} {one['name']} is managed by {one['manager']} since {output.when(one['since'])} UTC"
         for one in managed
     )
 
 
-def require(planned: Mapping[str, Any], purpose: OnManaged | None) -> None:
+def require(planned: types.PolicyChanged, purpose: OnManaged | None) -> None:
     """Say what other tools manage of a change that was only tried, and end there unless it is meant.
 
     Raises:
         CommandError: it is not.
     """
-    from gtm.cli.common import output
-
     said = sentences(planned.get("managed", ()))
     if said and purpose is None:
         raise CommandError(refusal(), problems=said)
@@ -107,95 +107,54 @@ def refusal() -> str:
     )
 
 
-@app.command("list")
+@asks(app, "list")
 def list_(
+    ask: Command,
     manager: Annotated[str | None, typer.Argument(help="List what this one manages (TOOL/NAME).")] = None,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """List the tools that manage resources, or what one of them manages."""
-    from gtm.cli.common import client, output
-    from gtm.core.model.kinds import label
-
-    api = client.control(control_url, token)
     if manager is None:
-        found = api.get("/v1/managers")["items"]
-        if as_json:
-            output.print_json(found)
-            return
-        output.table(
-            ("managed by", "since (UTC)", "resources"),
-            (
-                (
-                    one["manager"],
-                    output.when(one["since"]),
-                    ", ".join(f"{kind} {count}" for kind, count in one["resources"].items()),
-                )
-                for one in found
-            ),
-            empty="no tool manages anything",
+        columns: dict[str, output.Column] = {
+            "managed by": "manager",
+            "since (UTC)": moment("since"),
+            "resources": lambda one: ", ".join(f"{kind} {count}" for kind, count in one["resources"].items()),
+        }
+        ask.table(ask.api.list_managers()["items"], columns, empty="no tool manages anything")
+        return
+    items = list(ask.api.search_resources(managed_by=manager))
+    if not ask.json([{name: one[name] for name in ("kind", "name", "managed_by")} for one in items]):
+        rows = (
+            (label(one["kind"]), one["name"], output.when(one["managed_by"] and one["managed_by"]["since"]))
+            for one in items
         )
-        return
-    items = list(api.items("/v1/resources", managed_by=manager))
-    if as_json:
-        output.print_json([{name: one[name] for name in ("kind", "name", "managed_by")} for one in items])
-        return
-    output.table(
-        ("kind", "name", "since (UTC)"),
-        ((label(one["kind"]), one["name"], output.when(one["managed_by"]["since"])) for one in items),
-        empty=f"{manager} manages nothing",
-    )
+        output.table(("kind", "name", "since (UTC)"), rows, empty=f"{manager} manages nothing")
 
 
-@app.command()
-def release(
-    manager: _Manager,
-    resources: _Resources = None,
-    *,
-    reason: _Why,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(app)
+def release(ask: Command, manager: _Manager, resources: _Resources = None, *, reason: _Why) -> None:
     """Let nobody manage what a tool manages: all of it, or some. The resources stay as they are."""
-    _reassign(manager, None, resources, reason, control_url, token, as_json)
+    _reassign(ask, manager, None, resources, reason)
 
 
-@app.command("hand-over")
+@asks(app, "hand-over")
 def hand_over(
+    ask: Command,
     manager: _Manager,
     to: Annotated[str, typer.Argument(help="Who shall manage it: TOOL/NAME.")],
     resources: _Resources = None,
     *,
     reason: _Why,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Let another tool manage what one manages: all of it, or some. The resources stay as they are."""
-    _reassign(manager, to, resources, reason, control_url, token, as_json)
+    _reassign(ask, manager, to, resources, reason)
 
 
-def _reassign(  # noqa: PLR0917 - the commands' own
-    manager: str,
-    to: str | None,
-    resources: list[str] | None,
-    reason: str,
-    control_url: str,
-    token: str | None,
-    as_json: bool,
-) -> None:
-    from gtm.cli.common import client, output
-    from gtm.core.model.kinds import label
-
-    body: dict[str, Any] = {"manager": manager, "to": to, "reason": reason}
+def _reassign(ask: Command, manager: str, to: str | None, resources: list[str] | None, reason: str) -> None:
+    body: Any = {"manager": manager, "to": to, "reason": reason}
     if resources:
         body["resources"] = [_key(one) for one in resources]
-    done = client.control(control_url, token).call("POST", "/v1/managers:reassign", body=body).value
-    if as_json:
-        output.print_json(done)
+    done = ask.api.reassign_managers(body)
+    if ask.json(done):
         return
     for one in done["resources"]:
         output.say(f"{label(one['kind'])} {one['name']}")

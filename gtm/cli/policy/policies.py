@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import changes, consent, options, output
+from gtm.cli.common.commands import CHANGES, Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_whole, require_readable
 from gtm.cli.policy import managed, safety
 
 if TYPE_CHECKING:
-    from gtm.cli.common.client import Client
+    from gtm.client import types
     from gtm.documents.check import Report
     from gtm.documents.folders import Folder as Read
+
+
+app = typer.Typer()
 
 
 def _named(text: str) -> Path:
@@ -31,12 +35,7 @@ Folder = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    for command in (check, plan, apply):
-        app.command()(command)
-
-
+@app.command()
 def check(
     folder: Folder,
     *,
@@ -48,7 +47,6 @@ def check(
     """Check a policy and the expected decisions beside it (expect.yaml), without any server."""
     import time
 
-    from gtm.cli.common import output
     from gtm.documents.check import check_folder
     from gtm.geoip.reader import GeoIPError, Locator
 
@@ -66,15 +64,14 @@ def check(
         with explained():
             report = check_folder(folder, locate, time.time())
     locator.close()
-    if as_json:
-        _report_json(report)
-    else:
-        _report(report)
+    (_report_json if as_json else _report)(report)
     if not report.ok:
         raise typer.Exit(Exit.NO)
 
 
+@asks(app)
 def plan(
+    ask: Command,
     folder: Folder,
     *,
     exit_code: Annotated[
@@ -82,31 +79,30 @@ def plan(
     ] = False,
     managed_by: managed.ManagedBy = "",
     only_own: managed.OnlyOwn = False,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Show what `gtm apply` would change. Changes nothing."""
-    from gtm.cli.common import changes, client, output
-
-    body, headers, read = _request(folder, managed_by, only_own=only_own)
-    planned = _plan(client.control(control_url, token), body, headers)
+    body, tool, read = _request(folder, managed_by, only_own=only_own)
+    planned = _plan(ask, body, tool)
     output.warn(_warnings(planned, read))
-    if as_json:
-        output.print_json(planned)
-    elif planned["changes"]:
+    if not ask.json(planned):
         changes.show_changes(planned["changes"])
-        _managed(planned)
-        _safety(planned["safety"], folder)
-        output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
-    else:
-        _managed(planned)
-        output.say(f"no changes: revision {planned['revision']} is what {folder} says")
+        said = managed.sentences(planned.get("managed", ()))
+        for text in said:
+            output.say(f"managed: {text}", "red")
+        if said:
+            output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
+        if planned["changes"]:
+            _safety(planned["safety"], folder)
+            output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
+        else:
+            output.say(f"no changes: revision {planned['revision']} is what {folder} says")
     if exit_code and planned["changes"]:
         raise typer.Exit(Exit.NO)
 
 
+@asks(app, also=CHANGES)
 def apply(
+    ask: Command,
     folder: Folder,
     *,
     yes: options.Yes = False,
@@ -116,103 +112,74 @@ def apply(
     managed_by: managed.ManagedBy = "",
     only_own: managed.OnlyOwn = False,
     on_managed: managed.Purpose = None,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    wait: options.Wait = True,
-    timeout: options.Timeout = options.WAIT_SECONDS,
-    as_json: options.AsJson = False,
 ) -> None:
     """Make a folder the policy: show what changes, ask, apply, and wait until the edges have it.
 
     What the folder does not hold is deleted. Nothing else can get between what was shown and what is applied.
     """
-    from gtm.cli.common import changes, client, consent, output
-
     forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
-    body, headers, read = _request(folder, managed_by, only_own=only_own)
-    api = client.control(control_url, token)
-    planned = _plan(api, body, headers)
+    body, tool, read = _request(folder, managed_by, only_own=only_own)
+    planned = _plan(ask, body, tool)
     if not planned["changes"]:
         managed.require(planned, on_managed)
         if managed_by:  # nothing differs, and all of it is to be the tool's
-            planned = api.call(
-                "POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers
-            ).value
+            planned = ask.api.apply_policy(body, managed_by=tool, **forced)
         output.warn(_warnings(planned, read))
-        if as_json:
-            output.print_json({**planned, "dry_run": False})
-        else:
+        if not ask.json({**planned, "dry_run": False}):
             output.say(f"no changes: revision {planned['revision']} is what {folder} says")
         return
-    if not as_json:
+    if not ask.as_json:
         changes.show_changes(planned["changes"])
     output.warn(_findings(planned, read))
-    unsafe = safety.breaches(planned["safety"])
-    if unsafe and not force:
-        raise CommandError(safety.refusal(planned["safety"], folder), Exit.BAD_INPUT, unsafe)
+    judged = planned["safety"]
+    unsafe = safety.breaches(judged)
+    if judged and unsafe and not force:
+        raise CommandError(safety.refusal(judged, folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
     managed.require(planned, on_managed)
-    consent.require(yes=yes, as_json=as_json)
+    consent.require(yes=yes, as_json=ask.as_json)
     if not yes:
         consent.confirm("Apply these changes?")
     body["comment"] = comment
     with output.progress(f"applying {folder}"):
-        headers["If-Match"] = f'"{planned["revision"]}"'
-        done = api.call("POST", "/v1/policy:apply", parameters=forced, body=body, headers=headers).value
-    changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
+        done = ask.api.apply_policy(body, if_match=f'"{planned["revision"]}"', managed_by=tool, **forced)
+    changes.report_change(ask, done)
 
 
-def _safety(judged: dict[str, Any] | None, folder: Path) -> None:
+def _safety(judged: types.SafetySchema | None, folder: Path) -> None:
     """What the safety rules say of a change."""
-    from gtm.cli.common import output
-
     unsafe = safety.breaches(judged)
     for text in unsafe:
         output.say(f"unsafe: {text}", "red")
-    if unsafe and judged is not None:
+    if judged and unsafe:
         output.say(f"`gtm apply` would refuse this: {safety.refusal(judged, folder)}", "red")
     said = safety.numbers(judged)
     if said:
         output.say(f"safety: {said}")
 
 
-def _managed(planned: dict[str, Any]) -> None:
-    """What other tools manage of a change."""
-    from gtm.cli.common import output
-
-    said = managed.sentences(planned.get("managed", ()))
-    for text in said:
-        output.say(f"managed: {text}", "red")
-    if said:
-        output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
-
-
-def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[dict[str, Any], dict[str, str], Read]:
-    """What a folder's request holds: its body, and its headers; and the folder as it was read.
+def _request(folder: Path, managed_by: str, *, only_own: bool) -> tuple[Any, str | None, Read]:
+    """What a folder's request holds: its body, and for which tool it is made; and the folder as it was read.
 
     Raises:
         CommandError: the folder has problems, or the options do not go together.
     """
     if only_own and not managed_by:
         raise CommandError("--only-own needs --managed-by: whose own?")
-    headers = managed.headers(managed_by)
+    tool = managed.tool(managed_by)
     read = read_whole(folder, alone=not only_own)
     body: dict[str, Any] = {"policy": read.document().model_dump(mode="json")}
     if only_own:
         body["only_own"] = True
-    return body, headers, read
+    return body, tool, read
 
 
-def _plan(api: Client, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-    from gtm.cli.common import output
-
+def _plan(ask: Command, body: Any, tool: str | None) -> types.PolicyChanged:
     with output.progress("comparing with the policy in force"):
-        answer = api.call("POST", "/v1/policy:plan", body=body, headers=headers)
-    planned: dict[str, Any] = answer.value
-    return planned
+        return ask.api.plan_policy(body, managed_by=tool)
 
 
-def _findings(planned: dict[str, Any], read: Read) -> list[str]:
+def _findings(planned: types.PolicyChanged, read: Read) -> list[str]:
     """What of a dry run is probably not meant, a sentence each, with its place in the folder; an older control does not say."""
     from gtm.documents.folders import placed
 
@@ -220,7 +187,7 @@ def _findings(planned: dict[str, Any], read: Read) -> list[str]:
     return [placed(read, f"{finding['path']}: {finding['message']}") for finding in found]
 
 
-def _warnings(planned: dict[str, Any], read: Read) -> list[str]:
+def _warnings(planned: types.PolicyChanged, read: Read) -> list[str]:
     """All that a dry run warns of."""
     from gtm.documents.folders import placed
 
@@ -228,8 +195,6 @@ def _warnings(planned: dict[str, Any], read: Read) -> list[str]:
 
 
 def _report(report: Report) -> None:
-    from gtm.cli.common import output
-
     for problem in report.problems:
         output.say(str(problem), "red")
     for said in report.notes:
@@ -272,8 +237,6 @@ def _report(report: Report) -> None:
 
 def _report_json(report: Report) -> None:
     from dataclasses import asdict
-
-    from gtm.cli.common import output
 
     output.print_json(
         {

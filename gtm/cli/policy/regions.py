@@ -2,116 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import changes, options, output
+from gtm.cli.common.commands import CHANGES, Command, asks
+from gtm.cli.common.output import moment, word
 from gtm.cli.policy import safety
 
 if TYPE_CHECKING:
-    from gtm.cli.common.client import Client, Document
+    from gtm.cli.common.client import Client
+    from gtm.client import Call, types
 
 app = typer.Typer(no_args_is_help=True)
 services_app = typer.Typer(no_args_is_help=True)
 
 
-@app.command("list")
-def list_(
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(app, "list")
+def list_(ask: Command) -> None:
     """List regions with their admin state, health, endpoints and capacity."""
-    from gtm.cli.common import client, output
+    from gtm.client import calls
 
-    api = client.control(control_url, token)
-    health = _health(api)
-    regions = [
-        (region, health.get(region["name"]), managed) for region, managed in _managed(api, "/v1/regions")
-    ]
-    if as_json:
-        output.print_json(
-            [{**region, "health": found, "managed_by": managed} for region, found, managed in regions]
-        )
-        return
-    some = ("managed by",) if any(managed for *_, managed in regions) else ()
-    output.table(
-        ("region", "admin state", "health", "country", "endpoints", "capacity", *some, "details"),
-        (
-            (
-                region["name"],
-                output.styled(region["admin_state"]),
-                output.styled(_status(found)),
-                region["country"],
-                "\n".join(endpoint["url"] for endpoint in region["endpoints"]),
-                _capacity(region["capacity"]),
-                *((managed and managed["manager"]) for _ in some),
-                _trouble(found),
-            )
-            for region, found, managed in regions
-        ),
-        empty="there are no regions: add some with `gtm apply FOLDER`",
-    )
+    regions = _managed(ask.api, calls.list_regions(limit=1000), health=_health(ask.api))
+    columns: dict[str, output.Column] = {
+        "region": "name",
+        "admin state": word("admin_state"),
+        "health": lambda one: output.styled(_status(one["health"])),
+        "country": "country",
+        "endpoints": lambda one: "\n".join(endpoint["url"] for endpoint in one["endpoints"]),
+        "capacity": lambda one: _capacity(one["capacity"]),
+        **_managers(regions),
+        "details": lambda one: _trouble(one["health"]),
+    }
+    ask.table(regions, columns, empty="there are no regions: add some with `gtm apply FOLDER`")
 
 
-@app.command()
+@asks(app)
 def history(
+    ask: Command,
     name: str,
     *,
     limit: Annotated[int, typer.Option(help="Most changes to show.", min=1, max=1000)] = 20,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Show when verdicts on a region's endpoints changed, of each edge and of all together, the newest first."""
-    from gtm.cli.common import client, output
+    from gtm.client import calls
 
-    api = client.control(control_url, token)
-    found = api.get("/v1/health/changes", region=name, limit=limit)
-    if as_json:
-        output.print_json(found["items"])
-        return
-    if not found["complete"]:
+    found = ask.api.send(calls.list_health_changes(region=name, limit=limit)).value
+    if not (ask.as_json or found["complete"]):
         output.note("warning: the database is away: what is older than an hour is missing", "yellow")
-    output.table(
-        ("when (UTC)", "edge", "endpoint", "before", "after", "http", "ms", "what the probe met"),
-        (
-            (
-                output.when(one["at"]),
-                one["vantage"] or "all together",
-                one["endpoint"],
-                output.styled(one["before"]),
-                output.styled(one["after"]),
-                one["status"],
-                one["latency_ms"],
-                one["detail"],
-            )
-            for one in found["items"]
-        ),
-        empty=f"no verdict on {name} is kept",
-    )
+    columns: dict[str, output.Column] = {
+        "when (UTC)": moment("at"),
+        "edge": lambda one: one["vantage"] or "all together",
+        "endpoint": "endpoint",
+        "before": word("before"),
+        "after": word("after"),
+        "http": "status",
+        "ms": "latency_ms",
+        "what the probe met": "detail",
+    }
+    ask.table(found["items"], columns, empty=f"no verdict on {name} is kept")
 
 
-@app.command()
-def show(
-    name: str,
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(app)
+def show(ask: Command, name: str) -> None:
     """Show a region: its document, and each endpoint's health by vantage."""
-    from gtm.cli.common import client, output
+    from gtm.client import calls
 
-    api = client.control(control_url, token)
-    found = api.call("GET", f"/v1/regions/{client.segment(name)}")
-    region, manager = found.value, found.managed_by
-    health = _health(api).get(region["name"])
-    if as_json:
-        output.print_json({**region, "health": health, "managed_by": manager})
+    answer = ask.api.send(calls.get_regions(name))
+    region, manager = answer.value, answer.managed_by
+    health = _health(ask.api).get(region["name"])
+    if ask.json({**region, "health": health, "managed_by": manager}):
         return
     probe = region["probe"]
     output.facts(
@@ -160,27 +122,25 @@ def show(
 
 
 def _add_state(verb: str, description: str) -> None:
-    @app.command(verb, help=description)
     def change(
+        ask: Command,
         name: str,
         *,
         comment: options.Comment = "",
         force: safety.Force = False,
         reason: safety.Reason = "",
-        control_url: options.ControlUrl = options.CONTROL,
-        token: options.Token = None,
-        wait: options.Wait = True,
-        timeout: options.Timeout = options.WAIT_SECONDS,
-        as_json: options.AsJson = False,
     ) -> None:
-        from gtm.cli.common import client
-
-        said = {"comment": comment.strip()} if comment.strip() else {}
         forced = safety.parameters(force=force, reason=reason)
-        api = client.control(control_url, token)
-        path = f"/v1/regions/{client.segment(name)}:{verb}"
-        done = api.call("POST", path, parameters={**said, **forced}).value
-        _report(api, done, wait=wait, timeout=timeout, as_json=as_json)
+        put = getattr(ask.api, f"{verb}_region")
+        done: types.ResourceChangedRegionDocument = put(name, comment=comment.strip() or None, **forced)
+        region = done["resource"]
+        if not ask.as_json:
+            already = " already" if done["outcome"] == "unchanged" else ""
+            output.say(f"region {region['name']} is{already} {region['admin_state']}")
+        changes.report_change(ask, done)
+
+    change.__doc__ = description
+    asks(app, verb, also=CHANGES)(change)
 
 
 for _verb, _description in (
@@ -191,44 +151,41 @@ for _verb, _description in (
     _add_state(_verb, _description)
 
 
-@services_app.command("list")
-def list_services(
-    *,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
-) -> None:
+@asks(services_app, "list")
+def list_services(ask: Command) -> None:
     """List services with their host names, steering and regions."""
-    from gtm.cli.common import client, output
+    from gtm.client import calls
 
-    services = list(_managed(client.control(control_url, token), "/v1/services"))
-    if as_json:
-        output.print_json([{**service, "managed_by": managed} for service, managed in services])
-        return
-    some = ("managed by",) if any(managed for _, managed in services) else ()
-    output.table(
-        ("service", "host names", "steering", "ttl", "regions", "model", *some),
-        (
-            (
-                service["name"],
-                "\n".join(map(_host, service["hostnames"])),
-                service["steering"],
-                service["ttl"],
-                ", ".join(member["region"] for member in service["members"]),
-                service["model"],
-                *((managed and managed["manager"]) for _ in some),
-            )
-            for service, managed in services
-        ),
-        empty="there are no services: add some with `gtm apply FOLDER`",
-    )
+    services = _managed(ask.api, calls.list_services(limit=1000))
+    columns: dict[str, output.Column] = {
+        "service": "name",
+        "host names": lambda one: "\n".join(map(_host, one["hostnames"])),
+        "steering": "steering",
+        "ttl": "ttl",
+        "regions": lambda one: ", ".join(member["region"] for member in one["members"]),
+        "model": "model",
+        **_managers(services),
+    }
+    ask.table(services, columns, empty="there are no services: add some with `gtm apply FOLDER`")
 
 
-def _managed(api: Client, path: str) -> Iterator[tuple[Document, Document | None]]:
-    """Every resource of a list, and who manages it."""
-    for page in api.pages(path):
-        managed = page.get("managed_by", {})  # an older control does not say
-        yield from ((one, managed.get(one["name"])) for one in page["items"])
+def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every resource of a list, with what there is more of it by its name, and who manages it."""
+    found = []
+    for page in api.pages(call):
+        managers = page.get("managed_by", {})  # an older control does not say
+        for one in page["items"]:
+            one |= {field: of.get(one["name"]) for field, of in more.items()}
+            one["managed_by"] = managers.get(one["name"])
+            found.append(one)
+    return found
+
+
+def _managers(resources: list[dict[str, Any]]) -> dict[str, output.Column]:
+    """The column that says who manages each resource, if one is managed."""
+    if not any(one["managed_by"] for one in resources):
+        return {}
+    return {"managed by": lambda one: one["managed_by"] and one["managed_by"]["manager"]}
 
 
 def _host(host: str | dict[str, Any]) -> str:
@@ -239,18 +196,8 @@ def _host(host: str | dict[str, Any]) -> str:
     return f"{host['name']} ({', '.join(said)})"
 
 
-def _report(api: Client, done: dict[str, Any], *, wait: bool, timeout: float, as_json: bool) -> None:
-    from gtm.cli.common import changes, output
-
-    if not as_json:
-        region = done["resource"]
-        already = " already" if done["outcome"] == "unchanged" else ""
-        output.say(f"region {region['name']} is{already} {region['admin_state']}")
-    changes.report_change(api, done, wait=wait, timeout=timeout, as_json=as_json)
-
-
 def _health(api: Client) -> dict[str, Any]:
-    return {item["region"]: item for item in api.get("/v1/health")["regions"]}
+    return {item["region"]: item for item in api.get_health()["regions"]}
 
 
 def _status(health: Mapping[str, Any] | None) -> str:
@@ -275,8 +222,6 @@ def _capacity(capacity: Mapping[str, Any]) -> str:
 
 
 def _health_cells(found: Mapping[str, Any]) -> tuple[Any, ...]:
-    from gtm.cli.common import output
-
     latency = found.get("latency_ms")
     return (
         output.styled(found["status"]),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gtm.cli.common.exits import CommandError
 from gtm.cli.policy.managed import OnManaged
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _PROTECTED = frozenset(("fence", "deletion"))
 
@@ -39,19 +41,19 @@ def parameters(*, force: bool, reason: str, on_managed: OnManaged | None = None)
         raise CommandError(
             "--reason without --force or --on-managed means nothing: --comment is what is kept with any change"
         )
-    forced = {"force": "true", "force_reason": said} if force else {}
+    forced = {"force": True, "force_reason": said} if force else {}
     if on_managed is None:
         return forced
     return {**forced, "on_managed": on_managed.value.replace("-", "_"), "managed_reason": said}
 
 
-def breaches(safety: Mapping[str, Any] | None) -> tuple[str, ...]:
+def breaches(safety: types.SafetySchema | None) -> tuple[str, ...]:
     """The safety rules that a change breaks, a sentence each; None: nobody was asked."""
     found = () if safety is None else safety["breaches"]
     return tuple(f"{breach['rule']}: {breach['message']}" for breach in found)
 
 
-def refusal(safety: Mapping[str, Any], folder: Path) -> str:
+def refusal(safety: types.SafetySchema, folder: Path) -> str:
     """Why a folder is not applied, and what it would take."""
     rules = {breach["rule"] for breach in safety["breaches"]}
     if "deletion" in rules:
@@ -71,7 +73,7 @@ def refusal(safety: Mapping[str, Any], folder: Path) -> str:
     return "; ".join(parts)
 
 
-def numbers(safety: Mapping[str, Any] | None) -> str:
+def numbers(safety: types.SafetySchema | None) -> str:
     """What the safety rules measured, and what they could not, in a line; empty if they have nothing to say."""
     if safety is None:
         return ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
+from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_document
-from gtm.cli.policy.simulation_tables import tell
 
 if TYPE_CHECKING:
-    from gtm.cli.common.client import Client
     from gtm.core.demand.traffic import Traffic
     from gtm.core.model.policy import Policy
     from gtm.core.model.services import Priority
@@ -26,13 +28,12 @@ RUNNING = "running"
 RECORDED = "recorded"
 CURRENT = "current"
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to an application."""
-    app.command()(simulate)
+app = typer.Typer()
 
 
+@asks(app)
 def simulate(
+    ask: Command,
     *,
     traffic: Annotated[
         str, typer.Option(help="A CSV file (`-`: standard input), `recorded`, or `current`: of this moment.")
@@ -70,16 +71,11 @@ def simulate(
     geoip_db: options.GeoipDb = None,
     geoip_overrides: options.GeoipOverrides = None,
     geoip_anonymous_db: options.GeoipAnonymousDb = None,
-    control_url: options.ControlUrl = options.CONTROL,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Try a draft, or what may happen, with traffic: shares, latency, spillover, refusals, capacity, and what moves. Changes nothing.
 
     With `--against FOLDER` and a file no server is needed: every region then counts as up, with its declared capacity.
     """
-    from gtm.cli.common import client, output
-
     back = duration_seconds("--since", since)
     lasting = duration_seconds("--duration", duration)
     draft = None if policy is None else read_document(policy)
@@ -91,33 +87,31 @@ def simulate(
         if traffic == CURRENT:
             raise CommandError("`--traffic current` is known to control alone: leave out --against")
         if traffic == RECORDED:
-            asked = _recorded(client.control(control_url, token), back, before, after)
+            asked = _recorded(ask, back, before, after)
         else:
             asked = _file(traffic, lasting, locate, (after, before))
-        found = _simulated(before, after, asked, scenario)
+        found: Any = _simulated(before, after, asked, scenario)
     else:
-        api = client.control(control_url, token)
-        body: dict[str, Any] = {"scenario": scenario, "traffic": traffic}
+        body: Any = {"scenario": scenario, "traffic": traffic}
         if draft is not None:
             body["policy"] = draft
         if traffic == RECORDED:
             body["since"] = _ago(back)
         elif traffic != CURRENT:
-            running = api.get("/v1/policy", admin_states="true")["policy"]
+            running = ask.api.get_policy(admin_states=True)["policy"]
             policies = (_policy(running if draft is None else draft), _policy(running))
             body["traffic"] = _document(_file(traffic, lasting, locate, policies))
         with output.progress("simulating"):
-            found = api.call("POST", "/v1/policy:simulate", body=body).value
+            found = ask.api.simulate_policy(body)
     if html is not None:
         name = f"revision {found['revision']}" if against == RUNNING else against
         _write(html, found, before=name, after=name if policy is None else str(policy), scenario=scenario)
     output.warn(found["warnings"])
-    if as_json:
-        output.print_json(found)
-    else:
-        tell(found)
-        if html is not None:
-            output.say(f"\nwritten to {html}")
+    if ask.json(found):
+        return
+    _tell(found)
+    if html is not None:
+        output.say(f"\nwritten to {html}")
 
 
 def _scenario(
@@ -198,10 +192,6 @@ def _file(name: str, seconds: float, locator: Callable[[], Any], policies: tuple
 @contextmanager
 def _lines(name: str) -> Iterator[Iterator[str]]:
     """The lines of a file, with a bar that says how far they are read (in MiB)."""
-    import sys
-
-    from gtm.cli.common import output
-
     path = None if name == "-" else Path(name)
     size = None if path is None else path.stat().st_size >> 20
     with output.progress(f"reading {name} (MiB)", size) as bar:
@@ -227,10 +217,10 @@ def _priorities(policies: tuple[Policy, ...]) -> dict[str, Priority]:
     return {service.name: service.priority for policy in reversed(policies) for service in policy.services}
 
 
-def _recorded(api: Client, seconds: float, before: Policy, after: Policy) -> Traffic:
+def _recorded(ask: Command, seconds: float, before: Policy, after: Policy) -> Traffic:
     from gtm.control.policy.traffic import TrafficDocument
 
-    found = api.get("/v1/demand/recorded", since=_ago(seconds))
+    found: Any = ask.api.get_recorded_demand(since=_ago(seconds))
     body = {key: found[key] for key in ("seconds", "start", "cells", "peak")}
     return TrafficDocument.model_validate(body).traffic(_priorities((after, before)))
 
@@ -260,21 +250,12 @@ def _ago(seconds: float) -> str:
 def _policy(document: Mapping[str, Any]) -> Policy:
     from gtm.documents.schema import PolicyDocument
 
-    return PolicyDocument.model_validate_json(_json(document)).to_core()
-
-
-def _json(document: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(document)
+    return PolicyDocument.model_validate_json(json.dumps(document)).to_core()
 
 
 def _simulated(
     before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]
 ) -> dict[str, Any]:
-    import time
-
-    from gtm.cli.common import output
     from gtm.control.errors import ControlError
     from gtm.control.policy.drafts import parsed
     from gtm.control.policy.scenario import ScenarioDocument
@@ -282,7 +263,7 @@ def _simulated(
 
     with explained(), output.progress("simulating"):
         try:
-            meant = parsed(ScenarioDocument, _json(scenario).encode()).scenario
+            meant = parsed(ScenarioDocument, json.dumps(scenario).encode()).scenario
             return simulated_offline(before, after, traffic, time.time(), meant)
         except ControlError as error:
             problems = tuple(f"{one.path}: {one.message}" for one in error.problems)
@@ -290,6 +271,97 @@ def _simulated(
 
 
 # --- the result ---
+
+_HEADINGS = ("average before", "average after", "peak before", "peak after")
+_SHOWN = 20
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    """Print what a simulation found: its summary, regions, spillover and whose clients move."""
+    traffic = found["traffic"]
+    served = f", {found['newly_served']:.1%} were refused before" if found["newly_served"] else ""
+    output.facts(
+        (
+            ("traffic", f"{traffic['requests']:g} requests, {traffic['rate']:.4g}/s on average"),
+            ("peak", f"{traffic['peak']['rate']:.4g}/s {output.when(traffic['peak']['start'])}".rstrip()),
+            ("moved", f"{found['moved']:.1%} of requests{served}"),
+        )
+    )
+    four = [found[when][side] for when in ("average", "peak") for side in ("before", "after")]
+    output.say("")
+    _regions(found["regions"], four)
+    output.say("")
+    _summary(four)
+    _spill(four)
+    _countries(found["countries"])
+
+
+def _regions(regions: Iterable[Any], four: list[Any]) -> None:
+    sides = [{item["region"]: item for item in made["regions"]} for made in four]
+    output.table(
+        ("region", *_HEADINGS, "capacity used at the peak"),
+        (
+            (
+                region["region"],
+                *(_percent(side.get(region["region"], {}).get("share")) for side in sides),
+                _percent(
+                    sides[3].get(region["region"], {"room": {"utilization": None}})["room"]["utilization"]
+                ),
+            )
+            for region in regions
+        ),
+        empty="neither policy has a region",
+    )
+
+
+def _summary(four: list[Any]) -> None:
+    """Latency and refusals."""
+    latencies = [made["latency_ms"] for made in four]
+    rows: list[tuple[Any, ...]] = [
+        (name, *("" if one is None else f"{one[key]:.0f} ms" for one in latencies))
+        for key, name in (("mean", "latency, mean"), ("p50", "median"), ("p90", "90 %"), ("p99", "99 %"))
+    ]
+    for key, what in (("reasons", "refused"), ("rules", "refused by rule")):
+        sides = [made["refused"][key] for made in four]
+        rows += [
+            (f"{what}: {name}", *(f"{side.get(name, 0.0):.4g}/s" for side in sides))
+            for name in sorted({name for side in sides for name in side})
+        ]
+    queued = [made["queued"] for made in four]
+    if any(queued):
+        rows.append(("waiting at home, for want of capacity", *(f"{rate:.4g}/s" for rate in queued)))
+    output.table(("", *_HEADINGS), rows, empty="")
+
+
+def _spill(four: list[Any]) -> None:
+    sides = [{(item["from"], item["to"]): item["rate"] for item in made["spill"]} for made in four]
+    pairs = sorted({pair for side in sides for pair in side})
+    if pairs:
+        output.say("")
+        rows = (
+            (f"{home} → {to}", *(f"{side.get((home, to), 0.0):.4g}/s" for side in sides))
+            for home, to in pairs
+        )
+        output.table(("spillover", *_HEADINGS), rows, empty="")
+
+
+def _countries(countries: Iterable[Any]) -> None:
+    changed = [item for item in countries if item["before"] != item["after"]]
+    output.say("")
+    columns: dict[str, output.Column] = {
+        "country": lambda one: one["country"] or "unknown",
+        "service": "service",
+        "before": lambda one: one["before"] or "refused",
+        "after": lambda one: one["after"] or "refused",
+        "share of requests": lambda one: f"{one['share']:.2%}",
+    }
+    output.records(changed[:_SHOWN], columns, empty="every country keeps its main region")
+    if len(changed) > _SHOWN:
+        output.say(f"… and {len(changed) - _SHOWN} more with fewer requests; --json and --html have them")
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
 
 
 def _write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -17,7 +17,6 @@ def upgrade(
     as_json: options.AsJson = False,
 ) -> None:
     """Bring the schema to this version's; all of it or nothing."""
-    from gtm.cli.common import output
     from gtm.cli.common.database import database
     from gtm.storage import migrate
 
@@ -42,7 +41,6 @@ def current(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the schema's revision, and the one that this version works with."""
-    from gtm.cli.common import output
     from gtm.cli.common.database import database
     from gtm.storage import migrate
 
@@ -65,7 +63,6 @@ def check(
     as_json: options.AsJson = False,
 ) -> None:
     """Compare the schema with what this version declares. Exit code 1 if they differ."""
-    from gtm.cli.common import output
     from gtm.cli.common.database import database
     from gtm.cli.common.exits import Exit
     from gtm.storage import migrate

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from gtm.cli.common.exits import CommandError
-from gtm.cli.common.options import declared
+from gtm.cli.common.options import declared, take
 from gtm.options import Declared, options, values
 
 _Settings = TypeVar("_Settings")
-_GIVEN = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Given:
 def with_options(
     *kinds: type, without: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of settings besides its own; it gets them as `given`.
+    """Give a command the options of settings besides its own; it gets them as its first argument.
 
     Args:
         kinds: classes of settings. What is in several is one option.
@@ -58,21 +56,9 @@ def with_options(
 
             signals.spare()  # from here on, whatever the server is at
             given = Given({name: told.pop(name) for name in offered})
-            function(given=given, **told)
+            function(given, **told)
 
-        own = inspect.signature(function, eval_str=True).parameters.values()
-        parameters = [
-            *(one for one in own if one.name != _GIVEN),
-            *(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=one.option.default, annotation=declared(one)
-                )
-                for name, one in offered.items()
-            ),
-        ]
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what typer reads
+        take(command, function, {name: (declared(one), one.option.default) for name, one in offered.items()})
         return command
 
     return decorate

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.backend import backend, break_
 from gtm.cli.servers.traffic import traffic
@@ -57,16 +57,12 @@ def capacity(
 
 
 def _switch(region: str, action: str, data_dir: Path, note: str, *, as_json: bool) -> None:
-    from gtm.cli.common import output
-
     _show(_call("POST", f"/{region}/{action}", data_dir, region), as_json=as_json)
     if not as_json:
         output.note(note)
 
 
 def _show(state: dict[str, Any], *, as_json: bool) -> None:
-    from gtm.cli.common import output
-
     if as_json:
         output.print_json(state)
         return

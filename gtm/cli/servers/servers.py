@@ -16,17 +16,14 @@ from gtm.cli.servers.running import run_server, run_with_database
 from gtm.runtime.process import pauses
 from gtm.settings import LOOPBACK, BalancerSettings, ControlSettings, EdgeSettings, ServeSettings
 
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to an application."""
-    for command in (serve, control, edge, balancer):
-        app.command()(command)
+app = typer.Typer()
 
 
+@app.command()
 @with_options(ControlSettings, EdgeSettings, without={"user"})
 def serve(
-    *,
     given: Given,
+    *,
     demo: Annotated[bool, typer.Option("--demo", help="With the seven-region demo world.")] = False,
 ) -> None:
     """Run control and an edge in one place, on an embedded Postgres unless GTM_DATABASE_URL names a server."""
@@ -52,10 +49,11 @@ def _of_demo(edge: EdgeSettings) -> EdgeSettings:
     )
 
 
+@app.command()
 @with_options(ControlSettings)
 def control(
-    *,
     given: Given,
+    *,
     prepare: Annotated[
         bool, typer.Option(help="Migrate the database and create the first admin token before serving.")
     ] = True,
@@ -86,10 +84,11 @@ def control(
     run_with_database(run_control(settings, make_ready if prepare else None))
 
 
+@app.command()
 @with_options(EdgeSettings)
 def edge(
-    *,
     given: Given,
+    *,
     control_url: options.ControlUrl = options.CONTROL,
     insecure_control: options.InsecureControl = False,
     token: options.Token = None,
@@ -144,10 +143,11 @@ def edge(
     run_server(run())
 
 
+@app.command()
 @with_options(BalancerSettings)
 def balancer(
-    *,
     given: Given,
+    *,
     control_url: options.ControlUrl = options.CONTROL,
     insecure_control: options.InsecureControl = False,
     token: options.Token = None,
@@ -181,16 +181,16 @@ def balancer(
 ) -> None:
     """Run a region's balancer: carries requests to model servers, inside the fence, and reports its load."""
     if check_paths is not None:
-        from gtm.cli.servers import carried
+        from gtm.cli.servers import checks
 
-        carried.check_paths(check_paths, given.values["file"])
+        checks.check_paths(check_paths, given.values["file"])
         return
     if check_backends:
-        from gtm.cli.servers.backends import check_backends as check
+        from gtm.cli.servers import checks
 
         if given.values["file"] is None and not given.values["backend"]:
             raise CommandError("there is nothing to check: give --backend http://HOST:PORT, or --file FILE")
-        check(given.values["file"], tuple(given.values["backend"]))
+        checks.check_backends(given.values["file"], tuple(given.values["backend"]))
         return
     with pauses.loading():
         from gtm.core.model.problems import PolicyError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import options
+from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.demo.profiles import Profile
 
@@ -40,7 +40,6 @@ def traffic(
     as_json: options.AsJson = False,
 ) -> None:
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
-    from gtm.cli.common import output
     from gtm.demo.clients import countries
     from gtm.demo.profiles import Demand
     from gtm.demo.traffic import Course, Traffic
@@ -128,8 +127,6 @@ def _check_edge(target: Target) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from gtm.cli.common import output
-
     asked = ", ".join(f"{count} by {via}" for via, count in found["via"].items())
     output.facts(
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from gtm.client.calls import Call, Content, segment
+from gtm.client.calls import Call, Content, PagedCall, segment
 
 if TYPE_CHECKING:
     from gtm.client.generated import control_types as types
@@ -19,11 +19,7 @@ def get_policy(*, admin_states: bool | None = None) -> Call[types.PolicyView]:
     Args:
         admin_states: Include the regions' admin states and the zones' challenges.
     """
-    return Call(
-        "GET",
-        "/v1/policy",
-        parameters={"admin_states": admin_states},
-    )
+    return Call("GET", "/v1/policy", parameters={"admin_states": admin_states})
 
 
 def apply_policy(
@@ -68,7 +64,7 @@ def apply_policy(
 
 def list_revisions(
     *, limit: int | None = None, cursor: str | None = None, below: int | None = None
-) -> Call[types.PageRevisionSchema]:
+) -> PagedCall[types.PageRevisionSchema, types.RevisionSchema]:
     """List revisions, newest first. A page of revisions: who made each, when, why, and what it changed
     in a line.
 
@@ -77,11 +73,7 @@ def list_revisions(
         cursor: `next_cursor` of the answer before, to go on behind it.
         below: Only revisions of lower numbers.
     """
-    return Call(
-        "GET",
-        "/v1/revisions",
-        parameters={"limit": limit, "cursor": cursor, "below": below},
-    )
+    return PagedCall("GET", "/v1/revisions", parameters={"limit": limit, "cursor": cursor, "below": below})
 
 
 def get_revision(number: int) -> Call[types.RevisionView]:
@@ -90,10 +82,7 @@ def get_revision(number: int) -> Call[types.RevisionView]:
     Args:
         number: The revision's number.
     """
-    return Call(
-        "GET",
-        f"/v1/revisions/{segment(number)}",
-    )
+    return Call("GET", f"/v1/revisions/{segment(number)}")
 
 
 def diff_revision(number: int, *, against: int | None = None) -> Call[types.DiffView]:
@@ -104,11 +93,7 @@ def diff_revision(number: int, *, against: int | None = None) -> Call[types.Diff
         number: The revision's number.
         against: 0: the empty policy. Left out: the revision before.
     """
-    return Call(
-        "GET",
-        f"/v1/revisions/{segment(number)}/diff",
-        parameters={"against": against},
-    )
+    return Call("GET", f"/v1/revisions/{segment(number)}/diff", parameters={"against": against})
 
 
 def rollback_revision(
@@ -158,11 +143,7 @@ def accept_older(body: types.AcceptOlderRequest) -> Call[types.AcceptedView]:
     sent its own at once afterwards. Whoever does this may open a fence by it: nobody can tell what
     was lost. 409: nobody holds any.
     """
-    return Call(
-        "POST",
-        "/v1/revisions:accept-older",
-        body=body,
-    )
+    return Call("POST", "/v1/revisions:accept-older", body=body)
 
 
 def drain_region(
@@ -222,7 +203,7 @@ def list_jurisdictions(
     cursor: str | None = None,
     countries: bool | None = None,
     managed_by: str | None = None,
-) -> Call[types.ResourcePageJurisdictionView]:
+) -> PagedCall[types.ResourcePageJurisdictionView, types.JurisdictionView]:
     """List jurisdictions, by name. The shipped ones (read-only) and the operators' own; every country
     code too, if asked for.
 
@@ -232,7 +213,7 @@ def list_jurisdictions(
         countries: Also every country, with notes on its law.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/jurisdictions",
         parameters={"limit": limit, "cursor": cursor, "countries": countries, "managed_by": managed_by},
@@ -246,11 +227,7 @@ def get_jurisdictions(name: str, *, if_none_match: str | None = None) -> Call[ty
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/jurisdictions/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/jurisdictions/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def put_jurisdictions(
@@ -345,7 +322,7 @@ def get_residency(
     service: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[types.MatrixView]:
+) -> PagedCall[types.MatrixView, types.MatrixRow]:
     """Services by jurisdictions of clients: who may serve them, and by which rules. By the enforced
     rules of the policy in force, for clients whose country is certain. Columns are the jurisdictions
     that rules name for their clients (8 at most, those that most rules name first), or the one asked
@@ -361,7 +338,7 @@ def get_residency(
         limit: Most services in the answer.
         cursor: `next_cursor` of the answer before, to go on behind it.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/residency",
         parameters={
@@ -373,6 +350,7 @@ def get_residency(
             "limit": limit,
             "cursor": cursor,
         },
+        most=100,
     )
 
 
@@ -409,11 +387,7 @@ def get_monitored_rules(*, since: datetime | str | None = None) -> Call[types.Mo
     Args:
         since: From then on; left out: 24 hours ago.
     """
-    return Call(
-        "GET",
-        "/v1/residency/monitored",
-        parameters={"since": since},
-    )
+    return Call("GET", "/v1/residency/monitored", parameters={"since": since})
 
 
 def put_regions(
@@ -505,16 +479,12 @@ def get_regions(name: str, *, if_none_match: str | None = None) -> Call[types.Re
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/regions/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/regions/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_regions(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageRegionDocument]:
+) -> PagedCall[types.ResourcePageRegionDocument, types.RegionDocument]:
     """List regions, by name.
 
     Args:
@@ -522,10 +492,8 @@ def list_regions(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/regions",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/regions", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -618,16 +586,12 @@ def get_zones(name: str, *, if_none_match: str | None = None) -> Call[types.Zone
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/zones/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/zones/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_zones(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageZoneDocument]:
+) -> PagedCall[types.ResourcePageZoneDocument, types.ZoneDocument]:
     """List zones, by name.
 
     Args:
@@ -635,10 +599,8 @@ def list_zones(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/zones",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/zones", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -731,16 +693,12 @@ def get_services(name: str, *, if_none_match: str | None = None) -> Call[types.S
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/services/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/services/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_services(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageServiceDocument]:
+) -> PagedCall[types.ResourcePageServiceDocument, types.ServiceDocument]:
     """List services, by name.
 
     Args:
@@ -748,10 +706,8 @@ def list_services(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/services",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/services", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -844,16 +800,12 @@ def get_residency_rules(name: str, *, if_none_match: str | None = None) -> Call[
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/residency-rules/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/residency-rules/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_residency_rules(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageResidencyRuleDocument]:
+) -> PagedCall[types.ResourcePageResidencyRuleDocument, types.ResidencyRuleDocument]:
     """List residency rules, by name.
 
     Args:
@@ -861,10 +813,8 @@ def list_residency_rules(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/residency-rules",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/residency-rules", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -957,16 +907,12 @@ def get_spillover_rules(name: str, *, if_none_match: str | None = None) -> Call[
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/spillover-rules/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/spillover-rules/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_spillover_rules(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageSpilloverRuleDocument]:
+) -> PagedCall[types.ResourcePageSpilloverRuleDocument, types.SpilloverRuleDocument]:
     """List spillover rules, by name.
 
     Args:
@@ -974,10 +920,8 @@ def list_spillover_rules(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/spillover-rules",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/spillover-rules", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -1070,16 +1014,12 @@ def get_tenants(name: str, *, if_none_match: str | None = None) -> Call[types.Te
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/tenants/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/tenants/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_tenants(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageTenantDocument]:
+) -> PagedCall[types.ResourcePageTenantDocument, types.TenantDocument]:
     """List tenants, by name.
 
     Args:
@@ -1087,10 +1027,8 @@ def list_tenants(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/tenants",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/tenants", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -1183,16 +1121,12 @@ def get_data_classes(name: str, *, if_none_match: str | None = None) -> Call[typ
     Args:
         if_none_match: Only if it has none of these entity tags; `*`: if there is none.
     """
-    return Call(
-        "GET",
-        f"/v1/data-classes/{segment(name)}",
-        headers={"if-none-match": if_none_match},
-    )
+    return Call("GET", f"/v1/data-classes/{segment(name)}", headers={"if-none-match": if_none_match})
 
 
 def list_data_classes(
     *, limit: int | None = None, cursor: str | None = None, managed_by: str | None = None
-) -> Call[types.ResourcePageDataClassDocument]:
+) -> PagedCall[types.ResourcePageDataClassDocument, types.DataClassDocument]:
     """List data classes, by name.
 
     Args:
@@ -1200,10 +1134,8 @@ def list_data_classes(
         cursor: `next_cursor` of the answer before, to go on behind it.
         managed_by: Only what this tool manages, such as `terraform/prod-network`.
     """
-    return Call(
-        "GET",
-        "/v1/data-classes",
-        parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by},
+    return PagedCall(
+        "GET", "/v1/data-classes", parameters={"limit": limit, "cursor": cursor, "managed_by": managed_by}
     )
 
 
@@ -1214,10 +1146,7 @@ def get_challenge(zone: types.HostName, name: str) -> Call[types.ChallengeView]:
         zone: The zone's name.
         name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
     """
-    return Call(
-        "GET",
-        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
-    )
+    return Call("GET", f"/v1/zones/{segment(zone)}/records/{segment(name)}")
 
 
 def put_challenge(zone: types.HostName, name: str, body: types.ChallengePut) -> Call[types.ChallengeView]:
@@ -1229,11 +1158,7 @@ def put_challenge(zone: types.HostName, name: str, body: types.ChallengePut) -> 
         zone: The zone's name.
         name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
     """
-    return Call(
-        "PUT",
-        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
-        body=body,
-    )
+    return Call("PUT", f"/v1/zones/{segment(zone)}/records/{segment(name)}", body=body)
 
 
 def delete_challenge(zone: types.HostName, name: str, *, value: str | None = None) -> Call[types.Changed]:
@@ -1245,11 +1170,7 @@ def delete_challenge(zone: types.HostName, name: str, *, value: str | None = Non
         name: `_acme-challenge` or `_acme-challenge.NAME`, whole or within the zone.
         value: Only this one; left out: all.
     """
-    return Call(
-        "DELETE",
-        f"/v1/zones/{segment(zone)}/records/{segment(name)}",
-        parameters={"value": value},
-    )
+    return Call("DELETE", f"/v1/zones/{segment(zone)}/records/{segment(name)}", parameters={"value": value})
 
 
 def search_resources(
@@ -1269,7 +1190,7 @@ def search_resources(
     managed_by: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[types.Inventory]:
+) -> PagedCall[types.Inventory, types.InventoryItem]:
     """Search resources of all kinds. By kind, then by name. Those are found whose documents hold every
     word of `search`, in whatever field.
 
@@ -1280,7 +1201,7 @@ def search_resources(
         limit: Most items in the answer.
         cursor: `next_cursor` of the answer before, to go on behind it.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/resources",
         parameters={
@@ -1299,11 +1220,7 @@ def list_names(*, limit: int | None = None) -> Call[types.Names]:
     Args:
         limit: Most items in the answer.
     """
-    return Call(
-        "GET",
-        "/v1/names",
-        parameters={"limit": limit},
-    )
+    return Call("GET", "/v1/names", parameters={"limit": limit})
 
 
 def list_references(
@@ -1321,11 +1238,7 @@ def list_references(
     name: str,
 ) -> Call[types.References]:
     """What refers to a resource. Of the policy in force. Nothing refers to what is not there."""
-    return Call(
-        "GET",
-        "/v1/references",
-        parameters={"kind": kind, "name": name},
-    )
+    return Call("GET", "/v1/references", parameters={"kind": kind, "name": name})
 
 
 def read_policy(body: types.ReadRequest) -> Call[types.ReadView]:
@@ -1334,19 +1247,12 @@ def read_policy(body: types.ReadRequest) -> Call[types.ReadView]:
     bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at
     work.
     """
-    return Call(
-        "POST",
-        "/v1/policy:read",
-        body=body,
-    )
+    return Call("POST", "/v1/policy:read", body=body)
 
 
 def list_managers() -> Call[types.ManagerList]:
     """List the tools that manage resources. Answered from memory, also while the database is down."""
-    return Call(
-        "GET",
-        "/v1/managers",
-    )
+    return Call("GET", "/v1/managers")
 
 
 def reassign_managers(body: types.ReassignRequest) -> Call[types.ReassignView]:
@@ -1354,30 +1260,19 @@ def reassign_managers(body: types.ReassignRequest) -> Call[types.ReassignView]:
     revision. All or nothing: 409 if one of them is not managed by `manager`, 404 if that manages
     nothing.
     """
-    return Call(
-        "POST",
-        "/v1/managers:reassign",
-        body=body,
-    )
+    return Call("POST", "/v1/managers:reassign", body=body)
 
 
 def list_fence_approvals() -> Call[types.ApprovalList]:
     """List approvals, the latest first. Those that have ended included."""
-    return Call(
-        "GET",
-        "/v1/fence-approvals",
-    )
+    return Call("GET", "/v1/fence-approvals")
 
 
 def approve_fence(body: types.ApprovalRequest) -> Call[types.ApprovalView]:
     """Approve of a change that opens a fence. It counts only if nobody has both in hand, what approves
     and what makes the change: their owners, and whoever made them.
     """
-    return Call(
-        "POST",
-        "/v1/fence-approvals",
-        body=body,
-    )
+    return Call("POST", "/v1/fence-approvals", body=body)
 
 
 def simulate_policy(body: types.SimulateRequest) -> Call[types.SimulationView]:
@@ -1388,11 +1283,7 @@ def simulate_policy(body: types.SimulateRequest) -> Call[types.SimulationView]:
     with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at
     work.
     """
-    return Call(
-        "POST",
-        "/v1/policy:simulate",
-        body=body,
-    )
+    return Call("POST", "/v1/policy:simulate", body=body)
 
 
 def plan_policy(
@@ -1430,11 +1321,7 @@ def explain_route(body: types.ExplainRequest) -> Call[types.ExplanationView]:
     explain what they answer at their own `GET /v1/route?explain=1`. A draft is looked at in a process
     of its own, as by `policy:simulate`.
     """
-    return Call(
-        "POST",
-        "/v1/route:explain",
-        body=body,
-    )
+    return Call("POST", "/v1/route:explain", body=body)
 
 
 def get_demand(
@@ -1489,11 +1376,7 @@ def get_demand_timeline(
         since: From then on; left out: 24 hours ago.
         until: Until before then; left out: now.
     """
-    return Call(
-        "GET",
-        "/v1/demand/timeline",
-        parameters={"since": since, "until": until},
-    )
+    return Call("GET", "/v1/demand/timeline", parameters={"since": since, "until": until})
 
 
 def get_recorded_demand(
@@ -1506,21 +1389,14 @@ def get_recorded_demand(
         since: From then on; left out: 24 hours ago.
         until: Until before then; left out: now.
     """
-    return Call(
-        "GET",
-        "/v1/demand/recorded",
-        parameters={"since": since, "until": until},
-    )
+    return Call("GET", "/v1/demand/recorded", parameters={"since": since, "until": until})
 
 
 def list_dnssec() -> Call[types.ZoneKeysList]:
     """Keys of all signed zones, by zone. Every zone that has keys, also one that the policy no longer
     has signed, and why keys cannot be made now, if so.
     """
-    return Call(
-        "GET",
-        "/v1/dnssec",
-    )
+    return Call("GET", "/v1/dnssec")
 
 
 def get_dnssec(zone: types.HostName) -> Call[types.ZoneKeysSchema]:
@@ -1529,10 +1405,7 @@ def get_dnssec(zone: types.HostName) -> Call[types.ZoneKeysSchema]:
     Args:
         zone: The zone's name.
     """
-    return Call(
-        "GET",
-        f"/v1/dnssec/{segment(zone)}",
-    )
+    return Call("GET", f"/v1/dnssec/{segment(zone)}")
 
 
 def roll_dnssec_key(zone: types.HostName, body: types.RollRequest) -> Call[types.ZoneKeysSchema]:
@@ -1542,11 +1415,7 @@ def roll_dnssec_key(zone: types.HostName, body: types.RollRequest) -> Call[types
     Args:
         zone: The zone's name.
     """
-    return Call(
-        "POST",
-        f"/v1/dnssec/{segment(zone)}/roll",
-        body=body,
-    )
+    return Call("POST", f"/v1/dnssec/{segment(zone)}/roll", body=body)
 
 
 def confirm_ds(zone: types.HostName) -> Call[types.ZoneKeysSchema]:
@@ -1556,10 +1425,7 @@ def confirm_ds(zone: types.HostName) -> Call[types.ZoneKeysSchema]:
     Args:
         zone: The zone's name.
     """
-    return Call(
-        "POST",
-        f"/v1/dnssec/{segment(zone)}/ds-seen",
-    )
+    return Call("POST", f"/v1/dnssec/{segment(zone)}/ds-seen")
 
 
 def withdraw_ds(zone: types.HostName, body: types.WithdrawRequest) -> Call[types.ZoneKeysSchema]:
@@ -1569,34 +1435,24 @@ def withdraw_ds(zone: types.HostName, body: types.WithdrawRequest) -> Call[types
     Args:
         zone: The zone's name.
     """
-    return Call(
-        "POST",
-        f"/v1/dnssec/{segment(zone)}/withdraw",
-        body=body,
-    )
+    return Call("POST", f"/v1/dnssec/{segment(zone)}/withdraw", body=body)
 
 
 def create_token(body: types.TokenRequest) -> Call[types.TokenCreated]:
     """Make a token. The answer holds its text, which is shown this once and stored nowhere."""
-    return Call(
-        "POST",
-        "/v1/tokens",
-        body=body,
-    )
+    return Call("POST", "/v1/tokens", body=body)
 
 
-def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[types.PageTokenView]:
+def list_tokens(
+    *, limit: int | None = None, cursor: str | None = None
+) -> PagedCall[types.PageTokenView, types.TokenView]:
     """List tokens, by name. Revoked and expired ones included, the latest of a name first.
 
     Args:
         limit: Most items in the answer.
         cursor: `next_cursor` of the answer before, to go on behind it.
     """
-    return Call(
-        "GET",
-        "/v1/tokens",
-        parameters={"limit": limit, "cursor": cursor},
-    )
+    return PagedCall("GET", "/v1/tokens", parameters={"limit": limit, "cursor": cursor})
 
 
 def rotate_token(token: str, body: types.RotateRequest | None | None = None) -> Call[types.TokenCreated]:
@@ -1607,11 +1463,7 @@ def rotate_token(token: str, body: types.RotateRequest | None | None = None) -> 
     Args:
         token: Its name.
     """
-    return Call(
-        "POST",
-        f"/v1/tokens/{segment(token)}:rotate",
-        body=body,
-    )
+    return Call("POST", f"/v1/tokens/{segment(token)}:rotate", body=body)
 
 
 def revoke_token(token: str) -> Call[types.TokenView]:
@@ -1621,28 +1473,19 @@ def revoke_token(token: str) -> Call[types.TokenView]:
     Args:
         token: Its id or its name.
     """
-    return Call(
-        "DELETE",
-        f"/v1/tokens/{segment(token)}",
-    )
+    return Call("DELETE", f"/v1/tokens/{segment(token)}")
 
 
 def create_sign_in_link() -> Call[types.LinkView]:
     """Make a link that signs in at the dashboard. It works once, within five minutes, at the control
     that made it, for whoever holds the token.
     """
-    return Call(
-        "POST",
-        "/v1/sign-in-links",
-    )
+    return Call("POST", "/v1/sign-in-links")
 
 
 def list_sessions() -> Call[types.SessionList]:
     """List who is signed in at the dashboard. An admin sees all sessions, others their own."""
-    return Call(
-        "GET",
-        "/v1/sessions",
-    )
+    return Call("GET", "/v1/sessions")
 
 
 def end_session(session: str) -> Call[None]:
@@ -1651,11 +1494,7 @@ def end_session(session: str) -> Call[None]:
     Args:
         session: Its id.
     """
-    return Call(
-        "DELETE",
-        f"/v1/sessions/{segment(session)}",
-        content=Content.NOTHING,
-    )
+    return Call("DELETE", f"/v1/sessions/{segment(session)}", content=Content.NOTHING)
 
 
 def end_sessions(name: str) -> Call[types.Ended]:
@@ -1664,10 +1503,7 @@ def end_sessions(name: str) -> Call[types.Ended]:
     Args:
         name: What they are called in the list of sessions.
     """
-    return Call(
-        "DELETE",
-        f"/v1/people/{segment(name)}/sessions",
-    )
+    return Call("DELETE", f"/v1/people/{segment(name)}/sessions")
 
 
 def list_audit(
@@ -1681,7 +1517,7 @@ def list_audit(
     until: datetime | str | None = None,
     forced: bool | None = None,
     oldest_first: bool | None = None,
-) -> Call[types.PageEntryView]:
+) -> PagedCall[types.PageEntryView, types.EntryView]:
     """Search the audit log, the newest first. Every change and every forced action. What is about
     tokens, sessions and sign-ins only admins see.
 
@@ -1696,7 +1532,7 @@ def list_audit(
         forced: Only what overruled safety rules, or only what did not.
         oldest_first: The other way round.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/audit",
         parameters={
@@ -1752,10 +1588,7 @@ def export_audit(
 
 def list_edges() -> Call[types.EdgeList]:
     """List the edges, by name. All that were ever heard of."""
-    return Call(
-        "GET",
-        "/v1/edges",
-    )
+    return Call("GET", "/v1/edges")
 
 
 def get_edge(name: str) -> Call[types.EdgeDetail]:
@@ -1764,10 +1597,7 @@ def get_edge(name: str) -> Call[types.EdgeDetail]:
     Args:
         name: The edge's name.
     """
-    return Call(
-        "GET",
-        f"/v1/edges/{segment(name)}",
-    )
+    return Call("GET", f"/v1/edges/{segment(name)}")
 
 
 def forget_edge(name: str) -> Call[None]:
@@ -1777,39 +1607,26 @@ def forget_edge(name: str) -> Call[None]:
     Args:
         name: The edge's name.
     """
-    return Call(
-        "DELETE",
-        f"/v1/edges/{segment(name)}",
-        content=Content.NOTHING,
-    )
+    return Call("DELETE", f"/v1/edges/{segment(name)}", content=Content.NOTHING)
 
 
 def list_balancers() -> Call[types.BalancerList]:
     """List the balancers heard of in the last hour, by region and name. What each said of itself in its
     last report. Answered from memory, also while the database is down.
     """
-    return Call(
-        "GET",
-        "/v1/balancers",
-    )
+    return Call("GET", "/v1/balancers")
 
 
 def handoff_keys() -> Call[dict[str, Any]]:
     """The keys by which signed handoffs are verified. For everybody: public keys alone, without the
     names of edges. Every edge publishes them too, at `/.well-known/gtm/jwks.json`.
     """
-    return Call(
-        "GET",
-        "/v1/handoff/jwks.json",
-    )
+    return Call("GET", "/v1/handoff/jwks.json")
 
 
 def get_status() -> Call[types.StatusView]:
     """Revision in force, and which edges have it. Answered from memory, also while the database is down."""
-    return Call(
-        "GET",
-        "/v1/status",
-    )
+    return Call("GET", "/v1/status")
 
 
 def get_health(*, region: types.Name | None = None) -> Call[types.HealthView]:
@@ -1819,11 +1636,7 @@ def get_health(*, region: types.Name | None = None) -> Call[types.HealthView]:
     Args:
         region: Only this region; left out: all.
     """
-    return Call(
-        "GET",
-        "/v1/health",
-        parameters={"region": region},
-    )
+    return Call("GET", "/v1/health", parameters={"region": region})
 
 
 def list_health_changes(
@@ -1835,7 +1648,7 @@ def list_health_changes(
     until: datetime | str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[types.ChangePage]:
+) -> PagedCall[types.ChangePage, types.ChangeView]:
     """Verdicts that changed, the newest first. Of each edge and of all together, with what the probe
     met. Kept for as long as control is told.
 
@@ -1848,7 +1661,7 @@ def list_health_changes(
         limit: Most items in the answer.
         cursor: `next_cursor` of the answer before, to go on behind it.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/health/changes",
         parameters={
@@ -1872,7 +1685,7 @@ def list_health_steps(
     until: datetime | str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Call[types.StepsPage]:
+) -> PagedCall[types.StepsPage, types.SeriesView]:
     """How a region's probes ended, five minutes by five minutes. Of each endpoint as every edge sees it,
     over at most a day. Times are control's.
 
@@ -1885,7 +1698,7 @@ def list_health_steps(
         limit: Most items in the answer.
         cursor: `next_cursor` of the answer before, to go on behind it.
     """
-    return Call(
+    return PagedCall(
         "GET",
         "/v1/health/steps",
         parameters={
@@ -1905,12 +1718,7 @@ def report_load(body: dict[str, Any]) -> Call[None]:
     another region than the token is bound to, is dropped and listed in a 422; all the rest counts.
     Fields of ORCA load reports (xDS) are accepted by their names in the .proto and in JSON.
     """
-    return Call(
-        "POST",
-        "/v1/load-reports",
-        body=body,
-        content=Content.NOTHING,
-    )
+    return Call("POST", "/v1/load-reports", body=body, content=Content.NOTHING)
 
 
 def get_load(*, region: types.Name | None = None) -> Call[types.LoadView]:
@@ -1920,11 +1728,7 @@ def get_load(*, region: types.Name | None = None) -> Call[types.LoadView]:
     Args:
         region: Only this region; left out: all.
     """
-    return Call(
-        "GET",
-        "/v1/load",
-        parameters={"region": region},
-    )
+    return Call("GET", "/v1/load", parameters={"region": region})
 
 
 def get_latency(
@@ -1945,9 +1749,7 @@ def get_latency(
         lon: Degrees; with `lat`.
     """
     return Call(
-        "GET",
-        "/v1/latency",
-        parameters={"client": client, "country": country, "lat": lat, "lon": lon},
+        "GET", "/v1/latency", parameters={"client": client, "country": country, "lat": lat, "lon": lon}
     )
 
 
@@ -1956,22 +1758,14 @@ def forget_latency(body: types.ForgetSchema) -> Call[None]:
     that they dispute, leave the next table. A token that is revoked is forgotten by itself; this is
     for one that goes on, because it was wrong for a while.
     """
-    return Call(
-        "POST",
-        "/v1/latency:forget",
-        body=body,
-        content=Content.NOTHING,
-    )
+    return Call("POST", "/v1/latency:forget", body=body, content=Content.NOTHING)
 
 
 def get_plan() -> Call[types.PlanView]:
     """The last plan, and what it rests on. Made anew every second; answered from memory, also while the
     database is down.
     """
-    return Call(
-        "GET",
-        "/v1/plan",
-    )
+    return Call("GET", "/v1/plan")
 
 
 def get_plan_history(
@@ -2013,36 +1807,23 @@ def get_top() -> Call[types.TopView]:
     """Everything at a glance, for one poll a second. Regions, spillover, refusals, the plan; answered
     from memory, also while the database is down.
     """
-    return Call(
-        "GET",
-        "/v1/top",
-    )
+    return Call("GET", "/v1/top")
 
 
 def healthz() -> Call[types.Liveness]:
     """Whether the process runs. Always 200: no other part is asked, the database least of all."""
-    return Call(
-        "GET",
-        "/healthz",
-    )
+    return Call("GET", "/healthz")
 
 
 def readyz() -> Call[types.Readiness]:
     """Whether answers are correct. The database would take a change, the policy in it compiled and is
     being published, and this control is the active one.
     """
-    return Call(
-        "GET",
-        "/readyz",
-    )
+    return Call("GET", "/readyz")
 
 
 def metrics() -> Call[str]:
     """Prometheus metrics. Outside the networks of `GTM_METRICS_ALLOW` (by default this machine), for
     tokens of role `viewer`.
     """
-    return Call(
-        "GET",
-        "/metrics",
-        content=Content.TEXT,
-    )
+    return Call("GET", "/metrics", content=Content.TEXT)

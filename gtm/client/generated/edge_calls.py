@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from gtm.client.calls import Call, Content, segment
+from gtm.client.calls import Call, Content, PagedCall, segment
 
 if TYPE_CHECKING:
     from gtm.client.generated import edge_types as types
@@ -62,27 +62,17 @@ def route_batch(body: types.Batch) -> Call[types.BatchAnswer]:
     """Which regions serve many requests. All answered from the View of their moment; `results` are in
     the order of `requests`, each what the look-up would have got by itself.
     """
-    return Call(
-        "POST",
-        "/v1/route:batch",
-        body=body,
-    )
+    return Call("POST", "/v1/route:batch", body=body)
 
 
 def healthz() -> Call[types.Liveness]:
     """Whether the process lives."""
-    return Call(
-        "GET",
-        "/healthz",
-    )
+    return Call("GET", "/healthz")
 
 
 def readyz() -> Call[types.Readiness]:
     """Whether answers are correct."""
-    return Call(
-        "GET",
-        "/readyz",
-    )
+    return Call("GET", "/readyz")
 
 
 def beacon_targets(*, service: str) -> Call[types.Targets]:
@@ -92,28 +82,16 @@ def beacon_targets(*, service: str) -> Call[types.Targets]:
     Args:
         service: Name of the service.
     """
-    return Call(
-        "GET",
-        "/v1/beacon-targets",
-        parameters={"service": service},
-    )
+    return Call("GET", "/v1/beacon-targets", parameters={"service": service})
 
 
 def send_beacons(body: types.Beacons) -> Call[types.Taken]:
     """Round trips that a browser measured. The client is the caller. At most 64 in 16 KiB."""
-    return Call(
-        "POST",
-        "/v1/beacons",
-        body=body,
-    )
+    return Call("POST", "/v1/beacons", body=body)
 
 
 def send_latency_samples(body: types.Samples) -> Call[types.Taken]:
     """Round trips that a balancer measured. With a token of role `balancer` or `reporter`. At most 5,000
     in 1 MiB.
     """
-    return Call(
-        "POST",
-        "/v1/latency-samples",
-        body=body,
-    )
+    return Call("POST", "/v1/latency-samples", body=body)

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from gtm.client.calls import Answer, Call
+from gtm.client.calls import Answer, Call, PagedCall
 from gtm.client.errors import GtmError, NotGtm
 from gtm.client.reading import line
 from gtm.client.sessions.base import UNMADE, Options, Speaker, cursor_of, page_of
@@ -54,9 +54,13 @@ class AsyncSession(Speaker):
         except UNMADE as error:
             raise self.failed(error) from error
 
-    async def items(self, call: Call[Any]) -> AsyncIterator[Any]:
+    async def ask(self, call: Call[T]) -> T:
+        """Make a call, as `Session.ask` does."""
+        return (await self.send(call)).value
+
+    async def items(self, call: PagedCall[Any, T]) -> AsyncIterator[T]:
         """Yield the items of all pages, as `Session.items` does."""
-        async for page in self.pages(call):
+        async for page in self.pages(call.largest):
             for item in page["items"]:
                 yield item
 

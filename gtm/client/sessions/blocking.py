@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from gtm.client.calls import Answer, Call
+from gtm.client.calls import Answer, Call, PagedCall
 from gtm.client.errors import GtmError, NotGtm
 from gtm.client.reading import line
 from gtm.client.sessions.base import UNMADE, Options, Speaker, cursor_of, page_of
@@ -70,9 +70,13 @@ class Session(Speaker):
         except UNMADE as error:
             raise self.failed(error) from error
 
-    def items(self, call: Call[Any]) -> Iterator[Any]:
+    def ask(self, call: Call[T]) -> T:
+        """Make a call; what it answers."""
+        return self.send(call).value
+
+    def items(self, call: PagedCall[Any, T]) -> Iterator[T]:
         """Every item of a list, page after page; each page is asked for once its items are wanted."""
-        for page in self.pages(call):
+        for page in self.pages(call.largest):
             yield from page["items"]
 
     def pages(self, call: Call[T]) -> Iterator[T]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from gtm.cli.common.exits import Exit
-from gtm.cli.live.edges import certificate_rows, dns_rows
+from gtm.cli.common.output import cells
+from gtm.cli.live.edges import CERTIFICATES, dns_rows
 from tests.cli.conftest import Control, Gtm
 
 
@@ -79,14 +80,12 @@ def test_what_it_tells_is_a_table() -> None:
         "ends_soon": True,
         "sha256": "ab" * 32,
     }
-    assert certificate_rows([certificate]) == [
-        (
-            "eu",
-            "https://eu.example.com",
-            "eu.example.com",
-            "not verified",
-            "2026-12-01 00:00:00",
-            "3 !",
-            "ab" * 8,
-        )
+    assert cells(certificate, CERTIFICATES) == [
+        "eu",
+        "https://eu.example.com",
+        "eu.example.com",
+        "not verified",
+        "2026-12-01 00:00:00",
+        "3 !",
+        "ab" * 8,
     ]

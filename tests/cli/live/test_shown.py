@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import httpx
 import msgspec
 import pytest
 
 from gtm.cli.common import client
 from gtm.cli.live import routing
 from gtm.cli.policy import regions
+from gtm.client import Answer, Call
 from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer
 from gtm.core.model.requests import Location, Request
@@ -176,15 +176,15 @@ class _Control:
         self._document = document
         self._health = health
 
-    def get(self, _: str) -> dict[str, Any]:
+    def get_health(self) -> dict[str, Any]:
         """Everybody's health."""
         return {"regions": [Watched(self._health, "health.")]}
 
-    def call(self, _method: str, _path: str) -> client.Answer:
+    def send(self, _: Call[Any]) -> Answer[Any]:
         """The resource."""
-        return client.Answer(200, self._told(), httpx.Headers())
+        return Answer(200, self._told(), {})
 
-    def pages(self, _: str) -> list[dict[str, Any]]:
+    def pages(self, _: Call[Any]) -> list[dict[str, Any]]:
         """The list of it alone."""
         return [{"items": [self._told()], "managed_by": {}}]
 

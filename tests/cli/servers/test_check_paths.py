@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gtm.balancer.wire.endpoints import INFERENCE
 from gtm.balancer.wire.paths import Paths
-from gtm.cli.servers.carried import count
+from gtm.cli.servers.checks import count
 from tests.cli.conftest import Gtm
 
 LINES = [

@@ -1,7 +1,9 @@
-"""What a balancer would refuse by its `paths` of the requests in an access log, and which of them named no model: `gtm balancer --check-paths`."""
+"""What `gtm balancer` says before it is started: requests of an access log that its `paths` would refuse, backends that its checks find down."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -14,13 +16,16 @@ import typer
 from gtm.balancer import config
 from gtm.balancer.wire.endpoints import BodyKind, body_kind
 from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.tls import TlsError
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.problems import PolicyError
 from gtm.nesting import shallow
+from gtm.runtime.balancer.trying import tried
 
 _COMMON = re.compile(rb'"([A-Z]+) (\S+) HTTP/[0-9.]+" [0-9]{3} ')
 """The request in a line of the Common and the Combined Log Format, which NGINX, Apache, HAProxy and Envoy can write."""
 _MOST = 20
+_MOST_MODELS = 5
 _LONGEST = 1 << 16
 """Bytes of a line that are read at once, whatever file it is."""
 
@@ -120,3 +125,33 @@ def _asked(line: bytes) -> tuple[bytes, bytes, bool] | None:
         return found.method.encode(), found.path.encode(), found.model is not None
     written = _COMMON.search(line)
     return None if written is None else (written[1], written[2], True)
+
+
+def check_backends(file: Path | None, backends: tuple[str, ...]) -> None:
+    """Make each check once, and print a line for each backend, with what is wrong below it.
+
+    Args:
+        file: the balancer's file; None: there is none.
+        backends: URLs of backends, where there is no file.
+
+    Raises:
+        CommandError: the file is wrong, or a backend would get no requests.
+    """
+    logger = logging.getLogger("gtm")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what the log would say is printed
+    try:
+        document = config.load(file) if file is not None else config.of_urls(backends)
+        found = asyncio.run(tried(document))
+    except (PolicyError, TlsError) as error:
+        raise CommandError(str(error)) from error
+    finally:
+        logger.setLevel(level)
+    for one in found:
+        listed = ", ".join(one.models[:_MOST_MODELS]) + (" …" if len(one.models) > _MOST_MODELS else "")
+        typer.echo(f"{'up  ' if one.healthy else 'down'}  {one.url}{f'  ({listed})' if listed else ''}")
+        for check, words in one.problems.items():
+            typer.echo(f"      {check}: {words}")
+    down = sum(not one.healthy for one in found)
+    if down:
+        raise CommandError(f"{down} of {len(found)} backends would get no requests")
