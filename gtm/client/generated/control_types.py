@@ -1169,8 +1169,6 @@ class Liveness(TypedDict):
 class LoadSchema(TypedDict):
     """What all reporters that count say together; null: none of them says it."""
 
-    sources: int
-    """The number of reporters."""
     outstanding: float | None
     queue: float | None
     limit: float | None
@@ -1184,6 +1182,8 @@ class LoadSchema(TypedDict):
     kv_cache_usage: float | None
     utilization: float | None
     models: list[str] | None
+    sources: int
+    """The number of reporters."""
 
 
 class LoadView(TypedDict):
