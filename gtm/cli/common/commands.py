@@ -1,9 +1,11 @@
 """Commands that ask control. What they have in common is declared here once: a command is its arguments, its call and its columns.
 
-@asks(app, "list")
-def list_(ask: Command) -> None:
-edges = ask.api.list_edges()["items"]
-ask.table(edges, {"edge": "name", "last seen (UTC)": moment("last_seen")}, empty="no edge has been heard of")
+For example:
+
+    @asks(app, "list")
+    def list_(ask: Command) -> None:
+        edges = ask.api.list_edges()["items"]
+        ask.table(edges, {"edge": "name", "last seen (UTC)": moment("last_seen")}, empty="no edge has been heard of")
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class Command:
 def asks(
     app: typer.Typer, name: str | None = None, *, also: tuple[str, ...] = (), json: str | None = options.JSON
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function that takes an `Command` a command.
+    """Make a function that takes a `Command` a command.
 
     Args:
         app: what it is a command of.
