@@ -95,6 +95,6 @@ def test_sighup_ends_no_server_that_is_starting() -> None:
     program = """
 import os, signal
 from gtm.cli.servers.declared import with_options
-with_options()(lambda *, given: os.kill(os.getpid(), signal.SIGHUP))()
+with_options()(lambda given: os.kill(os.getpid(), signal.SIGHUP))()
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

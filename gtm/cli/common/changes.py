@@ -137,7 +137,7 @@ def report_change(ask: Command, done: types.PolicyChanged | types.ResourceChange
     """
     sync = wait_until_in_sync(ask.api, done["sync"], ask.timeout) if ask.wait else done["sync"]
     output.warn(done.get("warnings", ()))
-    if not ask.json({**done, "sync": sync}):
+    if not ask.printed_json({**done, "sync": sync}):
         output.say(output.text(f"revision {done['revision']}: ") + sync_words(sync))
     if ask.wait and sync["state"] == "PENDING" and sync["pending"]:
         message = (

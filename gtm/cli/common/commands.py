@@ -61,7 +61,7 @@ class Command:
 
         return client.control(self.control_url, self.token)
 
-    def json(self, found: Any) -> bool:
+    def printed_json(self, found: Any) -> bool:
         """Print an answer as JSON, if that is wanted; whether it was."""
         if self.as_json:
             output.print_json(found)
@@ -70,7 +70,7 @@ class Command:
     def table(self, found: Iterable[Any], columns: Mapping[str, output.Column], *, empty: str) -> None:
         """Print records, as JSON or in columns (`output.records`)."""
         found = list(found)
-        if not self.json(found):
+        if not self.printed_json(found):
             output.records(found, columns, empty=empty)
 
 

@@ -29,7 +29,7 @@ def status(
     every = ask.api.list_dnssec()
     if every["problem"]:
         output.warn([every["problem"]])
-    if ask.json(every):
+    if ask.printed_json(every):
         return
     columns: dict[str, output.Column] = {
         "zone": "zone",
@@ -82,7 +82,7 @@ def withdraw(
 
 def _show(ask: Command, found: types.ZoneKeysSchema) -> None:
     """A zone's keys, and the record for the parent on a line of its own, to be copied."""
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     if found["problem"]:
         output.warn([found["problem"]])

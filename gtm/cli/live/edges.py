@@ -42,7 +42,7 @@ def status(ask: Command) -> None:
     """Show the revision in force, the edges that have it, and the policy's warnings."""
     found = ask.api.get_status()
     edges = ask.api.list_edges()["items"]
-    if ask.json({**found, "edges": edges}):
+    if ask.printed_json({**found, "edges": edges}):
         return
     control = f"gtm {found['version']}{_standing(found)}, database {found['database'].replace('_', '-')}"
     output.facts(
@@ -74,7 +74,7 @@ def list_(ask: Command) -> None:
 def show(ask: Command, name: str) -> None:
     """Show one edge: what its DNS does and grants, and the certificates that its probes met."""
     found = ask.api.get_edge(name)
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     output.records([found], EDGES, empty="")
     if not found["live"]:

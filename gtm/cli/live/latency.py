@@ -38,7 +38,7 @@ def latency(
         output.say(f"forgotten: what token `{forget}` taught of round trips")
         return
     found = ask.api.get_latency(client=client_ip, country=country, lat=lat, lon=lon)
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     rows = found["rows"]
     measured = f"{rows['network']} networks, {rows['asn']} operators, {rows['country']} countries, "

@@ -17,7 +17,7 @@ app = typer.Typer()
 def load(ask: Command) -> None:
     """Show each region's load and usable capacity, as a whole and by service, and what it is reduced by."""
     found: Any = ask.api.get_load()
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     output.table(
         ("region", "service", "reports", "in flight", "queue", "service time", "slots", "rate", "reduced by"),

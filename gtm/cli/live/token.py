@@ -153,7 +153,7 @@ def rotate(
 
 def _show(ask: Command, made: Any) -> None:
     """A new token's text, alone on standard output."""
-    if ask.json(made):
+    if ask.printed_json(made):
         return
     until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
     names = _bound(made)
@@ -203,7 +203,7 @@ def revoke(
         ended: Any = _view(_with_database(ask, end))
     else:
         ended = ask.api.revoke_token(token_id)
-    if not ask.json(ended):
+    if not ask.printed_json(ended):
         output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
 
 

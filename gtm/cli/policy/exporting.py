@@ -74,11 +74,11 @@ def export(
         revision, source, document = None, str(policy), read_document(policy)
     texts = _yaml(document) if form is ExportFormat.YAML else _hcl(document, imports=imports)
     if folder == "-":
-        if not ask.json(document):
+        if not ask.printed_json(document):
             output.print_document(texts.whole)
         return
     written = _write(Path(folder), texts, overwrite=overwrite)
-    if not ask.json({"revision": revision, "files": [str(path) for path in written]}):
+    if not ask.printed_json({"revision": revision, "files": [str(path) for path in written]}):
         output.say(f"{source} written to {folder}: {', '.join(p.name for p in written)}")
 
 

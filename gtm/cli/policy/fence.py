@@ -30,7 +30,7 @@ def approve(
     made = ask.api.approve_fence(
         {"sha256": sha256.strip().lower(), "reason": reason, "expires_at": until.isoformat()}
     )
-    if not ask.json(made):
+    if not ask.printed_json(made):
         until_text = output.when(made["expires_at"])
         output.say(f"approved by {made['approver']} until {until_text} UTC: {made['sha256']}")
 

@@ -122,7 +122,7 @@ def list_(
         ask.table(ask.api.list_managers()["items"], columns, empty="no tool manages anything")
         return
     items = list(ask.api.search_resources(managed_by=manager))
-    if not ask.json([{name: one[name] for name in ("kind", "name", "managed_by")} for one in items]):
+    if not ask.printed_json([{name: one[name] for name in ("kind", "name", "managed_by")} for one in items]):
         rows = (
             (label(one["kind"]), one["name"], output.when(one["managed_by"] and one["managed_by"]["since"]))
             for one in items
@@ -154,7 +154,7 @@ def _reassign(ask: Command, manager: str, to: str | None, resources: list[str] |
     if resources:
         body["resources"] = [_key(one) for one in resources]
     done = ask.api.reassign_managers(body)
-    if ask.json(done):
+    if ask.printed_json(done):
         return
     for one in done["resources"]:
         output.say(f"{label(one['kind'])} {one['name']}")

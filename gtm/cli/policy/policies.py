@@ -84,7 +84,7 @@ def plan(
     body, tool, read = _request(folder, managed_by, only_own=only_own)
     planned = _plan(ask, body, tool)
     output.warn(_warnings(planned, read))
-    if not ask.json(planned):
+    if not ask.printed_json(planned):
         changes.show_changes(planned["changes"])
         said = managed.sentences(planned.get("managed", ()))
         for text in said:
@@ -125,7 +125,7 @@ def apply(
         if managed_by:  # nothing differs, and all of it is to be the tool's
             planned = ask.api.apply_policy(body, managed_by=tool, **forced)
         output.warn(_warnings(planned, read))
-        if not ask.json({**planned, "dry_run": False}):
+        if not ask.printed_json({**planned, "dry_run": False}):
             output.say(f"no changes: revision {planned['revision']} is what {folder} says")
         return
     if not ask.as_json:

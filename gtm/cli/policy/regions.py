@@ -73,7 +73,7 @@ def show(ask: Command, name: str) -> None:
     answer = ask.api.send(calls.get_regions(name))
     region, manager = answer.value, answer.managed_by
     health = _health(ask.api).get(region["name"])
-    if ask.json({**region, "health": health, "managed_by": manager}):
+    if ask.printed_json({**region, "health": health, "managed_by": manager}):
         return
     probe = region["probe"]
     output.facts(

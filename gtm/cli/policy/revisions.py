@@ -34,7 +34,7 @@ def list_(ask: Command, *, limit: Annotated[int, typer.Option(help="At most so m
 def show(ask: Command, number: _Number) -> None:
     """Show a revision with its whole policy."""
     found: Any = ask.api.get_revision(number)
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     for name in ("number", "author", "comment", "sha256"):
         output.say(f"# {name}: {found[name]}".replace("\n", "\n#   "))
@@ -52,7 +52,7 @@ def diff(
 ) -> None:
     """Show what a revision changed: since the one before, or since another."""
     found = ask.api.diff_revision(number, against=against)
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     output.say(f"from revision {found['against']} to revision {found['revision']}:", "bold")
     changes.show_changes(found["changes"])
@@ -105,7 +105,7 @@ def accept_older(
             "Nobody can tell which fences the lost revisions closed. Go back to what the database has?"
         )
     done = ask.api.accept_older({"reason": reason})
-    if ask.json(done):
+    if ask.printed_json(done):
         return
     for lost in done["lost"]:
         output.say(

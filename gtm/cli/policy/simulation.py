@@ -107,7 +107,7 @@ def simulate(
         name = f"revision {found['revision']}" if against == RUNNING else against
         _write(html, found, before=name, after=name if policy is None else str(policy), scenario=scenario)
     output.warn(found["warnings"])
-    if ask.json(found):
+    if ask.printed_json(found):
         return
     _tell(found)
     if html is not None:

@@ -50,7 +50,8 @@ def test_admission_follows_its_page_for_long() -> None:
 def test_a_full_queue_follows_its_page() -> None:
     """Crowds: nearly all that comes must wait, and there is no place for most of it."""
     gave_way: Counter[str] = Counter()
-    for seed in range(examples(240, 120)):
+    worlds = examples(240, 120)
+    for seed in range(worlds):
         choose = Random(seed).choice
         tenants = {name: TenantLimits(choose([0.5, 1.0, 2.0])) for name in "abc"}
         settings = Settings(queue_length=choose([4, 8]), queue_bytes=choose([16, 64]), tenants=tenants)
@@ -64,8 +65,8 @@ def test_a_full_queue_follows_its_page() -> None:
             pair.check_counts()
         pair.end()
         gave_way += pair.seen
-    assert gave_way["preempted by its own tier"] > 100
-    assert gave_way["preempted by a higher tier"] > 100
+    assert gave_way["preempted by its own tier"] > 3 * worlds
+    assert gave_way["preempted by a higher tier"] > 3 * worlds
 
 
 def test_the_order_of_service_follows_its_page() -> None:
