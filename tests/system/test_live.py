@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.system.harness import Process, System, command_line, eventually, system
+from tests.system.harness import PATIENCE, Process, System, command_line, eventually, system
 
 pytestmark = [pytest.mark.system, pytest.mark.drill]
 """The README's examples of spillover are a smaller world of the same."""
@@ -110,7 +110,8 @@ def test_shortage_spills_by_the_rules_is_refused_beyond_and_passes(
         eventually(lambda: len(top.documents) > shown + 5, "the traffic meets that too")
     finally:
         demo.demo("capacity/40", HOME)
-    eventually(lambda: top.spilled() < 0.5 and top.refused() < 0.5, "all are back home")
+    # On a busy machine its model servers take longer for a request, and some really have no room at home.
+    eventually(lambda: top.spilled() < 0.5 and top.refused() < 0.5, "all are back home", 3 * PATIENCE)
     traffic.signal(signal.SIGINT)
     assert traffic.end() == 0
     summary = json.loads(traffic.output)
