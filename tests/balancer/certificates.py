@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gtm.balancer.wire.tls import Certificate
+from gtm.balancer.wire.tls import ServerCertificate
 
 _DAY = dt.timedelta(days=1)
 
@@ -27,10 +27,10 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(_pem(self.certificate))
 
-    def issue(self, name: str, *hosts: str, file: str | None = None) -> Certificate:
+    def issue(self, name: str, *hosts: str, file: str | None = None) -> ServerCertificate:
         """A certificate for these hosts, in files of its name."""
         key = ec.generate_private_key(ec.SECP256R1())
-        made = Certificate(
+        made = ServerCertificate(
             chain=self._folder / f"{file or name}-chain.pem", key=self._folder / f"{file or name}-key.pem"
         )
         _write(made.chain, _pem(self._sign(key, _name(name), list(hosts), authority=False)))

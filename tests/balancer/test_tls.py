@@ -19,9 +19,9 @@ from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.tls import (
     BackendContext,
     BackendTls,
-    Certificate,
     ClientCertificates,
     Listener,
+    ServerCertificate,
     ServerTls,
     TlsError,
 )
@@ -48,7 +48,7 @@ async def _secure(settings: ServerTls) -> AsyncIterator[tuple[World, Listener]]:
             server.close()
 
 
-def _trusting(authority: Authority, own: Certificate | None = None) -> ssl.SSLContext:
+def _trusting(authority: Authority, own: ServerCertificate | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority.file)
     if own is not None:
@@ -164,7 +164,7 @@ def test_renewal(tmp_path: Path) -> None:
 class _Resuming:
     """A client that keeps its session; in threads, for only blocking sockets take one."""
 
-    def __init__(self, authority: Authority, own: Certificate, version: ssl.TLSVersion) -> None:
+    def __init__(self, authority: Authority, own: ServerCertificate, version: ssl.TLSVersion) -> None:
         self._context = _trusting(authority, own)
         self._context.maximum_version = version
         self.session: ssl.SSLSession | None = None
@@ -245,14 +245,14 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="client_certificates"):
         ServerTls(certificates=(one,), client_ca=ours.file)
     with pytest.raises(TlsError, match=r"b-key\.pem"):
-        Listener(ServerTls(certificates=(Certificate(chain=one.chain, key=other.key),)))
+        Listener(ServerTls(certificates=(ServerCertificate(chain=one.chain, key=other.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
-        Listener(ServerTls(certificates=(Certificate(chain=tmp_path / "gone.pem", key=one.key),)))
+        Listener(ServerTls(certificates=(ServerCertificate(chain=tmp_path / "gone.pem", key=one.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
         BackendContext(BackendTls(ca=tmp_path / "gone.pem"))
 
 
-def _server_side(ours: Authority, certificate: Certificate, *, asks: bool) -> ssl.SSLContext:
+def _server_side(ours: Authority, certificate: ServerCertificate, *, asks: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.chain, certificate.key)
     if asks:

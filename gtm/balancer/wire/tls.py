@@ -47,7 +47,7 @@ class ClientCertificates(StrEnum):
 _VERIFIED = dict(zip(ClientCertificates, ssl.VerifyMode, strict=True))
 
 
-class Certificate(Document):
+class ServerCertificate(Document):
     """Files (PEM): a certificate with what leads to its authority, and its private key."""
 
     chain: File
@@ -61,7 +61,7 @@ class ServerTls(Document):
     certificates.
     """
 
-    certificates: tuple[Certificate, ...] = Field(min_length=1)
+    certificates: tuple[ServerCertificate, ...] = Field(min_length=1)
     client_certificates: ClientCertificates = ClientCertificates.NONE
     client_ca: File | None = None
 
@@ -84,7 +84,7 @@ class BackendTls(Document):
     """
 
     ca: File | None = None
-    certificate: Certificate | None = None
+    certificate: ServerCertificate | None = None
     server_name: str | None = None
 
 
@@ -245,7 +245,7 @@ def _load(file: Path, what: str, load: Callable[[Path], None]) -> None:
         raise TlsError(f"cannot read {what} (PEM) from `{file}`: {error}") from error
 
 
-def _load_own(context: ssl.SSLContext, certificate: Certificate) -> None:
+def _load_own(context: ssl.SSLContext, certificate: ServerCertificate) -> None:
     try:
         # A password is not asked for on the terminal of a server.
         context.load_cert_chain(certificate.chain, certificate.key, password=lambda: b"")

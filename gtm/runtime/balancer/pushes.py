@@ -29,7 +29,7 @@ from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.reporting import EVERY, Posting
 from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.following.following import Kept
+from gtm.runtime.following.following import FollowerDisk
 from gtm.runtime.process.clocks import boot_time
 from gtm.settings import BalancerSettings
 
@@ -58,7 +58,7 @@ class Pushes:
         current: CurrentView,
         owned: BalancerOwnership,
         *,
-        kept: Kept,
+        kept: FollowerDisk,
         carriers: Carriers,
         leases: LeaseHolder,
     ) -> None:

@@ -55,7 +55,7 @@ def _revision(messages: Iterable[Message]) -> int:
     return next((one.revision for one in messages if isinstance(one, SnapshotMessage)), 0)
 
 
-class Kept:
+class FollowerDisk:
     """The way to a disk, which may be slow, full or gone: answers go on, and writing is tried again.
 
     Args:
@@ -154,7 +154,7 @@ class Follower(ABC):
         self._told = TimesMessage(current.times)
         self._loaded = asyncio.Event()
         """Set once there is one."""
-        self._kept = Kept(
+        self._kept = FollowerDisk(
             owned.home, ClockKeeper(owned.home, current, boot_id()), lambda: self.owned.replaced
         )
         self._stopping = asyncio.Event()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gtm.core.quota.leases import LeaseHolder
-from gtm.runtime.edge.agent.worker_pool import WorkerPool
+from gtm.runtime.edge.agent.worker_pool import EdgeWorkers
 from gtm.runtime.edge.line import PulseMessage
 from gtm.runtime.process import child
 from gtm.runtime.process.child import Child
@@ -71,7 +71,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again(
     )
 
     async def run() -> None:
-        workers = WorkerPool(
+        workers = EdgeWorkers(
             settings,
             Listeners((), (), 1),
             EdgeMetrics(),

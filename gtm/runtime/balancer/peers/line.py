@@ -26,7 +26,7 @@ from gtm.runtime.balancer.carrier import Carriers
 from gtm.runtime.balancer.peers.datagrams import MOST, Said, Sealer
 from gtm.runtime.balancer.peers.known import Known
 from gtm.runtime.balancer.words import together
-from gtm.runtime.following.following import Kept
+from gtm.runtime.following.following import FollowerDisk
 from gtm.runtime.process.listeners import Listener
 from gtm.settings import BalancerSettings
 
@@ -59,7 +59,7 @@ class PeerLine:
         instance: str,
         *,
         home: Path,
-        kept: Kept,
+        kept: FollowerDisk,
         listeners: Sequence[Listener],
         key: Callable[[], OwnKey | None],
         carriers: Carriers,

@@ -36,7 +36,7 @@ from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
 from gtm.runtime.edge.agent.own_files import addresses_up, keep_addresses_up, remember, remembered
 from gtm.runtime.edge.agent.ownership import EdgeOwnership
 from gtm.runtime.edge.agent.round_trips import RoundTrips
-from gtm.runtime.edge.agent.worker_pool import WorkerPool
+from gtm.runtime.edge.agent.worker_pool import EdgeWorkers
 from gtm.runtime.edge.line import MetricsMessage, PulseMessage, SigningMessage, ToWorker, WorkerKind
 from gtm.runtime.following.following import Follower
 from gtm.runtime.following.handover import HandoverError
@@ -101,7 +101,7 @@ class Agent(Follower):
         self._geoip_built = 0.0
         self._parent_gone = asyncio.Event()
         self._cookie_secrets = cookie_secrets(settings.dns_cookie_secret_file)  # while still root, if ever
-        self.workers: WorkerPool | None = None
+        self.workers: EdgeWorkers | None = None
         """Those who answer; None before `run` has made them."""
         self._own_keys = OwnKeys(settings.data_dir)
         """The edge's own keys, with which it signs handoffs."""
@@ -141,7 +141,7 @@ class Agent(Follower):
         locator.close()
         signals.heed(self.stop, _look)
         lifeline.watch(self._lost_parent)
-        self.workers = WorkerPool(
+        self.workers = EdgeWorkers(
             settings,
             self.owned.listeners,
             self.metrics,
@@ -335,7 +335,7 @@ class Agent(Follower):
                 with suppress(ControlUnreachable):  # the feed's own loop says so
                     self._answered(await client.report(self.report(self.workers.revision)), self.workers)
 
-    def _answered(self, reply: EdgeReply, workers: WorkerPool) -> None:
+    def _answered(self, reply: EdgeReply, workers: EdgeWorkers) -> None:
         """What control answers goes to whom it concerns: leases to the workers, notices into the log."""
         self.wants_plan = reply.wants_plan
         if reply.notice and not self._notice:

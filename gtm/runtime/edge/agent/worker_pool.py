@@ -48,7 +48,7 @@ _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
 
 
-class WorkerPool(Workers[AgentEnd]):
+class EdgeWorkers(Workers[AgentEnd]):
     """All workers of an edge.
 
     Args:
