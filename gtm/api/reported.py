@@ -108,8 +108,10 @@ def bound_problems(report: EdgeReport | BalancerReport) -> Iterator[Problem]:
             yield Problem(name, "too_long", words.format(bounds.length))
         elif bounds.pattern is not None and not re.fullmatch(bounds.pattern, value):
             yield Problem(name, "invalid_format", f"must be of the form {bounds.pattern}")
-        elif bounds.most is not None and not (bounds.least or 0) <= value <= bounds.most:
-            yield Problem(name, "out_of_range", f"must be between {bounds.least or 0} and {bounds.most}")
+        elif bounds.least is not None and not value >= bounds.least:
+            yield Problem(name, "out_of_range", f"must be at least {bounds.least}")
+        elif bounds.most is not None and not value <= bounds.most:
+            yield Problem(name, "out_of_range", f"must be at most {bounds.most}")
 
 
 def key_problems(keys: tuple[str, ...]) -> list[Problem]:

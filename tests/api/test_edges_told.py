@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import httpx
 import msgspec
 import pytest
 
+from gtm.api.reported import bound_problems
 from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.state import EndpointHealth, HealthStatus
-from gtm.feed.reports import DnsLimits, EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReport, FieldBounds
 from tests.api.conftest import Api
 
 URL = "http://127.0.1.1:9000"
@@ -164,3 +166,20 @@ def test_bad_certificates_are_refused(world: Api, changes: dict[str, Any]) -> No
     answer = send(world, msgspec.to_builtins(told()) | {"certificates": [shown]})
     assert answer.status_code == 422, answer.text
     assert [one["path"] for one in answer.json()["errors"]] == ["certificates[0]"]
+
+
+def test_a_bound_below_counts_without_one_above() -> None:
+    """Each bound that stands beside a field's type is checked, whichever others stand there; what is no number keeps to none."""
+
+    @dataclass(frozen=True)
+    class Told:
+        least: Annotated[float, FieldBounds(least=1)] = 1
+        most: Annotated[float, FieldBounds(most=9)] = 9
+
+    def wrong(told: Told) -> list[tuple[str, str]]:
+        return [(one.path, one.message) for one in bound_problems(told)]  # type: ignore[arg-type]
+
+    assert wrong(Told(1, 9)) == []
+    assert wrong(Told(0.5, 9)) == [("least", "must be at least 1")]
+    assert wrong(Told(1, 9.5)) == [("most", "must be at most 9")]
+    assert [name for name, _ in wrong(Told(float("nan"), float("nan")))] == ["least", "most"]
