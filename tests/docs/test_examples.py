@@ -1,46 +1,25 @@
-"""The documents' examples, run against a demo system."""
+"""The documents' examples, run against a demo system; those of the README stand in test_readme.py."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import stat
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, Block, Command, difference, runnable
-from tests.system.harness import PATIENCE, System, eventually, system
-from tests.tools import tool
+from tests.docs.blocks import Block, difference, runnable
+from tests.docs.reader import works
+from tests.system.harness import System, system
 
-DOCUMENTS = (
-    "docs/api.md",
-    "docs/cli.md",
-    "docs/concepts.md",
-    "docs/dns.md",
-    "docs/simulate.md",
-    "docs/dnssec.md",
-    "README.md",
-)
+IN_DRILLS = ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md")
+"""Documents whose examples are too long for `make test`."""
+DOCUMENTS = ("docs/api.md", "docs/concepts.md", "docs/dns.md", *IN_DRILLS)
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
-
-_ASKS = re.compile(
-    r"curl (?!.* (-X|-d) )|dig |delv |(\S*/)?gtm (route|explain|status|regions (list|show)|dns query) ",
-    re.DOTALL,
-)
-"""Commands that change nothing. They are asked until probes and edges have caught up with the commands before."""
-_DEMO = re.compile(r"127\.0\.1\.(?=[1-8]\b)")
-"""The first block of the demo world's addresses; a demo beside another stands on a later one."""
 
 
 def test_examples_are_found() -> None:
     """The documents hold examples, so that a change of their marks is not taken for success."""
-    assert {block.document for block in BLOCKS} >= {"README.md", "docs/api.md", "docs/cli.md"}
+    assert {block.document for block in BLOCKS} >= {"docs/api.md", "docs/cli.md"}
 
 
 def test_differences_are_found() -> None:
@@ -52,148 +31,21 @@ def test_differences_are_found() -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A demo system: one for the README alone, as the plan keeps what its spillover moved until clients come again, and one for all others.
-
-    One ends before the other begins.
-    """
-    with system(tmp_path_factory.mktemp(request.param) / "data", "--demo") as running:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """A demo system for the examples of all these documents."""
+    with system(tmp_path_factory.mktemp("docs") / "data", "--demo") as running:
         yield running
-
-
-class Reader:
-    """Somebody who types a document's commands in a second terminal, in a folder with `policies` in it."""
-
-    def __init__(self, demo: System, home: Path) -> None:
-        self._demo = demo
-        self._home = home
-        self._exported = home / "exported"
-        self._exported.write_text("")
-        url = demo.api("GET", "/v1/regions/eu-central").json()["endpoints"][0]["url"]
-        self._block = url.removeprefix("http://").rpartition(".")[0] + "."
-        (home / ".curlrc").write_text("no-progress-meter\n")  # as at a terminal
-        (home / "policies").symlink_to(ROOT / "policies")
-        programs = home / "bin"
-        programs.mkdir()
-        _script(programs / "gtm", '-m gtm.cli "$@"')
-        if shutil.which("dig") is None:
-            _script(programs / "dig", f'{ROOT / "tests/docs/dig.py"} "$@"')
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GTM_")}
-        self._environment = {
-            **clean,
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "COLUMNS": "200",
-            "CURL_HOME": str(home),
-            "PYTHONPATH": str(ROOT),
-            "GTM_CONTROL_URL": demo.control,
-            "GTM_EDGE_URL": demo.edge,
-            "GTM_DATA_DIR": str(demo.data_dir),
-            "GTM_TOKEN": demo.token,
-        }
-
-    def do(self, command: Command, before: Command | None = None) -> None:
-        """Run a command, and compare."""
-        begun = time.monotonic()
-        while True:
-            wrong = self._wrong(command)
-            if wrong is None:
-                return
-            waited = time.monotonic() - begun
-            fades = "gtm top " in command.text and before is not None
-            if not (fades or _ASKS.match(command.text)) or waited > 3 * PATIENCE:
-                raise AssertionError(f"$ {command.text}\n{wrong}")
-            if fades:  # what it shows is of the last seconds, and this machine was slow to ask: the traffic comes again
-                self._wrong(before)
-            else:
-                time.sleep(min(0.2 + waited / 4, 5.0))
-
-    def _wrong(self, command: Command) -> str | None:
-        """What is wrong with a command's exit code or output. What it exports stays for the next."""
-        exported = self._exported
-        script = f"set -o pipefail\n. {exported}\n{self._here(command.text)}\ncode=$?\nexport -p > {exported}\nexit $code\n"
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self._home,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        if done.returncode != command.code:
-            return f"exits with {done.returncode}, not {command.code}:\n{done.stdout}"
-        return difference(command.shown, self._there(done.stdout))
-
-    def _here(self, text: str) -> str:
-        """A command with the ports and addresses of this demo."""
-        text = text.replace("http://127.0.0.1:8080", self._demo.control)
-        text = text.replace("http://127.0.0.1:8081", self._demo.edge)
-        text = text.replace("-p 5300", f"-p {self._demo.dns_port}").replace(".venv/bin/gtm", "gtm")
-        text = text.replace("--data-dir gtm-data", f"--data-dir {self._demo.data_dir}")
-        return _DEMO.sub(self._block, text)
-
-    def _there(self, text: str) -> str:
-        """Output as it would be on the default ports and addresses."""
-        text = text.replace(self._demo.control, "http://127.0.0.1:8080")
-        text = text.replace(self._demo.edge, "http://127.0.0.1:8081")
-        return text.replace(self._block, "127.0.1.")
-
-
-def _script(path: Path, arguments: str) -> None:
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}\n')
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def _marks(block: Block) -> list[pytest.MarkDecorator]:
-    """The README's, the API's and those of names are part of `make test`."""
-    return (
-        [pytest.mark.drill] if block.document in ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md") else []
-    )
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("demo", "block"),
+    "block",
     [
-        pytest.param("readme" if block.document == "README.md" else "docs", block, marks=_marks(block))
+        pytest.param(block, marks=[pytest.mark.drill] if block.document in IN_DRILLS else [])
         for block in BLOCKS
     ],
-    indirect=["demo"],
-    ids=[str(block) for block in BLOCKS],
+    ids=str,
 )
 def test_example(tmp_path: Path, demo: System, block: Block) -> None:
     """An example works as its document shows it."""
-    needed = {word for command in block.commands for word in ("curl", "bash") if f"{word} " in command.text}
-    missing = sorted(word for word in needed | {"bash"} if shutil.which(word) is None)
-    if missing:
-        pytest.skip(f"needs {' and '.join(missing)}")
-    if any("delv " in command.text for command in block.commands):
-        tool("delv")
-    reader = Reader(demo, tmp_path)
-    try:
-        before: Command | None = None
-        for command in block.commands:
-            reader.do(command, before)
-            before = command
-    finally:
-        _settle(demo)
-
-
-def _settle(demo: System) -> None:
-    """Bring back what an example took down; wait until the edge answers from that and sees every region up."""
-    for region in demo.api("GET", "/v1/regions").json()["items"]:
-        demo.demo("restore", region["name"])
-        if region["admin_state"] != "active":
-            demo.api("POST", f"/v1/regions/{region['name']}:activate").raise_for_status()
-
-    def settled() -> bool:
-        status = demo.api("GET", "/v1/status").json()
-        health = demo.api("GET", "/v1/health").json()["regions"]
-        up = all(region["status"] == "up" and region["admin_state"] == "active" for region in health)
-        explained = demo.route(service="web", client_ip="8.8.8.8", explain="1").json()
-        usable = all(candidate["excluded"] is None for candidate in explained["candidates"])
-        return up and usable and status["sync"]["state"] == "IN_SYNC"
-
-    eventually(settled, "every region is up and every edge in sync")
+    works(block, demo, tmp_path)
