@@ -178,6 +178,13 @@ def of_all_lengths(count: int) -> list[bytes]:
     return [head + b"content-length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
 
 
+def of_2_kb() -> bytes:
+    """A chat completion whose body is 2 KB, the model behind its messages as clients write it."""
+    said = b"Say hello. " * 174
+    body = b'{"messages":[{"role":"user","content":"%b"}],"model":"bench","max_tokens":16}' % said
+    return CHAT.partition(b"content-length")[0] + b"content-length: %d\r\n\r\n%b" % (len(body), body)
+
+
 def streaming(client: Downstream) -> Callable[[], None]:
     """A chunk of a stream."""
     client.data_received(CHAT)
@@ -206,6 +213,7 @@ async def measure(options: argparse.Namespace) -> None:
         "chat": asking(connected(proxy), CHAT),
         "chat_of_all_lengths": asking(connected(proxy), *of_all_lengths(200)),
         "chat_with_new_heads": asking(connected(proxy), *numbered(CHAT, 4096)),
+        "chat_of_2_kb": asking(connected(proxy), of_2_kb()),
         "get": asking(connected(proxy), GET),
         "chunk": streaming(connected(proxy)),
     }

@@ -36,6 +36,10 @@ LOAD_BIN = b"endpoint-load-metrics-bin"
 _LOOKED_AT = _TAKEN | _READ | {LOAD, LOAD_BIN}
 _OWN = (b"gtm-", b"x-gtm-")
 """Beginnings of the names of fields that gtm alone says to clients; what a peer's balancer says so is for this one."""
+_PASSED, _KEPT, _READ_AND_KEPT = range(3)
+_kinds: dict[bytes, tuple[bytes, int]] = {}
+"""Name as sent → in lower case, and whether such a field goes on, is kept here, or both: of short names, some of them."""
+_MAX_KINDS = 1024
 _TEXT = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _NO_BODY = (204, 304)
 
@@ -72,6 +76,18 @@ class ResponseHead:
         return self.seen.get(b"upgrade", b"").strip(b" \t")
 
 
+def _kind(name: bytes) -> tuple[bytes, int]:
+    low = name.lower()
+    kind = _PASSED
+    if low in _READ:
+        kind = _READ_AND_KEPT
+    elif low in _LOOKED_AT or low.startswith(_OWN):
+        kind = _KEPT
+    if len(_kinds) < _MAX_KINDS and len(name) <= 64:
+        _kinds[name] = low, kind
+    return low, kind
+
+
 def _load(seen: Mapping[bytes, bytes]) -> bytes | None:
     if LOAD in seen:
         return seen[LOAD]
@@ -96,10 +112,10 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
     lines: list[bytes] = []
     seen: dict[bytes, bytes] = {}
     for name, value in headers:
-        low = name.lower()
-        if low in _LOOKED_AT or low.startswith(_OWN):
+        low, kind = _kinds.get(name) or _kind(name)
+        if kind:
             seen[low] = seen[low] + b"," + value if low in seen else value
-            if low not in _READ:
+            if kind is _KEPT:
                 continue
         lines.append(b"%b: %b\r\n" % (name, value))
     if b"connection" in seen:
