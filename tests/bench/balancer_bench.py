@@ -9,6 +9,8 @@ the balancer's processes from /proc, less what they take while idle. Connections
              to the model server's own (the row `direct`)
     get      the same for a short GET, as many as it serves
     streams  N streams × 50 tokens a second, an event each: processor time and added latency of a chunk, streams that flow at the end
+    pairs    with `--pairs N --beside OTHER`, nothing but this: chats of 2 KB, gtm of both checkouts by turns, N slices each: the median of the
+             ratios of their processor time, and the range of the middle half
     held     2,000 requests that wait for their answer: how much more memory is resident, for each; in a process that has served little
 
 choose() alone is `choose_bench.py`. The last line is one JSON object: server → rps, added_p50_ms, added_p99_ms, cpu_us_per_request,
@@ -31,6 +33,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import truediv
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -226,6 +229,20 @@ def wanted(options: argparse.Namespace) -> dict[str, Start]:
     }
 
 
+def paired(one: Bench, other: Bench, pairs: int) -> None:
+    """Print the ratio of the processor time that a chat of 2 KB takes at both (see above)."""
+    spent: dict[Bench, list[float]] = {one: [], other: []}
+    for number in range(pairs):
+        for bench in (one, other) if number % 2 else (other, one):
+            seen, seconds = bench.load("chat2k", CONNECTIONS, warm=0.1)
+            spent[bench].append(1e6 * seconds / max(1, seen["answers"]))
+    low, middle, high = statistics.quantiles(map(truediv, spent[one], spent[other]), n=4)
+    print(
+        f"chat of 2 KB: {statistics.median(spent[one]):.1f} µs; beside it {statistics.median(spent[other]):.1f}"
+    )
+    print(f"{pairs} pairs: {middle:.3f} ({low:.3f}–{high:.3f})")
+
+
 @contextmanager
 def alone(start: Start, ports: list[int]) -> Iterator[Running]:
     """A balancer with a directory of its own, until the block ends."""
@@ -397,7 +414,12 @@ def main() -> None:
     parser.add_argument(
         "--python", type=Path, help="another interpreter of the same version: gtm runs by it too"
     )
+    parser.add_argument("--pairs", type=int, default=0, help="compare with --beside alone, by so many pairs")
     options = parser.parse_args()
+    if options.pairs:
+        if not options.beside:
+            parser.error("--pairs needs --beside")
+        options.only = ["gtm"]
     if absent := missing("taskset", "cc"):
         parser.error(f"not installed: {', '.join(absent)} (make bench-tools)")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -414,6 +436,9 @@ def main() -> None:
         running = {name: stack.enter_context(alone(chosen[name], ports)) for name in held}
         every = {DIRECT: Running(ports[0], 0, ""), **running}
         measured = {name: Bench(program, one, options.seconds, name) for name, one in every.items()}
+        if options.pairs:
+            paired(measured["gtm"], measured[BESIDE], options.pairs)
+            return
         for number in range(options.rounds):
             names = list(measured)
             first = number % len(names)

@@ -1,6 +1,6 @@
 /* Load for a proxy or a server: `balancer_load PORT MODE CONNECTIONS WARM SECONDS [RATE]`, one thread; MODE is one of
 
-     get, chat   a short GET, a short chat completion. Without a RATE each connection asks again as soon as it has an answer; with one,
+     get, chat   a short GET, a short chat completion (chat2k: of 2 KB, its model behind its messages). Without a RATE each connection asks again as soon as it has an answer; with one,
                  requests begin by a Poisson process, and wait for a connection that is free. Latency counts from when one should begin.
      stream      each connection has a stream of tokens, which say when they were written (balancer_backend.c). Latency is a token's.
      hold        each connection has a request that is never answered.
@@ -35,7 +35,7 @@ struct connection {
 static struct connection *all;
 static int many, events, port, streams, holds, measuring;
 static int *idle, idles;
-static char request[1024];
+static char request[4096];
 static int request_length;
 static unsigned *histogram;
 static long long answers, errors, reconnects, *backlog;
@@ -210,9 +210,14 @@ int main(int argc, char **argv) {
     backlog = calloc(BACKLOG, sizeof *backlog);
     histogram = calloc(SLOWEST, sizeof *histogram);
     const char *common = "host: chat.demo.test\r\nuser-agent: bench/1\r\naccept: */*\r\nauthorization: Bearer sk-bench\r\n";
-    char body[300];
+    char body[3000], said[2001];
     snprintf(body, sizeof body, "{\"model\":\"bench\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"max_tokens\":16%s}",
         streams ? "STREAM" : holds ? "HOLD" : "Say hello.", streams ? ",\"stream\":true" : "");
+    if (!strcmp(mode, "chat2k")) {
+        memset(said, 'x', sizeof said - 1);
+        said[sizeof said - 1] = 0;
+        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"model\":\"bench\",\"max_tokens\":16}", said);
+    }
     request_length = !strcmp(mode, "get")
         ? sprintf(request, "GET /v1/responses/7 HTTP/1.1\r\n%s\r\n", common)
         : sprintf(request, "POST /v1/chat/completions HTTP/1.1\r\n%scontent-type: application/json\r\ncontent-length: %zu\r\n\r\n%s",

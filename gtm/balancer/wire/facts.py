@@ -240,16 +240,11 @@ def _prefix(found: Body, text: bytes, cut: Cut) -> tuple[int, ...]:
     return blocks(text, cut.size, salt, cut.most)
 
 
-_NO_LIMITS = (None, None, None, None)
-
-
 def _limits(found: Body) -> tuple[int | None, int | None]:
     """The bound of the output of one choice, and of all choices; None: there is none."""
     alone = found.max_tokens
-    others = found.max_completion_tokens, found.max_output_tokens, found.n, found.best_of
-    if others == _NO_LIMITS and (
-        alone is None or 0 <= alone < 2**31
-    ):  # nearly every request: both are the same
+    lone = found.max_completion_tokens is found.max_output_tokens is found.n is found.best_of is None
+    if lone and (alone is None or 0 <= alone < 2**31):  # nearly every request: both are the same
         return alone, alone
     return _limit(found), _most_output(found)
 

@@ -29,6 +29,9 @@ MAX_HEADERS = 100
 """Header lines of a request."""
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+_hosts: set[bytes] = set()
+"""Some that are."""
+_MAX_HOSTS = 1024
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)(/[^#]*|\?[^#]*)?", re.IGNORECASE)
 _REFUSED_METHODS = frozenset(
     (b"CONNECT", b"TRACE", b"DESCRIBE", b"ANNOUNCE", b"SETUP", b"PLAY", b"PAUSE", b"TEARDOWN")
@@ -226,7 +229,13 @@ def _repeated(name: bytes, value: bytes, seen: dict[bytes, bytes]) -> None:
 
 def is_host(value: bytes) -> bool:
     """Whether it can stand in Host: a host with an optional port (RFC 9112 §3.2)."""
-    return _HOST.fullmatch(value) is not None
+    if value in _hosts:
+        return True
+    if not _HOST.fullmatch(value):
+        return False
+    if len(_hosts) < _MAX_HOSTS and len(value) <= 256:
+        _hosts.add(value)
+    return True
 
 
 def tokens(value: bytes) -> frozenset[bytes]:
@@ -248,14 +257,14 @@ def _target(method: bytes, target: bytes, version: str, seen: dict[bytes, bytes]
     if host is None and version == "1.1":
         raise HeadError(400, "host", "the request has no Host header (RFC 9112 §3.2)")
     host = host or b""
-    if host and not _HOST.fullmatch(host):
+    if host and not is_host(host):
         raise HeadError(400, "host", "the Host header is no host with an optional port (RFC 9112 §3.2)")
     if not target.startswith(b"/"):
         whole = _ABSOLUTE.fullmatch(target)
         if whole is not None:
             host, rest = whole[1], whole[2] or (b"*" if method == b"OPTIONS" else b"/")
             target = b"/" + rest if rest.startswith(b"?") else rest
-            if not _HOST.fullmatch(host):
+            if not is_host(host):
                 raise HeadError(400, "target", "the target's authority is no host with an optional port")
         elif not (target == b"*" and method == b"OPTIONS"):
             raise HeadError(400, "target", "the target must begin with `/` (RFC 9112 §3.2)")

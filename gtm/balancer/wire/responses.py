@@ -8,7 +8,6 @@ a switch of protocols that nobody asked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -88,17 +87,6 @@ def _kind(name: bytes) -> tuple[bytes, int]:
     return low, kind
 
 
-def _load(seen: Mapping[bytes, bytes]) -> bytes | None:
-    if LOAD in seen:
-        return seen[LOAD]
-    return b"BIN " + seen[LOAD_BIN] if LOAD_BIN in seen else None
-
-
-def _is_events(seen: Mapping[bytes, bytes]) -> bool:
-    said = seen.get(b"content-type", b"").lower()
-    return said.startswith(b"text/event-stream") and b"content-encoding" not in seen
-
-
 def read_response_head(status: int, reason: bytes, headers: Headers, version: str = "1.1") -> ResponseHead:
     """Understand a response's head. What the parser accepts has at most one length, and none beside a transfer coding.
 
@@ -132,9 +120,12 @@ def read_response_head(status: int, reason: bytes, headers: Headers, version: st
         raise ResponseError("an interim response has a body (RFC 9110 §15.2)")
     if reason != b"OK" and not _TEXT.fullmatch(reason):
         reason = b""
-    return ResponseHead(
-        status, reason, length, coding is not None, lines, seen, _load(seen), _is_events(seen)
-    )
+    load = seen.get(LOAD)
+    if load is None and LOAD_BIN in seen:
+        load = b"BIN " + seen[LOAD_BIN]
+    media = seen.get(b"content-type", b"")
+    is_events = media[:17].lower() == b"text/event-stream" and b"content-encoding" not in seen
+    return ResponseHead(status, reason, length, coding is not None, lines, seen, load, is_events)
 
 
 class Framing(Enum):
