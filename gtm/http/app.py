@@ -28,6 +28,7 @@ from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
 from gtm.handoff import jwks
+from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
@@ -194,6 +195,8 @@ class EdgeApp:
         except Exception as error:  # noqa: BLE001  # logged there
             response = self._failed(incoming, error)
         if response is not None:
+            if incoming.cors is not None:
+                response = readable(response, incoming.cors, incoming.headers[b"origin"])
             self._count(incoming, response)
         return response
 
@@ -273,6 +276,7 @@ class EdgeApp:
         granted = grant is Grant.GRANTED
         key = (query, granted, incoming.peer, forwarded)
         route = routes.lookups.get(key)
+        page_asks = b"origin" in incoming.headers
         if route is None:
             if len(query) > MAX_URL:
                 raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
@@ -281,10 +285,14 @@ class EdgeApp:
             if client is None or not granted:
                 client = _subject(lookup, self._callers.client(incoming.peer, forwarded), grant)
             resolved = routes.resolve(lookup, client, "/v1/route")
+            if page_asks:
+                incoming.cors = resolved.cors
             if lookup.explain or not routes.again(key) or not _short(query, *forwarded):
                 return routes.lookup(resolved)
             route = LookupRoute(resolved, routes.prepared)
             routes.remember(routes.lookups, key, route)
+        elif page_asks:
+            incoming.cors = route.cors
         return route.respond()
 
     def _redirect(
@@ -293,6 +301,11 @@ class EdgeApp:
         """Send a request on; `host` is the host name that it came by, if that states something."""
         incoming.page = REDIRECT
         query = incoming.query
+        if b"origin" in incoming.headers:
+            cors = routes.cors_of(service)
+            if is_preflight(incoming):
+                return preflight(incoming, cors)
+            incoming.cors = cors
         if len(rest) + len(query) > MAX_URL:
             raise ProblemError("uri_too_long", f"path and query are longer than {MAX_URL} bytes together")
         if not rest.startswith(b"/") or not _PRINTABLE.fullmatch(rest) or not _PRINTABLE.fullmatch(query):

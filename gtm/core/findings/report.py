@@ -21,6 +21,7 @@ from gtm.core.findings.coverage import (
 from gtm.core.findings.effects import effect_findings
 from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.shadows import find_shadows
+from gtm.core.model.cors import ANY
 from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some, utc
@@ -325,8 +326,14 @@ def _unless_reported(services: list[Service]) -> str:
 _LOST = 'clients leave `Authorization` out where a redirect leads to another host (docs/api.md, "Redirects lose keys")'
 
 
+_NULL = (
+    'behind a redirect to another host browsers ask as the origin `null` (docs/api.md, "Pages of other origins"), which no list of origins '
+    "holds, and credentials want a list"
+)
+
+
 def redirect_findings(policy: Policy) -> Iterator[Problem]:
-    """Services whose clients may be redirected: code `redirect_loses_keys`. Those without a host name are told of together."""
+    """Services whose clients may be redirected: codes `redirect_loses_keys` and `redirect_loses_origin`. Those without a host name are told of together."""
     nameless = [f"`{service.name}`" for service in policy.services if not service.hostnames]
     if nameless:
         has = "has" if len(nameless) == 1 else "have"
@@ -339,6 +346,10 @@ def redirect_findings(policy: Policy) -> Iterator[Problem]:
         if service.push is Push.REDIRECT:
             text = f"{_LOST}: where servers want keys, use `push: carry`"
             yield Problem(f"services.{service.name}.push", "redirect_loses_keys", text)
+        redirected = not service.hostnames or service.push is Push.REDIRECT
+        if service.cors is not None and redirected and ANY not in service.cors.origins:
+            ways = "give the service a host name, and `push: carry`, or use the origin `*`"
+            yield Problem(f"services.{service.name}.cors", "redirect_loses_origin", f"{_NULL}: {ways}")
 
 
 # --- Answers without addresses, which another region would have had.

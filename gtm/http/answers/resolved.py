@@ -14,6 +14,7 @@ from gtm.core.decision.decide import Routing
 from gtm.core.decision.explain import answer
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
+from gtm.core.model.cors import Cors
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.model.regions import Endpoint
@@ -72,6 +73,11 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     corrections: RouterCorrections | None = None
     earn: Earn | None = None
     draw: Callable[[], float] = random
+
+    @property
+    def cors(self) -> Cors | None:
+        """What pages of other origins may read of the answers; None: nothing."""
+        return self.routing.ranking.group.service.service.cors
 
     def pick(self) -> Option:
         """Draw how one request of this kind ends."""

@@ -18,6 +18,7 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
 from gtm.core.handoff.priority import no_higher
 from gtm.core.memory import Memory
+from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
@@ -53,6 +54,11 @@ class LookupRoute:
         self._resolved = resolved
         self._made = partial(prepared.response, resolved)
         self._responses: Memory[Option, Response] = Memory(self._made, _OPTIONS)
+
+    @property
+    def cors(self) -> Cors | None:
+        """What pages of other origins may read of them; None: nothing."""
+        return self._resolved.cors
 
     def respond(self) -> Response:
         """The response to one look-up."""
@@ -217,6 +223,11 @@ class Routes:
     def service_of(self, host: bytes) -> tuple[str, str | None] | None:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
         return self._services[host]
+
+    def cors_of(self, name: str) -> Cors | None:
+        """What pages of other origins may read of answers about a service; None: nothing, or there is none of this name."""
+        service = None if self.router is None else self.router.view.snapshot.services.get(name)
+        return None if service is None else service.service.cors
 
     def _of_host(self, host: bytes) -> _OfHost:
         if self.router is None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from gtm.core.model.cors import Cors
 from gtm.http.problems import ProblemError
 from gtm.http.requests.pages import OTHER
 
@@ -30,15 +31,18 @@ SAID = {
 }
 """What a request that is to be redirected says of itself: query and path are its service's."""
 
+ASKED_METHOD, ASKED_FIELDS = b"access-control-request-method", b"access-control-request-headers"
+"""What a browser's preflight asks for (Fetch standard §4.8)."""
+
 _SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"content-encoding", *SAID)
-_READ = LISTS.union(_SINGLE)
+_READ = LISTS.union(_SINGLE, (b"origin", ASKED_METHOD, ASKED_FIELDS))
 
 
 class Incoming:
     """One request.
 
     `page` is what answers it, `headers` are the ones gtm reads, once `read_headers` was called. `started`: a part of the
-    answer has been sent.
+    answer has been sent. `cors`: what pages of other origins may read of its answer; None: nothing, or no page asks.
 
     Args:
         method: in capitals.
@@ -51,6 +55,7 @@ class Incoming:
     __slots__ = (
         "_lines",
         "_version",
+        "cors",
         "headers",
         "method",
         "page",
@@ -78,6 +83,7 @@ class Incoming:
         self._version = version
         self.page = OTHER
         self.started = False
+        self.cors: Cors | None = None
         self.headers: dict[bytes, bytes] = {}
 
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gtm.core.findings.report import redirect_findings
+from gtm.core.model.cors import Cors
 from gtm.core.model.services import Push
 from tests import worlds
 
@@ -29,3 +30,19 @@ def test_pushes_by_redirect() -> None:
     (found,) = redirect_findings(worlds.policy(REGION, NAMED, redirected))
     assert (found.path, found.code) == ("services.far.push", "redirect_loses_keys")
     assert "`push: carry`" in found.message
+
+
+def test_lists_of_origins_behind_redirects() -> None:
+    """A browser asks as `null` behind a redirect: a list that does not hold any origin is of no use there."""
+    listed, open_to_all = Cors(("https://app.example.com",)), Cors(("*",))
+    redirected = replace(NAMED, name="far", push=Push.REDIRECT)
+    for service, cors, paths in (
+        (CHAT, listed, ["services.chat.cors"]),
+        (CHAT, open_to_all, []),
+        (NAMED, listed, []),
+        (redirected, listed, ["services.far.cors"]),
+    ):
+        found = redirect_findings(worlds.policy(REGION, replace(service, cors=cors)))
+        said = [one for one in found if one.code == "redirect_loses_origin"]
+        assert [one.path for one in said] == paths
+        assert all("`null`" in one.message and "host name" in one.message for one in said)
