@@ -53,7 +53,7 @@ from gtm.http.requests.lookup import (
     parse_item,
     read_priority,
 )
-from gtm.http.requests.pages import REDIRECT, Page
+from gtm.http.requests.pages import OTHER, REDIRECT, Page
 from gtm.http.samples.intake import Intake, SamplePages
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
@@ -71,6 +71,8 @@ _BURST = 25
 
 _PROBES = ("GET", "HEAD", "OPTIONS")
 """How monitors ask: HAProxy by OPTIONS unless it is told otherwise."""
+_OF_SERVICES = (REDIRECT, OTHER)
+"""Pages in whose place a service's own would be: clients of model APIs read what is wrong."""
 _PRINTABLE = re.compile(rb"[\x21-\x7e]*")
 _METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -214,11 +216,13 @@ class EdgeApp:
     def _failed(self, incoming: Incoming, error: Exception) -> Response:
         """What is answered where a request ends in an error, which is logged if it is ours."""
         if isinstance(error, ProblemError):
-            return error.response(instance_of(incoming.raw_path), incoming.page.error_headers)
+            instance, page = instance_of(incoming.raw_path), incoming.page
+            return error.response(instance, page.error_headers, of_service=page in _OF_SERVICES)
         logger.error("could not answer %s %r", incoming.method, incoming.raw_path[:256], exc_info=error)
         if incoming.started:
             raise error  # the server cuts the connection, so that nobody takes half a batch for a whole one
-        return ProblemError("internal_error", "this is a bug in gtm").response("/")
+        bug = ProblemError("internal_error", "this is a bug in gtm")
+        return bug.response("/", of_service=incoming.page in _OF_SERVICES)
 
     def routes(self) -> Routes:
         """What is remembered for the Router in force."""

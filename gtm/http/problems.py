@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.refusals import error_member
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -74,9 +75,11 @@ class ProblemError(Exception):
         """The problem document for the request at `instance`."""
         return problem(self.code, self.detail, instance)
 
-    def response(self, instance: str, headers: Headers = ()) -> Response:
-        """The problem as a response, with more headers."""
+    def response(self, instance: str, headers: Headers = (), *, of_service: bool = False) -> Response:
+        """The problem as a response, with more headers; `of_service`: in the place of a service's answer, which clients of model APIs read."""
         document = self.document(instance)
+        if of_service:
+            document["error"] = error_member(document["status"], self.code, self.detail)
         return json_response(document["status"], document, (*self.headers, *headers))
 
 

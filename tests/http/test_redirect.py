@@ -239,3 +239,23 @@ def test_a_wildcard_host_redirects_as_its_service(app: Edge) -> None:
         assert ask(app, b"/", host=host)[0] == 307
     for host in (b"models.demo.test", b"own.models.demo.test", b"x.own.models.demo.test"):
         assert ask(app, b"/", host=host)[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status", "code"),
+    [
+        ("/r/nowhere/v1/chat/completions", "edge.test", 451, "refused_residency"),
+        ("/r/none/v1/models", "edge.test", 404, "unknown_service"),
+        ("/v1/models", "none.demo.test", 404, "not_found"),
+        (f"/r/web/{'x' * 20_000}", "edge.test", 414, "uri_too_long"),
+    ],
+)
+def test_clients_of_model_apis_read_why(edge: Edge, path: str, host: str, status: int, code: str) -> None:
+    """OpenAI's SDK for Node says "451 status code (no body)" of a problem without `error`. Those of look-ups have none."""
+    for _ in range(2):
+        found = edge.get(path, headers={"host": host})
+        said = found.json()
+        assert (found.status_code, said["status"], said["code"]) == (status, status, code)
+        assert (said["error"]["message"], said["error"]["code"]) == (said["detail"], code)
+    assert "error" not in edge.route(service="nowhere").json()
+    assert "error" not in edge.route(service="none").json()

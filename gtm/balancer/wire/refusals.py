@@ -24,6 +24,8 @@ from math import ceil
 
 import msgspec
 
+from gtm.core.model.refusals import error_member
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -46,9 +48,6 @@ def no_model(model: str | None) -> Refusal:
     return Refusal(404, "backends_no_model", words)
 
 
-_TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
-
-
 def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False) -> bytes:
     """The bytes of the response that refuses.
 
@@ -64,14 +63,7 @@ def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False)
             "status": refusal.status,
             "detail": refusal.detail,
             "code": refusal.code,
-            "error": {
-                "message": refusal.detail,
-                "type": _TYPES.get(
-                    refusal.status, "server_error" if refusal.status >= 500 else "gtm_refusal"
-                ),
-                "code": refusal.code,
-                "param": None,
-            },
+            "error": error_member(refusal.status, refusal.code, refusal.detail),
         }
     )
     lines = [

@@ -126,6 +126,7 @@ class Problem(TypedDict):
         "contradiction",
         "unauthorized",
         "forbidden",
+        "origin_not_allowed",
         "not_found",
         "unknown_service",
         "method_not_allowed",
@@ -145,6 +146,10 @@ class Problem(TypedDict):
         "refused_overload",
         "refused_unavailable",
     ]
+    error: NotRequired[dict[str, Any]]
+    """The same in OpenAI's form (`message`, `type`, `code`, `param`): where a service is asked by its
+    host name or `/r/`.
+    """
 
 
 class Readiness(TypedDict):
@@ -168,6 +173,7 @@ class Refusal(TypedDict):
         "contradiction",
         "unauthorized",
         "forbidden",
+        "origin_not_allowed",
         "not_found",
         "unknown_service",
         "method_not_allowed",
@@ -238,6 +244,10 @@ class Refusal(TypedDict):
     """Every member region in rank order."""
     free_slots: NotRequired[dict[str, Any]]
     """What came of asking for free slots, where balancers report them."""
+    error: NotRequired[dict[str, Any]]
+    """The same in OpenAI's form (`message`, `type`, `code`, `param`): where a service is asked by its
+    host name or `/r/`.
+    """
     edge: NotRequired[dict[str, Any]]
     """Where this edge stands, and which stand inside."""
 

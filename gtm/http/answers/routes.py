@@ -21,6 +21,7 @@ from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
+from gtm.core.model.refusals import error_member
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
@@ -96,6 +97,7 @@ class RedirectRoute:
         endpoint = self._resolved.routing.endpoint(option)
         if endpoint is None:
             status, document, more = self._resolved.rendered(option)
+            document["error"] = error_member(status, document["code"], document["detail"])
             return json_response(status, document, more, count)
         headers = (
             # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
