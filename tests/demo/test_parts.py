@@ -8,6 +8,7 @@ from contextlib import suppress
 from ipaddress import IPv4Network
 from random import Random
 from statistics import fmean
+from unittest.mock import Mock
 
 import dns.edns
 import dns.message
@@ -16,11 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.demo.backend.protocol import Connection
 from gtm.demo.backend.requests import read_chat
 from gtm.demo.clients import Country, client_of, countries
-from gtm.demo.fetch import FetchError, Reply, post
-from gtm.demo.fetch import parse_head as parse_answer
-from gtm.demo.http import RequestError, parse_head
+from gtm.demo.fetch import FetchError, Reply, parse_head, post
 from gtm.demo.profiles import Demand, Profile, rates
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
@@ -88,10 +88,16 @@ def test_the_wait_is_what_the_balancer_states() -> None:
 @given(st.binary(max_size=300))
 def test_requests_and_answers_of_any_bytes_are_read_or_refused(head: bytes) -> None:
     """No bytes make the parsers raise anything but their own errors."""
-    for parse, error in ((parse_head, RequestError), (parse_answer, FetchError)):
+
+    async def run() -> None:
         for begin in (b"", b"GET / HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n"):
-            with suppress(error):
-                parse(begin + head)
+            connection = Connection(lambda *_: None, set())
+            connection.connection_made(Mock(spec=asyncio.Transport))
+            connection.data_received(begin + head)
+            with suppress(FetchError):
+                parse_head(begin + head)
+
+    asyncio.run(run())
 
 
 # --- clients and demand ---
