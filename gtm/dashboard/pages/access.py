@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, name
@@ -50,19 +49,7 @@ PROGRAMS: Sequence[tuple[Role, str]] = (
 """What tokens of programs may do; they sign nobody in."""
 
 
-def routes() -> list[Route]:
-    """The pages."""
-    return [
-        page("/access", _access),
-        page("/access/tokens", _create, methods=("POST",), role=Role.ADMIN),
-        page("/access/tokens/{token}", _token, role=Role.ADMIN),
-        page("/access/tokens/{token}/rotate", _rotate, methods=("POST",), role=Role.ADMIN),
-        page("/access/tokens/{token}/revoke", _revoke, methods=("POST",), role=Role.ADMIN),
-        page("/access/sessions/end", _end, methods=("POST",)),
-        page("/access/people/end", _end_all, methods=("POST",), role=Role.ADMIN),
-    ]
-
-
+@page("/access")
 async def _access(visit: Visit) -> Response:
     """The page."""
     return await _overview(visit)
@@ -166,6 +153,7 @@ def _people(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 # Tokens
 
 
+@page("/access/tokens", methods=("POST",), role=Role.ADMIN)
 async def _create(visit: Visit) -> Response:
     """Make a token: its text is on this one answer."""
     given = await visit.form()
@@ -192,6 +180,7 @@ async def _create(visit: Visit) -> Response:
     return await _overview(visit, 201, made=made, command=shlex.join(command))
 
 
+@page("/access/tokens/{token}", role=Role.ADMIN)
 async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | None = None) -> Response:
     """One token by its name: what it is, who uses it, and what ends it."""
     wanted = name(visit.request.path_params["token"])
@@ -245,6 +234,7 @@ async def _told(visit: Visit, path: str) -> list[Mapping[str, Any]] | None:
     return items
 
 
+@page("/access/tokens/{token}/rotate", methods=("POST",), role=Role.ADMIN)
 async def _rotate(visit: Visit) -> Response:
     """Replace a token's text: the new one is on this one answer."""
     wanted, given = name(visit.request.path_params["token"]), await visit.form()
@@ -262,6 +252,7 @@ async def _rotate(visit: Visit) -> Response:
     return await _overview(visit, 201, made=made, command=command)
 
 
+@page("/access/tokens/{token}/revoke", methods=("POST",), role=Role.ADMIN)
 async def _revoke(visit: Visit) -> Response:
     """Revoke a token, and those that it replaced."""
     wanted = name(visit.request.path_params["token"])
@@ -272,6 +263,7 @@ async def _revoke(visit: Visit) -> Response:
 # Sessions
 
 
+@page("/access/sessions/end", methods=("POST",))
 async def _end(visit: Visit) -> Response:
     """Sign one browser out."""
     session = (await visit.form()).get("session", "")
@@ -279,6 +271,7 @@ async def _end(visit: Visit) -> Response:
     return visit.go("/access")
 
 
+@page("/access/people/end", methods=("POST",), role=Role.ADMIN)
 async def _end_all(visit: Visit) -> Response:
     """Sign somebody out everywhere."""
     who = (await visit.form()).get("name", "")

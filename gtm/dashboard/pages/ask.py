@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -30,11 +29,7 @@ _EDGE = "http://127.0.0.1:8081"
 _CONTROL = "http://127.0.0.1:8080"
 
 
-def routes() -> list[Route]:
-    """The page."""
-    return [page("/ask", _ask)]
-
-
+@page("/ask")
 async def _ask(visit: Visit) -> Response:
     """The form; where something is asked, with the answer."""
     asked = {name: visit.query(name) for name in FIELDS}

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from gtm.core.model.kinds import KINDS, label
 from gtm.dashboard.inside import ApiProblem
@@ -27,11 +26,7 @@ FAMILIES = (
 PAGE = 50
 
 
-def routes() -> list[Route]:
-    """The page, and the same as lines of JSON."""
-    return [page("/access/audit", _audit), page("/access/audit.jsonl", _export)]
-
-
+@page("/access/audit")
 async def _audit(visit: Visit) -> Response:
     """A page of what was done."""
     given = {name: text for name in FIELDS if (text := visit.query(name)) is not None}
@@ -84,6 +79,7 @@ def _command(given: Mapping[str, str]) -> str:
     return shlex.join(parts)
 
 
+@page("/access/audit.jsonl")
 async def _export(visit: Visit) -> Response:
     """All that is found, the oldest first, as it is read."""
     given = asked({name: text for name in FIELDS if (text := visit.query(name)) is not None})

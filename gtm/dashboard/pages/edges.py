@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Inside, name
@@ -21,22 +20,14 @@ MOST_DIFFERING = 100
 """Endpoints that a page of one edge tells of."""
 
 
-def routes() -> list[Route]:
-    """The page, its stream, and a page of each edge."""
-    return [
-        page("/edges", _edges),
-        page("/edges/{name}", _edge),
-        page("/edges/{name}/forget", _forget, methods=("POST",), role=Role.OPERATOR),
-        page("/live/edges", _live),
-    ]
-
-
+@page("/edges")
 async def _edges(visit: Visit) -> Response:
     """Edges as they are now; keys and tokens, which move slowly, as of now."""
     seen, dnssec, tokens = await asyncio.gather(look(visit.api), visit.api.get("/v1/dnssec"), _tokens(visit))
     return visit.render("edges.html", **body(seen), dnssec=dnssec, tokens=tokens)
 
 
+@page("/live/edges")
 async def _live(visit: Visit) -> Response:
     """The edges as they change."""
     api = visit.api
@@ -47,6 +38,7 @@ async def _live(visit: Visit) -> Response:
     return visit.stream(render, "edges")
 
 
+@page("/edges/{name}")
 async def _edge(visit: Visit) -> Response:
     """What one edge sees, answers and limits."""
     wanted = name(visit.request.path_params["name"])
@@ -72,6 +64,7 @@ async def _edge(visit: Visit) -> Response:
     )
 
 
+@page("/edges/{name}/forget", methods=("POST",), role=Role.OPERATOR)
 async def _forget(visit: Visit) -> Response:
     """Strike an edge off that is gone; the API refuses while it is live."""
     wanted = name(visit.request.path_params["name"])

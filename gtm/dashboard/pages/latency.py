@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.visits import Visit, page
@@ -16,11 +15,7 @@ FIELDS = ("client", "country", "lat", "lon")
 MOST_DISPUTED = 50
 
 
-def routes() -> list[Route]:
-    """The page."""
-    return [page("/latency", _latency)]
-
-
+@page("/latency")
 async def _latency(visit: Visit) -> Response:
     """What is estimated for the place asked about, if one is; what cannot be asked is told above the form."""
     chosen = {field: visit.query(field) for field in FIELDS}

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import Inside
 from gtm.dashboard.rendering import count, rendered
@@ -23,11 +22,7 @@ _SEEN = 1e-3
 """Requests per second below which nothing is told of a flow."""
 
 
-def routes() -> list[Route]:
-    """The page, and its stream."""
-    return [page("/plan", _plan), page("/live/plan", _live)]
-
-
+@page("/plan")
 async def _plan(visit: Visit) -> Response:
     """The page with the plan of now, so that it reads without scripts."""
     service = visit.query("service")
@@ -42,6 +37,7 @@ async def _plan(visit: Visit) -> Response:
     )
 
 
+@page("/live/plan")
 async def _live(visit: Visit) -> Response:
     """Stream the page's body as the plan changes."""
     service, api = visit.query("service"), visit.api

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC
@@ -44,11 +43,7 @@ OVER = {name: TRAFFIC[name].removeprefix("of ") for name in BACK}
 USUAL = "24h"
 
 
-def routes() -> list[Route]:
-    """A part of the Plan page, and a page of its own without scripts."""
-    return [page("/plan/history", _history)]
-
-
+@page("/plan/history")
 async def _history(visit: Visit) -> Response:
     measure = visit.query("measure") if visit.query("measure") in MEASURES else "use"
     over = visit.query("over") if visit.query("over") in OVER else USUAL

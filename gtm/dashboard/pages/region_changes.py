@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.effects import told
@@ -50,11 +49,7 @@ CHANGES = {
 }
 
 
-def routes() -> list[Route]:
-    """The page of a change; its preview is a part of it."""
-    return [page("/regions/{name}/{verb}", _change, methods=("GET", "POST"), role=Role.OPERATOR)]
-
-
+@page("/regions/{name}/{verb}", methods=("GET", "POST"), role=Role.OPERATOR)
 async def _change(visit: Visit) -> Response:
     change = CHANGES.get(visit.request.path_params["verb"])
     if change is None:

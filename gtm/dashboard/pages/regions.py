@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages.region_history import SPANS, history
@@ -24,17 +23,6 @@ AGAIN_S = 10
 MOST_COUNTRIES = 12
 STATES = ("up", "down", "unknown", "draining", "disabled", "full")
 """What regions can be narrowed to."""
-
-
-def routes() -> list[Route]:
-    """The two pages, and their streams."""
-    return [
-        page("/regions", _regions),
-        page("/live/regions", _live_regions),
-        page("/regions/{name}", _region),
-        page("/live/regions/{name}", _live_region),
-        page("/regions/{name}/history", _history),
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +61,7 @@ def state_of(one: Mapping[str, Any]) -> str:
     return str(one["health"] if one["admin_state"] == "active" else one["admin_state"])
 
 
+@page("/regions")
 async def _regions(visit: Visit) -> Response:
     chosen = Filter.of(visit)
     shown = table(await visit.api.get("/v1/top"), chosen)
@@ -87,6 +76,7 @@ async def _regions(visit: Visit) -> Response:
     )
 
 
+@page("/live/regions")
 async def _live_regions(visit: Visit) -> Response:
     chosen, api = Filter.of(visit), visit.api
 
@@ -106,6 +96,7 @@ def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
     return {"top": top, "counts": counts, "regions": [one for one in top["regions"] if chosen.holds(one)]}
 
 
+@page("/regions/{name}")
 async def _region(visit: Visit) -> Response:
     which = name(visit.request.path_params["name"])
     shown = await look(visit.api, which)
@@ -131,6 +122,7 @@ def _span(visit: Visit) -> str:
     return asked if asked in SPANS else "hour"
 
 
+@page("/regions/{name}/history")
 async def _history(visit: Visit) -> Response:
     """What probes said, as a part that the page asks for now and then: the database has it, so it is no part of the stream."""
     which, span = name(visit.request.path_params["name"]), _span(visit)
@@ -148,6 +140,7 @@ async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, 
         return None, str(found)
 
 
+@page("/live/regions/{name}")
 async def _live_region(visit: Visit) -> Response:
     which, api, may = name(visit.request.path_params["name"]), visit.api, visit.may("operator")
 

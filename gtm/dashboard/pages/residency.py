@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.visits import Visit, page
@@ -23,11 +22,7 @@ MOST_NAMES = 6
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def routes() -> list[Route]:
-    """The page."""
-    return [page("/residency", _residency)]
-
-
+@page("/residency")
 async def _residency(visit: Visit) -> Response:
     """All of it; what cannot be asked so is told above the form."""
     chosen = {name: visit.query(name) for name in FILTERS}

@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard import static_files
 from gtm.dashboard.curves import latency_curves
@@ -47,11 +46,6 @@ LASTS: Mapping[str, tuple[str, float]] = {
 """How long a file's requests took: the choice, in words, in seconds."""
 MOST_EVENTS = 100
 _COUNTRIES = 20
-
-
-def routes() -> list[Route]:
-    """The page: GET by its address; POST of the form, and of drafts from the Policy pages."""
-    return [page("/simulate", _simulate, methods=("GET", "POST"), files=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +157,7 @@ class Asked:
         return asked
 
 
+@page("/simulate", methods=("GET", "POST"), files=True)
 async def _simulate(visit: Visit) -> Response:
     """The form; and the report, which a part of the page asks for once it is shown, since it takes seconds."""
     if visit.request.method == "POST":

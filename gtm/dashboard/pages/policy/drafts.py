@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.api.examples import EXAMPLES
 from gtm.core.model.access import Role
@@ -27,21 +26,7 @@ _REFUSED = (400, 403, 409, 412, 422)
 """Statuses with which the API says no to a change."""
 
 
-def routes() -> list[Route]:
-    """Where drafts begin, and the one address at which they go on."""
-    operator = Role.OPERATOR
-    return [
-        page("/policy/edit", _edit_whole, role=operator),
-        page("/policy/draft", _shared),
-        page("/policy/draft", _go_on, methods=("POST",)),
-        page("/policy/draft/problems", _problems, methods=("POST",)),
-        page("/policy/draft/effect", _effect, methods=("POST",)),
-        page("/policy/{kind}/new", _new, role=operator),
-        page("/policy/{kind}/{name}/edit", _edit, role=operator),
-        page("/policy/{kind}/{name}/delete", _delete, role=operator),
-    ]
-
-
+@page("/policy/edit", role=Role.OPERATOR)
 async def _edit_whole(visit: Visit) -> Response:
     """All of the policy."""
     found = await visit.api.ask("GET", "/v1/policy", headers={"accept": "application/yaml"})
@@ -49,6 +34,7 @@ async def _edit_whole(visit: Visit) -> Response:
     return await _editor(visit, Draft(found.content, revision, whole=True).checked())
 
 
+@page("/policy/{kind}/{name}/edit", role=Role.OPERATOR)
 async def _edit(visit: Visit) -> Response:
     """One resource, as a form where there is one unless YAML is asked for."""
     kind = kind_of(visit.request.path_params["kind"])
@@ -60,6 +46,7 @@ async def _edit(visit: Visit) -> Response:
     return await _editor(visit, draft)
 
 
+@page("/policy/{kind}/new", role=Role.OPERATOR)
 async def _new(visit: Visit) -> Response:
     """A new resource, that begins as an example."""
     kind = kind_of(visit.request.path_params["kind"])
@@ -72,6 +59,7 @@ async def _new(visit: Visit) -> Response:
     return await _editor(visit, Draft(as_yaml({kind: [{"name": called, **example}]}), revision))
 
 
+@page("/policy/{kind}/{name}/delete", role=Role.OPERATOR)
 async def _delete(visit: Visit) -> Response:
     """What becomes of it, if one resource goes."""
     kind = kind_of(visit.request.path_params["kind"])
@@ -81,6 +69,7 @@ async def _delete(visit: Visit) -> Response:
     return await _preview(visit, Draft("", revision, tags={key: tag}, delete=[key]))
 
 
+@page("/policy/draft")
 async def _shared(visit: Visit) -> Response:
     """A draft that somebody has sent; who may change nothing sees what it would do to traffic."""
     packed = visit.query("d") or ""
@@ -90,6 +79,7 @@ async def _shared(visit: Visit) -> Response:
     return await _preview(visit, draft)
 
 
+@page("/policy/draft", methods=("POST",))
 async def _go_on(visit: Visit) -> Response:
     """Carry out what the pressed button of a draft asks for."""
     form = await visit.form()
@@ -123,6 +113,7 @@ async def _read(visit: Visit, draft: Draft) -> dict[str, Any]:
     return found
 
 
+@page("/policy/draft/problems", methods=("POST",))
 async def _problems(visit: Visit) -> Response:
     """What is wrong with a text, as it is typed."""
     draft = Draft.of_form(await visit.form())
@@ -280,6 +271,7 @@ async def _approve(visit: Visit, draft: Draft) -> Response:
     return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
 
 
+@page("/policy/draft/effect", methods=("POST",))
 async def _effect(visit: Visit) -> Response:
     """What it would make of traffic, on the map and in numbers."""
     form = await visit.form()

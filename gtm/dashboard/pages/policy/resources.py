@@ -8,12 +8,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.inside import ApiProblem, name
-from gtm.dashboard.pages.policy import drafts, revisions
 from gtm.dashboard.pages.policy.forms import FORMS
 from gtm.dashboard.pages.policy.words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
 from gtm.dashboard.visits import Visit, page
@@ -24,17 +22,7 @@ _SEARCH = 200
 """Characters of a search that are used."""
 
 
-def routes() -> list[Route]:
-    """All pages below `/policy`."""
-    return [
-        page("/policy", _overview),
-        *revisions.routes(),
-        *drafts.routes(),
-        page("/policy/{kind}/{name}", _resource),
-        page("/policy/{kind}/{name}/release", _release, methods=("POST",), role=Role.OPERATOR),
-    ]
-
-
+@page("/policy")
 async def _overview(visit: Visit) -> Response:
     """What there is, by kind; found by words, a page at a time."""
     asked = visit.query("kind")
@@ -94,6 +82,7 @@ def path_of(kind: str, called: str) -> str:
     return f"/policy/{SLUGS[kind]}/{called}"
 
 
+@page("/policy/{kind}/{name}/release", methods=("POST",), role=Role.OPERATOR)
 async def _release(visit: Visit) -> Response:
     """Let nobody manage a resource any more."""
     given, form = visit.request.path_params, await visit.form()
@@ -112,6 +101,7 @@ async def _release(visit: Visit) -> Response:
     return visit.go(path_of(kind, called))
 
 
+@page("/policy/{kind}/{name}")
 async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] | None = None) -> Response:
     """One resource: what it says in a sentence and in YAML, and what refers to it."""
     given = visit.request.path_params

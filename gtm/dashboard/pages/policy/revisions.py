@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Query
@@ -26,16 +25,7 @@ FORCED = "forced against the safety rules "
 """How what control adds to a forced change's reason begins."""
 
 
-def routes() -> list[Route]:
-    """The timeline, a revision, and the way back to it."""
-    return [
-        page("/policy/revisions", _timeline),
-        page("/policy/revisions/{number}", _revision),
-        page("/policy/revisions/{number}/roll-back", _ask_back, role=Role.OPERATOR),
-        page("/policy/revisions/{number}/roll-back", _go_back, methods=("POST",), role=Role.OPERATOR),
-    ]
-
-
+@page("/policy/revisions")
 async def _timeline(visit: Visit) -> Response:
     """Newest first."""
     newest, found = await asyncio.gather(
@@ -62,6 +52,7 @@ def _number(visit: Visit) -> int:
     return int(text)
 
 
+@page("/policy/revisions/{number}")
 async def _revision(visit: Visit) -> Response:
     """One of them, and what differs from the one before."""
     number = _number(visit)
@@ -122,6 +113,7 @@ def _text(change: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
     return None if found is None else as_yaml({kind: [found]})
 
 
+@page("/policy/revisions/{number}/roll-back", role=Role.OPERATOR)
 async def _ask_back(visit: Visit) -> Response:
     """What going back would change, and what stands against it."""
     return await _question(visit, _number(visit), 200)
@@ -151,6 +143,7 @@ def on_purpose(form: Mapping[str, str], reason: str) -> Query:
     return {"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}
 
 
+@page("/policy/revisions/{number}/roll-back", methods=("POST",), role=Role.OPERATOR)
 async def _go_back(visit: Visit) -> Response:
     """Go back, if nothing was changed since it was shown what that does."""
     number, form = _number(visit), await visit.form()

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from gtm.dashboard.pages.world import country, seen
+from gtm.dashboard.pages.world import seen
 from gtm.dashboard.pages.world.scene import away, scene_now, scene_then, tables
 from gtm.dashboard.pages.world.seen import Filter, Now, Then, choices, jurisdictions
 from gtm.dashboard.pages.world.times import line
@@ -21,11 +20,7 @@ from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Visit, page
 
 
-def routes() -> list[Route]:
-    """The page, its stream, what it shows of then, and countries."""
-    return [page("/", _world), page("/live/world", _live), page("/live/then", _then), *country.routes()]
-
-
+@page("/")
 async def _world(visit: Visit) -> Response:
     """The page with what is known, so that it reads without scripts."""
     chosen, api, at = Filter.of(visit), visit.api, visit.query("at")
@@ -102,6 +97,7 @@ def _parts(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+@page("/live/world")
 async def _live(visit: Visit) -> Response:
     """What goes on, as it changes."""
     chosen, api = Filter.of(visit), visit.api
@@ -112,6 +108,7 @@ async def _live(visit: Visit) -> Response:
     return visit.stream(render, "world", chosen.given)
 
 
+@page("/live/then")
 async def _then(visit: Visit) -> Response:
     """The parts of the page as of a recorded minute."""
     shown = await seen.then(visit.api, Filter.of(visit), visit.query("at") or "")

@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.countries import COUNTRIES
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -25,11 +24,7 @@ MOST_EXPLAINED = 8
 """Services of which the odds are asked: those that most is asked of."""
 
 
-def routes() -> list[Route]:
-    """All countries, and one."""
-    return [page("/countries", _countries), page("/countries/{code}", _country)]
-
-
+@page("/countries")
 async def _countries(visit: Visit) -> Response:
     """A list, by what is asked for now; `code` is one to go to."""
     asked = (visit.query("code") or "").upper()
@@ -51,6 +46,7 @@ async def _countries(visit: Visit) -> Response:
     )
 
 
+@page("/countries/{code}")
 async def _country(visit: Visit) -> Response:
     """All that is known of one."""
     code, api = str(visit.request.path_params["code"]), visit.api
