@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 
@@ -17,3 +18,8 @@ class Record(dict[str, Any]):
             except KeyError:
                 pass
         raise AttributeError(f"there is no member `{name}`")
+
+
+def recorded(value: Any) -> Any:
+    """A value as it would be answered: JSON whose objects are records."""
+    return json.loads(json.dumps(value), object_hook=Record)

@@ -17,6 +17,7 @@ from gtm.cli.common.output import moment
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
+    from gtm.client.records import Record
     from gtm.control.live.tokens import NewToken
     from gtm.storage.history.audit import Actor
     from gtm.storage.session import Database
@@ -155,11 +156,11 @@ def _show(ask: Command, made: Any) -> None:
     """A new token's text, alone on standard output."""
     if ask.printed_json(made):
         return
-    until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
+    until = f"until {output.when(made.expires_at)} UTC" if made.expires_at else "until it is revoked"
     names = _bound(made)
-    kind = f"{made['role']} of {names}" if names else made["role"]
-    output.note(f"token {made['name']} ({kind}, id {made['id']}), good {until}; shown only this once:")
-    typer.echo(made["token"])
+    kind = f"{made.role} of {names}" if names else made.role
+    output.note(f"token {made.name} ({kind}, id {made.id}), good {until}; shown only this once:")
+    typer.echo(made.token)
 
 
 @asks(app, "list", also=DIRECT)
@@ -204,10 +205,10 @@ def revoke(
     else:
         ended = ask.api.revoke_token(token_id)
     if not ask.printed_json(ended):
-        output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
+        output.say(f"token {ended.name} ({ended.role}, id {ended.id}) is revoked")
 
 
-def _bound(item: dict[str, Any]) -> str:
+def _bound(item: Record) -> str:
     """The edges, regions or names that a token is bound to."""
     return str(item.get("edges") or item.get("regions") or item.get("names") or "")
 
@@ -247,42 +248,46 @@ def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
             raise CommandError(error.detail, problems=tuple(map(str, error.problems))) from error
 
 
-def _view(token: Token) -> dict[str, Any]:
+def _view(token: Token) -> Record:
     """A token as the control API shows it."""
+    from gtm.client.records import Record
+
     moments = {name: getattr(token, name) for name in ("created_at", "expires_at", "revoked_at")}
-    return {
-        "id": token.id,
-        "name": token.name,
-        "role": token.role.value,
-        "edges": token.edges,
-        "regions": token.regions,
-        "names": token.names,
-        "owner": token.owner,
-        "makers": list(token.makers),
+    return Record(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        edges=token.edges,
+        regions=token.regions,
+        names=token.names,
+        owner=token.owner,
+        makers=list(token.makers),
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
-    }
+    )
 
 
-def _new_view(made: NewToken) -> dict[str, Any]:
+def _new_view(made: NewToken) -> Record:
     """A token just made, with its text, likewise."""
-    return {**_view(made.token), "token": made.text}
+    shown = _view(made.token)
+    shown["token"] = made.text
+    return shown
 
 
 def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _ends(item: dict[str, Any]) -> str | None:
+def _ends(item: Record) -> str | None:
     """When a token ends, or ended; None: never."""
     ends = [str(item[name]) for name in ("expires_at", "revoked_at") if item[name]]
     return min(ends, key=datetime.fromisoformat, default=None)
 
 
-def _state(item: dict[str, Any], now: datetime) -> str:
-    revoked = item["revoked_at"]
+def _state(item: Record, now: datetime) -> str:
+    revoked = item.revoked_at
     if revoked:
         return "revoked" if datetime.fromisoformat(revoked) <= now else "replaced"
-    expires = item["expires_at"]
+    expires = item.expires_at
     return "expired" if expires and datetime.fromisoformat(expires) <= now else "active"
 
 

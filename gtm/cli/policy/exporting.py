@@ -67,7 +67,7 @@ def export(
         raise CommandError("standard output is one of HCL and JSON: leave out --format hcl or --json")
     if policy is None:
         found: Any = ask.api.get_policy(admin_states=admin_states or None)
-        revision, source, document = found["revision"], f"revision {found['revision']}", found["policy"]
+        revision, source, document = found.revision, f"revision {found.revision}", found.policy
     else:
         from gtm.cli.common.policy_folder import read_document
 
