@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil, log10
-from typing import Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _WIDTH, _LEFT, _TOP, _HEIGHT = 720, 48, 8, 220
 _MARKS = 8
 
 
-def latency_curves(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Markup | None:
+def latency_curves(before: types.LatencySchema | None, after: types.LatencySchema | None) -> Markup | None:
     """Curves of 0 to 100 % within each latency in ms; None where no client's place is known.
 
     Args:
@@ -20,7 +22,7 @@ def latency_curves(before: Mapping[str, Any] | None, after: Mapping[str, Any] | 
         after: likewise, drawn solid.
     """
     curves = [
-        (style, one["quantiles"]) for style, one in (("before", before), ("after", after)) if one is not None
+        (style, one.quantiles) for style, one in (("before", before), ("after", after)) if one is not None
     ]
     if not curves:
         return None

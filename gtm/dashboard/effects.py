@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gtm.client.objects import JsonObject
 from gtm.dashboard.rendering import rate, share
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_COUNTRIES = 12
 MOST_MOVES = 60
@@ -17,7 +21,7 @@ SEEN = 0.005
 """Requests per second below which nothing is told of a change."""
 
 
-def told(made: Mapping[str, Any], countries: int = MOST_COUNTRIES) -> dict[str, Any]:
+def told(made: types.SimulationView, countries: int = MOST_COUNTRIES) -> dict[str, Any]:
     """What templates need of a simulation (`gtm.core.simulate.report`), for `effect.html`.
 
     Args:
@@ -26,15 +30,15 @@ def told(made: Mapping[str, Any], countries: int = MOST_COUNTRIES) -> dict[str, 
     """
     sides = [made[when][side] for when in ("average", "peak") for side in ("before", "after")]
     regions = _regions(made, sides)
-    changed = [one for one in made["countries"] if one["before"] != one["after"]]
-    moves = made["average"]["moves"]
+    changed = [one for one in made.countries if one.before != one.after]
+    moves = made.average.moves
     before, after = sides[0], sides[1]
     return {
         "made": made,
         "sides": sides,
         "regions": regions,
         "gains": _gains(moves),
-        "refused": after["refused"]["rate"] - before["refused"]["rate"],
+        "refused": after.refused.rate - before["refused"].rate,
         "moves": moves[:MOST_MOVES],
         "more_moves": max(0, len(moves) - MOST_MOVES),
         "countries": changed[:countries],
@@ -42,91 +46,91 @@ def told(made: Mapping[str, Any], countries: int = MOST_COUNTRIES) -> dict[str, 
         "refusals": _refusals(sides, "reasons"),
         "rules": _refusals(sides, "rules"),
         "spill": _spill(sides),
-        "full": [one["region"] for one in regions if one["sides"][3] and one["sides"][3]["exhausted"]],
-        "quotas": sorted({name for side in (sides[1], sides[3]) for name in side["exhausted"]}),
+        "full": [one.region for one in regions if one.sides[3] and one.sides[3].exhausted],
+        "quotas": sorted({name for side in (sides[1], sides[3]) for name in side.exhausted}),
         "scene": scene(made, regions),
     }
 
 
-def _regions(made: Mapping[str, Any], sides: list[Any]) -> list[dict[str, Any]]:
+def _regions(made: types.SimulationView, sides: list[types.ProjectionSchema]) -> list[JsonObject]:
     """Each region with its part of the four projections, None where a policy does not have it, and what it gains on average."""
-    parts = [{one["region"]: one for one in side["regions"]} for side in sides]
+    parts = [{one.region: one for one in side.regions} for side in sides]
     return [
-        {
-            **{key: one[key] for key in ("region", "lat", "lon")},
-            "sides": [part.get(one["region"]) for part in parts],
-            "change": _rate(parts[1], one["region"]) - _rate(parts[0], one["region"]),
-        }
-        for one in made["regions"]
+        JsonObject(
+            region=one.region,
+            lat=one.lat,
+            lon=one.lon,
+            sides=[part.get(one.region) for part in parts],
+            change=_rate(parts[1], one.region) - _rate(parts[0], one.region),
+        )
+        for one in made.regions
     ]
 
 
-def _rate(side: Mapping[str, Any], region: str) -> float:
-    return float(side[region]["rate"]) if region in side else 0.0
+def _rate(side: Mapping[str, types.RegionTraffic], region: str) -> float:
+    return float(side[region].rate) if region in side else 0.0
 
 
-def _gains(moves: Iterable[Mapping[str, Any]]) -> list[tuple[str, float]]:
+def _gains(moves: Iterable[types.MoveSchema]) -> list[tuple[str, float]]:
     """What regions gain of what moves, less what they lose; the largest first. What demand grows by is no gain."""
     sums: dict[str, float] = defaultdict(float)
     for one in moves:
         for end, sign in (("from", -1.0), ("to", 1.0)):
             if one[end] is not None:
-                sums[one[end]] += sign * one["rate"]
+                sums[one[end]] += sign * one.rate
     return sorted(((name, gain) for name, gain in sums.items() if gain > SEEN), key=lambda one: -one[1])
 
 
-def _refusals(sides: list[Any], kind: str) -> list[tuple[str, list[float]]]:
+def _refusals(sides: list[types.ProjectionSchema], kind: str) -> list[tuple[str, list[float]]]:
     """Each reason, or rule, with its requests per second in the four projections."""
-    found = [side["refused"][kind] for side in sides]
+    found = [side.refused[kind] for side in sides]
     names = sorted({key for side in found for key in side})
     return [(one, [side.get(one, 0.0) for side in found]) for one in names]
 
 
-def _spill(sides: list[Any]) -> list[tuple[tuple[str, str], list[float]]]:
+def _spill(sides: list[types.ProjectionSchema]) -> list[tuple[tuple[str, str], list[float]]]:
     """What leaves its home for want of room, from where to where, in the four projections; the largest first."""
-    found = [{(one["from"], one["to"]): one["rate"] for one in side["spill"]} for side in sides]
+    found = [{(one.from_, one.to): one.rate for one in side.spill} for side in sides]
     ways = {way for side in found for way in side}
     rows = [(way, [side.get(way, 0.0) for side in found]) for way in ways]
     return sorted(rows, key=lambda row: (-max(row[1]), row[0]))[:MOST_MOVES]
 
 
-def scene(made: Mapping[str, Any], regions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def scene(made: types.SimulationView, regions: Iterable[JsonObject]) -> dict[str, Any]:
     """What `effect.js` draws: regions with what they gain or lose, what moves, and the places of clients concerned."""
     all_regions = list(regions)
     named = len(all_regions) <= _MOST_NAMED
-    total = made["average"]["after"]["rate"]
+    total = made.average.after.rate
     places = [
-        [one["lat"], one["lon"], one["share"] * total, _kind_of_place(one)]
-        for one in made["places"]
-        if one["lat"] is not None and one["before"] != one["after"]
+        [one.lat, one.lon, one.share * total, _kind_of_place(one)]
+        for one in made.places
+        if one.lat is not None and one.before != one.after
     ]
     return {
         "regions": [_drawn(one, named=named) for one in all_regions],
         "moves": [
-            {**one, "label": rate(one["rate"])}
-            for one in made["average"]["moves"][:MOST_MOVES]
-            if one["rate"] > SEEN
+            {**one, "label": rate(one.rate)} for one in made.average.moves[:MOST_MOVES] if one.rate > SEEN
         ],
         "places": places[:MOST_PLACES],
     }
 
 
-def _kind_of_place(one: Mapping[str, Any]) -> str:
-    return "refused" if one["after"] is None else "served" if one["before"] is None else "moved"
+def _kind_of_place(one: types.PlaceChangeSchema) -> str:
+    return "refused" if one.after is None else "served" if one.before is None else "moved"
 
 
-def _drawn(one: Mapping[str, Any], *, named: bool) -> dict[str, Any]:
+def _drawn(one: JsonObject, *, named: bool) -> dict[str, Any]:
     """A region on the map: its sign and its words say what its colour does."""
-    name, change, after = one["region"], one["change"], one["sides"][1]
+    name, change, after = one.region, one.change, one.sides[1]
     kind, sign = ("gains", "+") if change > SEEN else ("loses", "−") if change < -SEEN else ("same", "")
     amount = f"{sign}{rate(abs(change))}" if sign else ""
-    use = None if after is None else after["room"]["utilization"]
-    was = rate(one["sides"][0]["rate"]) if one["sides"][0] else "not in the policy"
-    becomes = rate(after["rate"]) if after else "not in the policy"
+    use = None if after is None else after.room.utilization
+    was = rate(one.sides[0].rate) if one.sides[0] else "not in the policy"
+    becomes = rate(after.rate) if after else "not in the policy"
     return {
         "name": name,
-        "lat": one["lat"],
-        "lon": one["lon"],
+        "lat": one.lat,
+        "lon": one.lon,
         "kind": kind,
         "sign": sign,
         "use": use,

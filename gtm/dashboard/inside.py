@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
 from gtm.api.context import PRINCIPAL, Principal
-from gtm.client.records import Record
+from gtm.client.objects import JsonObject
 
 Query = Mapping[str, str | int | float | bool | None]
 
@@ -102,7 +102,7 @@ class Inside:
         raw = b"".join(pieces)
         kind = found.get("content-type", "")
         text = raw.decode(errors="replace")
-        content = json.loads(text, object_hook=Record) if "json" in kind and raw else text
+        content = json.loads(text, object_hook=JsonObject) if "json" in kind and raw else text
         if started["status"] >= 400:
             document = content if isinstance(content, dict) else {"title": "error", "detail": str(content)}
             raise ApiProblem(started["status"], document)

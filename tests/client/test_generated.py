@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from gtm.client import AsyncControl, Control, calls, types
-from gtm.client.records import Record
+from gtm.client.objects import JsonObject
 from tests.release.client_code import TARGET, control_document, operations, sources, type_name
 
 _NOT_JSON = {"metrics", "export_audit", "handoff_keys"}
@@ -62,7 +62,7 @@ def test_values_are_of_their_types(control: Control) -> None:
     assert seen > 40
 
 
-def _record(kind: type[Record], value: Record) -> Record:
+def _record(kind: type[JsonObject], value: JsonObject) -> JsonObject:
     """A value as its type, of which each member is what its annotation says."""
     for name, annotation in get_type_hints(kind).items():
         if name.removesuffix("_") in value or name.removesuffix("_") in REQUIRED[kind.__name__]:

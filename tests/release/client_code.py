@@ -98,7 +98,7 @@ def _types(document: Mapping[str, Any]) -> str:
         f'"""What {document["info"]["title"]} takes and answers, by its OpenAPI document. Written by `make client`."""',
         "from __future__ import annotations",
         "from typing import Any, Literal, NotRequired, TypeAlias, TypedDict",
-        "from gtm.client.records import Record",
+        "from gtm.client.objects import JsonObject",
     ]
     asked = _asked(document)
     for component, schema in sorted(schemas.items()):
@@ -153,11 +153,11 @@ def _type(name: str, schema: Mapping[str, Any], *, answer: bool) -> str:
 
 
 def _record(name: str, schema: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
-    """A class of answers, whose members are attributes (`gtm.client.records`)."""
-    lines = [f"class {name}(Record):", _docstring(schema.get("description", "") or f"{name}.", "    ")]
+    """A class of answers, whose members are attributes (`gtm.client.objects`)."""
+    lines = [f"class {name}(JsonObject):", _docstring(schema.get("description", "") or f"{name}.", "    ")]
     for one, what in properties.items():
         taken = one in dir(dict) or keyword.iskeyword(one)
-        lines.append(f"    {one}{'_' * taken}: {python_type(what)}")
+        lines.append(f"    {one}{'_' * taken}: {python_type(what).replace('dict[str, Any]', 'JsonObject')}")
         if what.get("description"):
             lines.append(_docstring(what["description"], "    "))
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.regions import AddressFamily
 
 if TYPE_CHECKING:
-    from gtm.client.records import Record
+    from gtm.client.objects import JsonObject
 
 app = typer.Typer()
 
@@ -176,7 +176,7 @@ def _ask(url: str, token: str | None, asked: _Asked) -> Any:
     return body
 
 
-def tell(decision: Record, *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
+def tell(decision: JsonObject, *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
     """Show what control or an edge says of one request.
 
     Args:
@@ -198,7 +198,7 @@ def tell(decision: Record, *, as_json: bool, full: bool, family: AddressFamily |
         raise typer.Exit(Exit.NO)
 
 
-def _facts(decision: Record, family: AddressFamily | None) -> None:
+def _facts(decision: JsonObject, family: AddressFamily | None) -> None:
     client = decision.client
     found = [client.country or "unknown place"]
     if client.source != "none":
@@ -230,7 +230,7 @@ def _facts(decision: Record, family: AddressFamily | None) -> None:
     )
 
 
-def _records(decision: Record, family: AddressFamily | None) -> list[tuple[str, str]]:
+def _records(decision: JsonObject, family: AddressFamily | None) -> list[tuple[str, str]]:
     """What DNS answers to whoever asks for addresses of a family; None: nobody asked."""
     if family is None:
         return []
@@ -240,13 +240,13 @@ def _records(decision: Record, family: AddressFamily | None) -> list[tuple[str, 
     return [("asked", f"{family.rrtype} of {told.name}"), ("answer", found or f"empty ({reply.rcode})")]
 
 
-def _answer(decision: Record) -> str:
+def _answer(decision: JsonObject) -> str:
     if decision.outcome == "served":
         return f"{output.plain(decision.region)} ({output.plain(decision.reason)})"
     return output.plain(decision.get("detail") or decision.reason)
 
 
-def _considered(decision: Record) -> None:
+def _considered(decision: JsonObject) -> None:
     """Every candidate, and the rules that matched."""
     output.say("")
     columns: dict[str, output.Column] = {
@@ -269,7 +269,7 @@ def _considered(decision: Record) -> None:
     output.records(decision.rules, rules, empty="no residency rule matches")
 
 
-def _exclusion(item: Record) -> str:
+def _exclusion(item: JsonObject) -> str:
     if item.excluded is None:
         return ""
     rules = f" ({', '.join(item.rules)})" if item.rules else ""

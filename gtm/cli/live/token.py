@@ -17,7 +17,7 @@ from gtm.cli.common.output import moment
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
-    from gtm.client.records import Record
+    from gtm.client.objects import JsonObject
     from gtm.control.live.tokens import NewToken
     from gtm.storage.history.audit import Actor
     from gtm.storage.session import Database
@@ -208,7 +208,7 @@ def revoke(
         output.say(f"token {ended.name} ({ended.role}, id {ended.id}) is revoked")
 
 
-def _bound(item: Record) -> str:
+def _bound(item: JsonObject) -> str:
     """The edges, regions or names that a token is bound to."""
     return str(item.get("edges") or item.get("regions") or item.get("names") or "")
 
@@ -248,12 +248,12 @@ def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
             raise CommandError(error.detail, problems=tuple(map(str, error.problems))) from error
 
 
-def _view(token: Token) -> Record:
+def _view(token: Token) -> JsonObject:
     """A token as the control API shows it."""
-    from gtm.client.records import Record
+    from gtm.client.objects import JsonObject
 
     moments = {name: getattr(token, name) for name in ("created_at", "expires_at", "revoked_at")}
-    return Record(
+    return JsonObject(
         id=token.id,
         name=token.name,
         role=token.role.value,
@@ -266,7 +266,7 @@ def _view(token: Token) -> Record:
     )
 
 
-def _new_view(made: NewToken) -> Record:
+def _new_view(made: NewToken) -> JsonObject:
     """A token just made, with its text, likewise."""
     shown = _view(made.token)
     shown["token"] = made.text
@@ -277,13 +277,13 @@ def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _ends(item: Record) -> str | None:
+def _ends(item: JsonObject) -> str | None:
     """When a token ends, or ended; None: never."""
     ends = [str(item[name]) for name in ("expires_at", "revoked_at") if item[name]]
     return min(ends, key=datetime.fromisoformat, default=None)
 
 
-def _state(item: Record, now: datetime) -> str:
+def _state(item: JsonObject, now: datetime) -> str:
     revoked = item.revoked_at
     if revoked:
         return "revoked" if datetime.fromisoformat(revoked) <= now else "replaced"

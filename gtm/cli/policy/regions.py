@@ -15,7 +15,7 @@ from gtm.cli.policy import safety
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.client import Call, types
-    from gtm.client.records import Record
+    from gtm.client.objects import JsonObject
 
 app = typer.Typer(no_args_is_help=True)
 services_app = typer.Typer(no_args_is_help=True)
@@ -171,7 +171,7 @@ def list_services(ask: Command) -> None:
     ask.table(services, columns, empty="there are no services: add some with `gtm apply FOLDER`")
 
 
-def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[Record]:
+def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[JsonObject]:
     """Every resource of a list, with what there is more of it by its name, and who manages it."""
     found = []
     for page in api.pages(call):
@@ -183,14 +183,14 @@ def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[Re
     return found
 
 
-def _managers(resources: list[Record]) -> dict[str, output.Column]:
+def _managers(resources: list[JsonObject]) -> dict[str, output.Column]:
     """The column that says who manages each resource, if one is managed."""
     if not any(one.managed_by for one in resources):
         return {}
     return {"managed by": lambda one: one.managed_by and one.managed_by.manager}
 
 
-def _host(host: str | Record) -> str:
+def _host(host: str | JsonObject) -> str:
     """A host name, with what it states of the requests that come by it."""
     if isinstance(host, str):
         return host
@@ -221,7 +221,7 @@ def _capacity(capacity: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts)) or "not stated"
 
 
-def _health_cells(found: Record | None) -> tuple[Any, ...]:
+def _health_cells(found: JsonObject | None) -> tuple[Any, ...]:
     if found is None:
         return output.styled("unknown"), "", "", ""
     latency = found.get("latency_ms")

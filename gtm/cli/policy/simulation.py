@@ -20,7 +20,8 @@ from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_document
 
 if TYPE_CHECKING:
-    from gtm.client.records import Record
+    from gtm.client import types
+    from gtm.client.objects import JsonObject
     from gtm.core.demand.traffic import Traffic
     from gtm.core.model.policy import Policy
     from gtm.core.model.services import Priority
@@ -254,8 +255,8 @@ def _policy(document: Mapping[str, Any]) -> Policy:
     return PolicyDocument.model_validate_json(json.dumps(document)).to_core()
 
 
-def _simulated(before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]) -> Record:
-    from gtm.client.records import recorded
+def _simulated(before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]) -> JsonObject:
+    from gtm.client.objects import as_answered
     from gtm.control.errors import ControlError
     from gtm.control.policy.drafts import parsed
     from gtm.control.policy.scenario import ScenarioDocument
@@ -268,7 +269,7 @@ def _simulated(before: Policy, after: Policy, traffic: Traffic, scenario: Mappin
         except ControlError as error:
             problems = tuple(f"{one.path}: {one.message}" for one in error.problems)
             raise CommandError(error.detail, problems=problems) from error
-    found: Record = recorded(made)
+    found: JsonObject = as_answered(made)
     return found
 
 
@@ -278,7 +279,7 @@ _HEADINGS = ("average before", "average after", "peak before", "peak after")
 _SHOWN = 20
 
 
-def _tell(found: Record) -> None:
+def _tell(found: JsonObject) -> None:
     """Print what a simulation found: its summary, regions, spillover and whose clients move."""
     traffic = found.traffic
     served = f", {found.newly_served:.1%} were refused before" if found.newly_served else ""
@@ -360,7 +361,7 @@ def _countries(countries: Iterable[Any]) -> None:
         output.say(f"… and {len(changed) - _SHOWN} more with fewer requests; --json and --html have them")
 
 
-def _use(side: Record | None) -> float | None:
+def _use(side: JsonObject | None) -> float | None:
     """What is used of a region's capacity; None: it is not in the policy, or nothing bounds it."""
     return None if side is None else side.room.utilization
 
@@ -370,7 +371,7 @@ def _percent(value: float | None) -> str:
 
 
 def _write(
-    path: Path, found: Mapping[str, Any], *, before: str, after: str, scenario: Mapping[str, Any]
+    path: Path, found: types.SimulationView, *, before: str, after: str, scenario: Mapping[str, Any]
 ) -> None:
     from gtm.dashboard.report_file import report
 

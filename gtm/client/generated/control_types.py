@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from gtm.client.records import Record
+from gtm.client.objects import JsonObject
 
 
 class AcceptOlderRequest(TypedDict):
@@ -14,7 +14,7 @@ class AcceptOlderRequest(TypedDict):
     """Kept in the audit log."""
 
 
-class AcceptedView(Record):
+class AcceptedView(JsonObject):
     """What followers held that the database has lost, and go back from."""
 
     lost: list[LostSchema]
@@ -27,7 +27,7 @@ AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
 """A family of addresses, by the name of its field in an endpoint and in a refusal."""
 
 
-class AddressView(Record):
+class AddressView(JsonObject):
     """An address of an endpoint that is probed by itself: one that is down is left out of DNS answers."""
 
     status: HealthStatus
@@ -40,7 +40,7 @@ class AddressView(Record):
     """By edge: what each sees; unknown: it was never up from there."""
 
 
-class AdequacySchema(Record):
+class AdequacySchema(JsonObject):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 
     country: str
@@ -92,7 +92,7 @@ class ApplyRequest(TypedDict):
     """
 
 
-class ApprovalList(Record):
+class ApprovalList(JsonObject):
     """The latest approvals."""
 
     items_: list[ApprovalView]
@@ -109,7 +109,7 @@ class ApprovalRequest(TypedDict):
     """Absent: in an hour."""
 
 
-class ApprovalView(Record):
+class ApprovalView(JsonObject):
     """Somebody's approval of one change to one revision."""
 
     sha256: str
@@ -125,13 +125,13 @@ class ApprovalView(Record):
     """
 
 
-class BalancerList(Record):
+class BalancerList(JsonObject):
     """All of them."""
 
     items_: list[BalancerView]
 
 
-class BalancerView(Record):
+class BalancerView(JsonObject):
     """A region's balancer, as it last said."""
 
     name: str
@@ -145,7 +145,7 @@ class BalancerView(Record):
     tiers: dict[str, TierSchema]
 
 
-class BreachSchema(Record):
+class BreachSchema(JsonObject):
     """A safety rule that a change breaks: `value` exceeds `limit`, both in `unit`."""
 
     rule: SafetyRule
@@ -155,7 +155,7 @@ class BreachSchema(Record):
     unit: str
 
 
-class CalendarView(Record):
+class CalendarView(JsonObject):
     """What begins and ends by itself, the next first."""
 
     revision: int
@@ -175,7 +175,7 @@ class CapacityDocument(TypedDict):
     """Requests per second."""
 
 
-class CauseSchema(Record):
+class CauseSchema(JsonObject):
     """A rule, a membership or an adequacy decision that begins or ends."""
 
     what: What
@@ -192,7 +192,7 @@ class CauseSchema(Record):
     """The adequacy decisions that lapse."""
 
 
-class CellCount(Record):
+class CellCount(JsonObject):
     """A demand cell and how many requests it had."""
 
     service: str
@@ -242,7 +242,7 @@ class CellDocument(TypedDict):
     count: float
 
 
-class CellPart(Record):
+class CellPart(JsonObject):
     """Clients of a column that are alike."""
 
     countries: list[str] | None
@@ -254,7 +254,7 @@ class CellPart(Record):
     rules_left_out: int
 
 
-class CellSchema(Record):
+class CellSchema(JsonObject):
     """A demand cell: a kind of request. Coordinates are of the centre of 5° by 5°."""
 
     service: str
@@ -274,7 +274,7 @@ class CellSchema(Record):
     """
 
 
-class CertificateSchema(Record):
+class CertificateSchema(JsonObject):
     """A certificate that an endpoint showed to the edge's last probe of it."""
 
     region: str
@@ -309,7 +309,7 @@ class ChallengePut(TypedDict):
     """Whether the values that are there stay; otherwise these replace them."""
 
 
-class ChallengeView(Record):
+class ChallengeView(JsonObject):
     """What is at the name of a challenge."""
 
     zone: str
@@ -325,7 +325,7 @@ class ChallengeView(Record):
     """Whether all edges answer from it."""
 
 
-class ChangePage(Record):
+class ChangePage(JsonObject):
     """Changes, the newest first."""
 
     items_: list[ChangeView]
@@ -334,7 +334,7 @@ class ChangePage(Record):
     """False: the database is away, and what is older than an hour is missing."""
 
 
-class ChangeSchema(Record):
+class ChangeSchema(JsonObject):
     """What it changes for clients in some countries."""
 
     services: list[str]
@@ -346,7 +346,7 @@ class ChangeSchema(Record):
     """Regions that may serve them from then on; none: they are refused."""
 
 
-class ChangeView(Record):
+class ChangeView(JsonObject):
     """A verdict that became another."""
 
     at: str
@@ -368,7 +368,7 @@ class ChangeView(Record):
     """When it was by the edge's own clock, but not later than `at`; null: that of all together."""
 
 
-class Changed(Record):
+class Changed(JsonObject):
     """The outcome of a change."""
 
     revision: int
@@ -377,7 +377,7 @@ class Changed(Record):
     warnings: list[str]
 
 
-class ClientLocationSchema(Record):
+class ClientLocationSchema(JsonObject):
     """The client's location, as the location database has it."""
 
     country: str | None
@@ -393,7 +393,7 @@ ClientsKind: TypeAlias = Literal["jurisdiction", "others", "unknown"]
 """The kind of clients that a column of the matrix is about."""
 
 
-class ClientsSchema(Record):
+class ClientsSchema(JsonObject):
     """A column: clients of a jurisdiction, of all countries that no other column has, or such as nobody
     can locate.
     """
@@ -404,7 +404,7 @@ class ClientsSchema(Record):
     countries: list[str]
 
 
-class ComparisonSchema(Record):
+class ComparisonSchema(JsonObject):
     """Both policies side by side."""
 
     moved: float
@@ -433,7 +433,7 @@ class CorsDocument(TypedDict):
 CountryCode: TypeAlias = str
 
 
-class CountrySchema(Record):
+class CountrySchema(JsonObject):
     """Where most of a country's requests for a service go; a region of null: they are refused."""
 
     service: str
@@ -461,7 +461,7 @@ class DataClassDocumentPut(TypedDict):
     """The name that people read."""
 
 
-class DeferredSchema(Record):
+class DeferredSchema(JsonObject):
     """A resource that is to be deleted as soon as nothing keeps it."""
 
     kind: str
@@ -476,7 +476,7 @@ class DeferredSchema(Record):
     """Whether the safety rules keep it, and not a resource that names it."""
 
 
-class DemandRow(Record):
+class DemandRow(JsonObject):
     """Requests that are counted apart from others."""
 
     region: str | None
@@ -496,7 +496,7 @@ class DemandRow(Record):
     """The requests that it stands for."""
 
 
-class DemandView(Record):
+class DemandView(JsonObject):
     """Demand now or of a recorded minute, the largest rows first. `rate`, `served` and `refused` are of
     all rows, in requests per second.
     """
@@ -516,7 +516,7 @@ class DemandView(Record):
     """Rows beyond the limit."""
 
 
-class DiffView(Record):
+class DiffView(JsonObject):
     """The differences between two revisions."""
 
     revision: int
@@ -524,7 +524,7 @@ class DiffView(Record):
     changes: list[ResourceChangeSchema]
 
 
-class DisputedSchema(Record):
+class DisputedSchema(JsonObject):
     """A network that is not where the location database claims, by the round trips that balancers
     measured.
     """
@@ -544,7 +544,7 @@ class DisputedSchema(Record):
     """The quickest round trip to each region that light could not have made from the claimed place."""
 
 
-class DnsAnswers(Record):
+class DnsAnswers(JsonObject):
     """DNS answers of one kind."""
 
     type: str
@@ -554,7 +554,7 @@ class DnsAnswers(Record):
     per_second: float
 
 
-class DnsAnswersSchema(Record):
+class DnsAnswersSchema(JsonObject):
     """The addresses that DNS would answer with."""
 
     name: str
@@ -563,7 +563,7 @@ class DnsAnswersSchema(Record):
     replies: list[DnsReplySchema]
 
 
-class DnsLimitsSchema(Record):
+class DnsLimitsSchema(JsonObject):
     """What DNS grants a client prefix (/24 or /56) each second and process."""
 
     replies: int
@@ -576,7 +576,7 @@ class DnsLimitsSchema(Record):
     """Networks that are not limited."""
 
 
-class DnsRates(Record):
+class DnsRates(JsonObject):
     """What an edge's DNS does, per second, smoothed over 3 s."""
 
     answered: list[DnsAnswers]
@@ -589,7 +589,7 @@ class DnsRates(Record):
     """Packets that were no questions, by why."""
 
 
-class DnsRecordSchema(Record):
+class DnsRecordSchema(JsonObject):
     """A record of an answer, `data` as in a zone file."""
 
     name: str
@@ -598,7 +598,7 @@ class DnsRecordSchema(Record):
     data: str
 
 
-class DnsReplySchema(Record):
+class DnsReplySchema(JsonObject):
     """The answer to a question of one type."""
 
     type: str
@@ -612,7 +612,7 @@ class DnsReplySchema(Record):
     error: ExtendedErrorSchema | None
 
 
-class DoubtsSchema(Record):
+class DoubtsSchema(JsonObject):
     """Claimed locations that measurements contradict."""
 
     votes: int
@@ -624,7 +624,7 @@ class DoubtsSchema(Record):
     """Reporters that dispute too much to have a vote."""
 
 
-class EdgeDetail(Record):
+class EdgeDetail(JsonObject):
     """An edge, with what its DNS does and the certificates that it meets.  What an edge of an earlier
     version does not tell is null, as is everything of an edge that is not live.
     """
@@ -660,13 +660,13 @@ class EdgeDetail(Record):
     """Those that end first come first."""
 
 
-class EdgeList(Record):
+class EdgeList(JsonObject):
     """All edges."""
 
     items_: list[EdgeSchema]
 
 
-class EdgeSchema(Record):
+class EdgeSchema(JsonObject):
     """An edge as last heard of."""
 
     name: str
@@ -700,7 +700,7 @@ EdgeScope: TypeAlias = Literal["anywhere", "in_fence"]
 """Which edges may handle the requests that a residency rule concerns."""
 
 
-class Ended(Record):
+class Ended(JsonObject):
     """The number of sessions that have ended."""
 
     ended: int
@@ -719,7 +719,7 @@ class EndpointDocument(TypedDict):
     """Canonical name for DNS, instead of addresses."""
 
 
-class EndpointHealthSchema(Record):
+class EndpointHealthSchema(JsonObject):
     """What a vantage, or all together, say of an endpoint."""
 
     status: HealthStatus
@@ -729,7 +729,7 @@ class EndpointHealthSchema(Record):
     latency_ms: float | None
 
 
-class EndpointView(Record):
+class EndpointView(JsonObject):
     """An endpoint's health."""
 
     status: HealthStatus
@@ -743,7 +743,7 @@ class EndpointView(Record):
     addresses: list[AddressView]
 
 
-class EntryView(Record):
+class EntryView(JsonObject):
     """Something that was done."""
 
     id: int
@@ -771,7 +771,7 @@ class EntryView(Record):
     """How often it happened: more than 1 of failed sign-ins alone."""
 
 
-class ErrorSchema(Record):
+class ErrorSchema(JsonObject):
     """One thing wrong."""
 
     path: str
@@ -780,7 +780,7 @@ class ErrorSchema(Record):
     message: str
 
 
-class EstimateSchema(Record):
+class EstimateSchema(JsonObject):
     """The round trip to one region; null where the client has no coordinates."""
 
     region: str
@@ -793,14 +793,14 @@ class EstimateSchema(Record):
     measured: list[MeasuredSchema]
 
 
-class EstimatesSchema(Record):
+class EstimatesSchema(JsonObject):
     """Estimates for one client, nearest first."""
 
     location: ClientLocationSchema
     regions: list[EstimateSchema]
 
 
-class EventSchema(Record):
+class EventSchema(JsonObject):
     """A moment."""
 
     at: str
@@ -856,24 +856,24 @@ class ExplainRequest(TypedDict):
     """
 
 
-class ExplanationView(Record):
+class ExplanationView(JsonObject):
     """A decision with all that led to it."""
 
     service: str
     outcome: str
     region: str | None
-    endpoint: dict[str, Any] | None
+    endpoint: JsonObject | None
     ttl: int
     reason: str
     reasons: list[str]
-    client: dict[str, Any]
-    rules: list[dict[str, Any]]
+    client: JsonObject
+    rules: list[JsonObject]
     revision: int
     epoch: int
-    request: dict[str, Any]
+    request: JsonObject
     ranking_class: str
     shed: float
-    candidates: list[dict[str, Any]]
+    candidates: list[JsonObject]
     lines: list[str]
     """The whole of it in words: the refusal, if it is one, then every member region in rank order."""
     draft: bool
@@ -889,7 +889,7 @@ class ExplanationView(Record):
     """What only the edge knows that is asked, and could change its answer: sentences."""
 
 
-class ExtendedErrorSchema(Record):
+class ExtendedErrorSchema(JsonObject):
     """Why there is no better answer (RFC 8914)."""
 
     code: int
@@ -900,7 +900,7 @@ Families: TypeAlias = Literal["together", "separate"]
 """What A and AAAA answers of a service have in common."""
 
 
-class FamilyHealth(Record):
+class FamilyHealth(JsonObject):
     """Whether clients of a family are answered with the region: down, if it is up and none of its
     addresses of that family is left.
     """
@@ -910,7 +910,7 @@ class FamilyHealth(Record):
     """Unknown: the region has no address of the family, or nothing is known of the region."""
 
 
-class FieldChangeSchema(Record):
+class FieldChangeSchema(JsonObject):
     """A field that differs."""
 
     path: str
@@ -918,7 +918,7 @@ class FieldChangeSchema(Record):
     after: Any
 
 
-class FindingSchema(Record):
+class FindingSchema(JsonObject):
     """Something legal in a policy that is probably not meant."""
 
     path: str
@@ -940,7 +940,7 @@ Handoff: TypeAlias = Literal["none", "sign"]
 """Whether edges vouch for the requests of a service that they send to a region (docs/handoff.md)."""
 
 
-class HeaderSchema(Record):
+class HeaderSchema(JsonObject):
     """A header of HTTP."""
 
     name: str
@@ -951,7 +951,7 @@ HealthStatus: TypeAlias = Literal["up", "down", "unknown"]
 """What probes say of an endpoint. Unknown is never treated as healthy."""
 
 
-class HealthView(Record):
+class HealthView(JsonObject):
     """Health as the edges vote."""
 
     epoch: int
@@ -997,7 +997,7 @@ class HttpsRecordDocument(TypedDict):
     """The protocols that every region speaks, beside `http/1.1`."""
 
 
-class Inventory(Record):
+class Inventory(JsonObject):
     """Resources of the policy in force, by kind and name."""
 
     revision: int
@@ -1010,12 +1010,12 @@ class Inventory(Record):
     next_cursor: str | None
 
 
-class InventoryItem(Record):
+class InventoryItem(JsonObject):
     """One resource."""
 
     kind: str
     name: str
-    resource: dict[str, Any]
+    resource: JsonObject
     """The resource's document."""
     managed_by: ManagedSchema | None
     """Who manages it; null: no tool."""
@@ -1054,7 +1054,7 @@ class JurisdictionDocumentPut(TypedDict):
 JurisdictionName: TypeAlias = str
 
 
-class JurisdictionView(Record):
+class JurisdictionView(JsonObject):
     """A jurisdiction with all that is known of it."""
 
     name: JurisdictionName
@@ -1080,7 +1080,7 @@ KeyRole: TypeAlias = Literal["ksk", "zsk"]
 """What a key signs (RFC 6781 §3.1): the key set only, or the zone's data."""
 
 
-class KeySchema(Record):
+class KeySchema(JsonObject):
     """A key of a zone."""
 
     id: str
@@ -1103,7 +1103,7 @@ each.
 """
 
 
-class LatencySchema(Record):
+class LatencySchema(JsonObject):
     """Total latency of what is served to clients whose place is known."""
 
     mean: float
@@ -1114,7 +1114,7 @@ class LatencySchema(Record):
     """Of 0 %, 1 %, … 100 %."""
 
 
-class LatencyView(Record):
+class LatencyView(JsonObject):
     """The table of measured round trips that the edges estimate with."""
 
     version: int
@@ -1127,7 +1127,7 @@ class LatencyView(Record):
     """Only if a client, a country or coordinates are given."""
 
 
-class LawSchema(Record):
+class LawSchema(JsonObject):
     """A law that concerns where data may be processed."""
 
     country: str
@@ -1140,7 +1140,7 @@ Level: TypeAlias = Literal["region", "network", "asn", "country", "place"]
 """What a statistic of round trips is about."""
 
 
-class LineProblem(Record):
+class LineProblem(JsonObject):
     """Something wrong with a text."""
 
     path: str
@@ -1151,7 +1151,7 @@ class LineProblem(Record):
     """From 1; null: it is nowhere in the text, but wrong because of it."""
 
 
-class LinkView(Record):
+class LinkView(JsonObject):
     """A link that signs somebody in once."""
 
     path: str
@@ -1162,13 +1162,13 @@ class LinkView(Record):
     """Seconds."""
 
 
-class Liveness(Record):
+class Liveness(JsonObject):
     """The process runs."""
 
     status: str
 
 
-class LoadSchema(Record):
+class LoadSchema(JsonObject):
     """What all reporters that count say together; null: none of them says it."""
 
     outstanding: float | None
@@ -1188,7 +1188,7 @@ class LoadSchema(Record):
     """The number of reporters."""
 
 
-class LoadView(Record):
+class LoadView(JsonObject):
     """Load and usable capacity of every region."""
 
     at: float
@@ -1196,14 +1196,14 @@ class LoadView(Record):
     regions: list[RegionCapacityView]
 
 
-class LostSchema(Record):
+class LostSchema(JsonObject):
     """Revisions that the database has lost: those after one, up to another."""
 
     after: int
     up_to: int
 
 
-class ManagedResourceSchema(Record):
+class ManagedResourceSchema(JsonObject):
     """A resource that a tool manages."""
 
     manager: str
@@ -1213,7 +1213,7 @@ class ManagedResourceSchema(Record):
     name: str
 
 
-class ManagedSchema(Record):
+class ManagedSchema(JsonObject):
     """The manager of a resource."""
 
     manager: str
@@ -1221,13 +1221,13 @@ class ManagedSchema(Record):
     since: str
 
 
-class ManagerList(Record):
+class ManagerList(JsonObject):
     """Every tool that manages something, by name."""
 
     items_: list[ManagerView]
 
 
-class ManagerView(Record):
+class ManagerView(JsonObject):
     """A tool, and what it manages."""
 
     manager: str
@@ -1255,7 +1255,7 @@ class MatchDocument(TypedDict):
     """Requests that carry data of these classes; empty: of any."""
 
 
-class MatrixRow(Record):
+class MatrixRow(JsonObject):
     """A service."""
 
     service: str
@@ -1265,7 +1265,7 @@ class MatrixRow(Record):
     """One for each column, in their order."""
 
 
-class MatrixView(Record):
+class MatrixView(JsonObject):
     """The regions in which each kind of clients may be served."""
 
     revision: int
@@ -1283,7 +1283,7 @@ class MatrixView(Record):
     unruled: UnruledSchema
 
 
-class MeasuredSchema(Record):
+class MeasuredSchema(JsonObject):
     """What was measured of one region at one level of the client's location."""
 
     level: Level
@@ -1315,7 +1315,7 @@ class MemberDocument(TypedDict):
     """What the region holds for this service alone, within its own capacity."""
 
 
-class MonitoredRule(Record):
+class MonitoredRule(JsonObject):
     """A rule in monitor mode. Counts are of requests."""
 
     rule: str
@@ -1331,7 +1331,7 @@ class MonitoredRule(Record):
     """Whose requests would have been refused, the most first."""
 
 
-class MonitoredView(Record):
+class MonitoredView(JsonObject):
     """Rules in monitor mode."""
 
     revision: int
@@ -1342,7 +1342,7 @@ class MonitoredView(Record):
     items_: list[MonitoredRule]
 
 
-class MoveSchema(Record):
+class MoveSchema(JsonObject):
     """Requests per second that go elsewhere than before; a region of null: refused."""
 
     from_: str | None
@@ -1368,7 +1368,7 @@ class NameServerDocument(TypedDict):
     """Where whoever runs it is established; absent: unknown."""
 
 
-class Names(Record):
+class Names(JsonObject):
     """What requests may name, by name; of each kind the first so many."""
 
     revision: int
@@ -1406,28 +1406,28 @@ OnUnusable: TypeAlias = Literal["refuse", "ignore_health"]
 """What to do when the fence holds regions, but none that is usable."""
 
 
-class PageEntryView(Record):
+class PageEntryView(JsonObject):
     """PageEntryView."""
 
     items_: list[EntryView]
     next_cursor: str | None
 
 
-class PageRevisionSchema(Record):
+class PageRevisionSchema(JsonObject):
     """PageRevisionSchema."""
 
     items_: list[RevisionSchema]
     next_cursor: str | None
 
 
-class PageTokenView(Record):
+class PageTokenView(JsonObject):
     """PageTokenView."""
 
     items_: list[TokenView]
     next_cursor: str | None
 
 
-class PastMembershipSchema(Record):
+class PastMembershipSchema(JsonObject):
     """A membership that is over: it counts in questions about past days (`at`)."""
 
     country: str
@@ -1439,7 +1439,7 @@ class PastMembershipSchema(Record):
     checked: str
 
 
-class PeakSchema(Record):
+class PeakSchema(JsonObject):
     """The busiest interval."""
 
     start: float | None
@@ -1447,7 +1447,7 @@ class PeakSchema(Record):
     rate: float
 
 
-class PlaceChangeSchema(Record):
+class PlaceChangeSchema(JsonObject):
     """The same by place."""
 
     lat: float | None
@@ -1470,7 +1470,7 @@ class PlacesDocument(TypedDict):
     """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
 
-class PlanClass(Record):
+class PlanClass(JsonObject):
     """How the requests of one ranking class are spread."""
 
     class_: str
@@ -1493,7 +1493,7 @@ class PlanClass(Record):
     """Since when there has been no demand, in POSIX seconds."""
 
 
-class PlanFacts(Record):
+class PlanFacts(JsonObject):
     """When the plan was made, and how."""
 
     epoch: int
@@ -1508,7 +1508,7 @@ class PlanFacts(Record):
     """Why the last tick made none, and the plan before it stays."""
 
 
-class PlanHistoryView(Record):
+class PlanHistoryView(JsonObject):
     """The plans of the past, minute by minute."""
 
     since: str
@@ -1533,7 +1533,7 @@ class PlanRequest(TypedDict):
     """
 
 
-class PlanView(Record):
+class PlanView(JsonObject):
     """The last plan."""
 
     epoch: int
@@ -1558,7 +1558,7 @@ class PlanView(Record):
     """By class, requests per second beyond capacity that wait at home, where the service does not shed."""
 
 
-class PolicyChanged(Record):
+class PolicyChanged(JsonObject):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
     revision: int
@@ -1594,7 +1594,7 @@ class PolicyDocument(TypedDict):
     data_classes: NotRequired[list[DataClassDocument]]
 
 
-class PolicyView(Record):
+class PolicyView(JsonObject):
     """The whole policy in force."""
 
     revision: int
@@ -1643,7 +1643,7 @@ ProbeType: TypeAlias = Literal["http", "https", "tcp"]
 """The protocol of a health check."""
 
 
-class ProblemSchema(Record):
+class ProblemSchema(JsonObject):
     """A problem document (RFC 9457)."""
 
     type: str
@@ -1657,13 +1657,13 @@ class ProblemSchema(Record):
     errors: list[ErrorSchema]
 
 
-class ProjectionSchema(Record):
+class ProjectionSchema(JsonObject):
     """What one policy makes of the traffic."""
 
     rate: float
     regions: list[RegionTraffic]
     latency_ms: LatencySchema | None
-    spill: list[dict[str, Any]]
+    spill: list[JsonObject]
     """`from` and `to` a region, and the `rate`."""
     refused: RefusedSchema
     queued: float
@@ -1680,7 +1680,7 @@ PutOutcome: TypeAlias = Literal["created", "updated", "unchanged"]
 """The outcome of a PUT."""
 
 
-class QuotaUse(Record):
+class QuotaUse(JsonObject):
     """A spillover rule, or what a region takes of others' demand (`spill_in:REGION`), in requests per
     second.
     """
@@ -1694,7 +1694,7 @@ class QuotaUse(Record):
     """The plan has exhausted it."""
 
 
-class RateBoundSchema(Record):
+class RateBoundSchema(JsonObject):
     """A bound as the policy declares it, and what of it new clients may use; null: no bound is known."""
 
     declared: float | None
@@ -1712,7 +1712,7 @@ class ReadRequest(TypedDict):
     """What is deleted although the text is partial."""
 
 
-class ReadView(Record):
+class ReadView(JsonObject):
     """The documents that a text holds, and what is wrong with it."""
 
     problems: list[LineProblem]
@@ -1721,13 +1721,13 @@ class ReadView(Record):
     """Whether names and their effects were looked at, too; larger policies are only read here, and
     compiled when they are planned.
     """
-    policy: dict[str, Any] | None
+    policy: JsonObject | None
     """What it holds, as `policy:apply` takes it; null: it has problems."""
     revision: int
     """The revision in force, that a partial text was read with."""
 
 
-class Readiness(Record):
+class Readiness(JsonObject):
     """Answers are correct."""
 
     status: str
@@ -1747,7 +1747,7 @@ class ReassignRequest(TypedDict):
     """Why; kept in the audit log."""
 
 
-class ReassignView(Record):
+class ReassignView(JsonObject):
     """What another manages now, or nobody."""
 
     resources: list[ResourceName]
@@ -1768,7 +1768,7 @@ class RecordSetDocument(TypedDict):
     """The TTL in seconds; absent: the zone's."""
 
 
-class RecordedMinute(Record):
+class RecordedMinute(JsonObject):
     """The minute that recorded demand is of."""
 
     start: float
@@ -1781,7 +1781,7 @@ class RecordedMinute(Record):
     """Of the policy, the one in force when it began; null: none was."""
 
 
-class RecordedView(Record):
+class RecordedView(JsonObject):
     """Recorded traffic: fit to be sent as `traffic` of a simulation once `timeline` is taken out."""
 
     seconds: float
@@ -1791,7 +1791,7 @@ class RecordedView(Record):
     timeline: list[StepSchema]
 
 
-class RedirectSchema(Record):
+class RedirectSchema(JsonObject):
     """What an edge would answer to `GET path`, with `host` as its host name (null: any of the edge's
     own).
     """
@@ -1804,7 +1804,7 @@ class RedirectSchema(Record):
     """Of a refusal: the problem document."""
 
 
-class ReferenceSchema(Record):
+class ReferenceSchema(JsonObject):
     """A resource that refers to the one asked about."""
 
     kind: str
@@ -1813,7 +1813,7 @@ class ReferenceSchema(Record):
     """The place of the reference in the document: `members[0].region`."""
 
 
-class References(Record):
+class References(JsonObject):
     """The resources that refer to a resource."""
 
     revision: int
@@ -1831,7 +1831,7 @@ class RefusalDocument(TypedDict):
     """IPv6 addresses."""
 
 
-class RefusedCountry(Record):
+class RefusedCountry(JsonObject):
     """Requests that a rule would have refused; a country of null: of unknown location, or of subnets in
     several.
     """
@@ -1840,7 +1840,7 @@ class RefusedCountry(Record):
     refused: float
 
 
-class RefusedSchema(Record):
+class RefusedSchema(JsonObject):
     """Requests refused, by reason; and by residency rule (one counts for each rule that keeps it from a
     region).
     """
@@ -1851,7 +1851,7 @@ class RefusedSchema(Record):
     rules: dict[str, float]
 
 
-class RegionCapacityView(Record):
+class RegionCapacityView(JsonObject):
     """Of a region as a whole, and of its services."""
 
     freshness: Freshness
@@ -1954,7 +1954,7 @@ class RegionDocumentPut(TypedDict):
     probe: NotRequired[ProbeDocument]
 
 
-class RegionHealthSchema(Record):
+class RegionHealthSchema(JsonObject):
     """A region's health: up if any endpoint is."""
 
     region: str
@@ -1967,7 +1967,7 @@ class RegionHealthSchema(Record):
     endpoints: list[EndpointView]
 
 
-class RegionHistory(Record):
+class RegionHistory(JsonObject):
     """A region's past: columns as long as `times`; null: nothing was recorded then. Where `column` asks
     for one of them, the others are missing.
     """
@@ -1986,7 +1986,7 @@ class RegionHistory(Record):
     exhausted: list[float | None]
 
 
-class RegionNamed(Record):
+class RegionNamed(JsonObject):
     """A region, and where it is."""
 
     name: str
@@ -1996,7 +1996,7 @@ class RegionNamed(Record):
     lon: float
 
 
-class RegionPlace(Record):
+class RegionPlace(JsonObject):
     """A region of either policy."""
 
     region: str
@@ -2006,7 +2006,7 @@ class RegionPlace(Record):
     lon: float
 
 
-class RegionTraffic(Record):
+class RegionTraffic(JsonObject):
     """A region's part."""
 
     region: str
@@ -2021,7 +2021,7 @@ class RegionTraffic(Record):
     """Whether the region can take no more."""
 
 
-class RegionWhole(Record):
+class RegionWhole(JsonObject):
     """A region over all of the time. Rates in requests per second, means of the minutes that were
     recorded.
     """
@@ -2118,7 +2118,7 @@ class ResidencyRuleDocumentPut(TypedDict):
     """The rule leaves some service without any region, and that is meant."""
 
 
-class ResourceChangeSchema(Record):
+class ResourceChangeSchema(JsonObject):
     """A resource that differs."""
 
     kind: str
@@ -2127,7 +2127,7 @@ class ResourceChangeSchema(Record):
     fields: list[FieldChangeSchema]
 
 
-class ResourceChangedDataClassDocument(Record):
+class ResourceChangedDataClassDocument(JsonObject):
     """ResourceChangedDataClassDocument."""
 
     revision: int
@@ -2140,7 +2140,7 @@ class ResourceChangedDataClassDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedJurisdictionDocument(Record):
+class ResourceChangedJurisdictionDocument(JsonObject):
     """ResourceChangedJurisdictionDocument."""
 
     revision: int
@@ -2153,7 +2153,7 @@ class ResourceChangedJurisdictionDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedRegionDocument(Record):
+class ResourceChangedRegionDocument(JsonObject):
     """ResourceChangedRegionDocument."""
 
     revision: int
@@ -2166,7 +2166,7 @@ class ResourceChangedRegionDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedResidencyRuleDocument(Record):
+class ResourceChangedResidencyRuleDocument(JsonObject):
     """ResourceChangedResidencyRuleDocument."""
 
     revision: int
@@ -2179,7 +2179,7 @@ class ResourceChangedResidencyRuleDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedServiceDocument(Record):
+class ResourceChangedServiceDocument(JsonObject):
     """ResourceChangedServiceDocument."""
 
     revision: int
@@ -2192,7 +2192,7 @@ class ResourceChangedServiceDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedSpilloverRuleDocument(Record):
+class ResourceChangedSpilloverRuleDocument(JsonObject):
     """ResourceChangedSpilloverRuleDocument."""
 
     revision: int
@@ -2205,7 +2205,7 @@ class ResourceChangedSpilloverRuleDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedTenantDocument(Record):
+class ResourceChangedTenantDocument(JsonObject):
     """ResourceChangedTenantDocument."""
 
     revision: int
@@ -2218,7 +2218,7 @@ class ResourceChangedTenantDocument(Record):
     """Who manages it from now on."""
 
 
-class ResourceChangedZoneDocument(Record):
+class ResourceChangedZoneDocument(JsonObject):
     """ResourceChangedZoneDocument."""
 
     revision: int
@@ -2247,7 +2247,7 @@ class ResourceName(TypedDict):
     name: HostName | JurisdictionName
 
 
-class ResourcePageDataClassDocument(Record):
+class ResourcePageDataClassDocument(JsonObject):
     """ResourcePageDataClassDocument."""
 
     items_: list[DataClassDocument]
@@ -2258,7 +2258,7 @@ class ResourcePageDataClassDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageJurisdictionView(Record):
+class ResourcePageJurisdictionView(JsonObject):
     """ResourcePageJurisdictionView."""
 
     items_: list[JurisdictionView]
@@ -2269,7 +2269,7 @@ class ResourcePageJurisdictionView(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageRegionDocument(Record):
+class ResourcePageRegionDocument(JsonObject):
     """ResourcePageRegionDocument."""
 
     items_: list[RegionDocument]
@@ -2280,7 +2280,7 @@ class ResourcePageRegionDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageResidencyRuleDocument(Record):
+class ResourcePageResidencyRuleDocument(JsonObject):
     """ResourcePageResidencyRuleDocument."""
 
     items_: list[ResidencyRuleDocument]
@@ -2291,7 +2291,7 @@ class ResourcePageResidencyRuleDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageServiceDocument(Record):
+class ResourcePageServiceDocument(JsonObject):
     """ResourcePageServiceDocument."""
 
     items_: list[ServiceDocument]
@@ -2302,7 +2302,7 @@ class ResourcePageServiceDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageSpilloverRuleDocument(Record):
+class ResourcePageSpilloverRuleDocument(JsonObject):
     """ResourcePageSpilloverRuleDocument."""
 
     items_: list[SpilloverRuleDocument]
@@ -2313,7 +2313,7 @@ class ResourcePageSpilloverRuleDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageTenantDocument(Record):
+class ResourcePageTenantDocument(JsonObject):
     """ResourcePageTenantDocument."""
 
     items_: list[TenantDocument]
@@ -2324,7 +2324,7 @@ class ResourcePageTenantDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageZoneDocument(Record):
+class ResourcePageZoneDocument(JsonObject):
     """ResourcePageZoneDocument."""
 
     items_: list[ZoneDocument]
@@ -2335,7 +2335,7 @@ class ResourcePageZoneDocument(Record):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class RevisionSchema(Record):
+class RevisionSchema(JsonObject):
     """A revision without its policy."""
 
     number: int
@@ -2347,7 +2347,7 @@ class RevisionSchema(Record):
     """Kind → created, updated, deleted → how many."""
 
 
-class RevisionView(Record):
+class RevisionView(JsonObject):
     """A revision with its policy."""
 
     number: int
@@ -2385,7 +2385,7 @@ class RollbackRequest(TypedDict):
     """Kept with the new revision."""
 
 
-class RoomSchema(Record):
+class RoomSchema(JsonObject):
     """What of a region is in use; null: no bound, or no service time, is known."""
 
     used_slots: float | None
@@ -2406,7 +2406,7 @@ class RotateRequest(TypedDict):
     """Of the new text, if whoever asks has drawn it."""
 
 
-class RowsSchema(Record):
+class RowsSchema(JsonObject):
     """Rows of the table, by level: `region` counts pairs of regions that measured each other."""
 
     region: int
@@ -2423,7 +2423,7 @@ SafetyRule: TypeAlias = Literal["reach", "capacity", "moved", "dnssec", "fence",
 """The code by which a refusal names its rule."""
 
 
-class SafetySchema(Record):
+class SafetySchema(JsonObject):
     """What the safety rules say of a change."""
 
     breaches: list[BreachSchema]
@@ -2452,7 +2452,7 @@ class SampleDocument(TypedDict):
     cells: list[CellDocument]
 
 
-class SampleSchema(Record):
+class SampleSchema(JsonObject):
     """The requests of some time."""
 
     seconds: float
@@ -2477,7 +2477,7 @@ class ScenarioDocument(TypedDict):
     """By the law, and the policy's dates, of this moment to come; left out: of now."""
 
 
-class SeriesView(Record):
+class SeriesView(JsonObject):
     """An endpoint as one vantage sees it."""
 
     endpoint: str
@@ -2487,7 +2487,7 @@ class SeriesView(Record):
     """The oldest first. Time in which nothing was heard has none."""
 
 
-class ServiceCapacity(Record):
+class ServiceCapacity(JsonObject):
     """Of one service in a region."""
 
     freshness: Freshness
@@ -2616,13 +2616,13 @@ class ServiceDocumentPut(TypedDict):
 ServiceHost: TypeAlias = str
 
 
-class SessionList(Record):
+class SessionList(JsonObject):
     """All of them."""
 
     items_: list[SessionView]
 
 
-class SessionView(Record):
+class SessionView(JsonObject):
     """A browser in which somebody is signed in."""
 
     id: str
@@ -2636,7 +2636,7 @@ class SessionView(Record):
     expires_at: str
 
 
-class SilentSchema(Record):
+class SilentSchema(JsonObject):
     """An edge not heard of for 10 seconds: the revision that it had, and when it was last heard of."""
 
     name: str
@@ -2662,7 +2662,7 @@ class SimulateRequest(TypedDict):
     """For recorded traffic; left out: 24 hours ago."""
 
 
-class SimulationView(Record):
+class SimulationView(JsonObject):
     """The changes that a draft would bring to traffic."""
 
     traffic: TrafficSummary
@@ -2678,7 +2678,7 @@ class SimulationView(Record):
     """The revision in force: `before`."""
 
 
-class SlotBoundSchema(Record):
+class SlotBoundSchema(JsonObject):
     """The same for requests at once, where reports may set a limit too."""
 
     declared: float | None
@@ -2737,7 +2737,7 @@ Standing: TypeAlias = Literal["active", "standby", "adrift"]
 """The part that a control process plays: active, standing by or adrift."""
 
 
-class StatusView(Record):
+class StatusView(JsonObject):
     """The state of the control tier at a glance."""
 
     version: str
@@ -2763,7 +2763,7 @@ Steering: TypeAlias = Literal["latency", "geo", "weighted", "failover"]
 """How a service orders the regions inside the fence."""
 
 
-class StepSchema(Record):
+class StepSchema(JsonObject):
     """A step of the timeline."""
 
     start: str
@@ -2776,7 +2776,7 @@ class StepSchema(Record):
     requests: float
 
 
-class StepView(Record):
+class StepView(JsonObject):
     """What was heard of a series in the five minutes from `start` on."""
 
     start: str
@@ -2794,7 +2794,7 @@ class StepView(Record):
     """The last failure in words."""
 
 
-class StepsPage(Record):
+class StepsPage(JsonObject):
     """Series by endpoint, that of all together first."""
 
     items_: list[SeriesView]
@@ -2806,7 +2806,7 @@ class StepsPage(Record):
     """False: the database is away, and what control has not heard within the last hour is missing."""
 
 
-class SyncSchema(Record):
+class SyncSchema(JsonObject):
     """How far a revision has got."""
 
     revision: int
@@ -2871,7 +2871,7 @@ class TermDocument(TypedDict):
     """The first moment at which it is none any more; absent: for good."""
 
 
-class TierSchema(Record):
+class TierSchema(JsonObject):
     """Requests of a tier: those that backends have, and those in the queue."""
 
     running: int
@@ -2882,7 +2882,7 @@ TimeSource: TypeAlias = Literal["reported", "inferred", "declared", "other_regio
 """What says how long a request is served."""
 
 
-class TimelineView(Record):
+class TimelineView(JsonObject):
     """How many requests were recorded, step by step. Steps without any recorded minute are left out."""
 
     since: str
@@ -2892,7 +2892,7 @@ class TimelineView(Record):
     items_: list[StepSchema]
 
 
-class TokenCreated(Record):
+class TokenCreated(JsonObject):
     """A new token."""
 
     id: str
@@ -2949,7 +2949,7 @@ class TokenRequest(TypedDict):
     """
 
 
-class TokenView(Record):
+class TokenView(JsonObject):
     """A token, without its text."""
 
     id: str
@@ -2975,7 +2975,7 @@ class TokenView(Record):
     """
 
 
-class TopCorrection(Record):
+class TopCorrection(JsonObject):
     """What edges send elsewhere than the plan chose, for want of a free slot there; in requests per
     second.
     """
@@ -2985,7 +2985,7 @@ class TopCorrection(Record):
     requests_per_second: float
 
 
-class TopEdge(Record):
+class TopEdge(JsonObject):
     """An edge heard of within the last 10 seconds."""
 
     name: str
@@ -2994,7 +2994,7 @@ class TopEdge(Record):
     epoch: int
 
 
-class TopPush(Record):
+class TopPush(JsonObject):
     """What found no slot at a region's balancer, in requests per second."""
 
     from_: str
@@ -3009,7 +3009,7 @@ class TopPush(Record):
     """The rules that it counts against, where the region is its home."""
 
 
-class TopRefusal(Record):
+class TopRefusal(JsonObject):
     """Requests that are refused, by reason."""
 
     service: str
@@ -3017,7 +3017,7 @@ class TopRefusal(Record):
     requests_per_second: float
 
 
-class TopRegion(Record):
+class TopRegion(JsonObject):
     """A region. Rates are in requests per second."""
 
     region: str
@@ -3055,7 +3055,7 @@ class TopRegion(Record):
     """Estimated, network and processing, of what is planned there."""
 
 
-class TopSlots(Record):
+class TopSlots(JsonObject):
     """What a region's balancers say of their slots."""
 
     open: float
@@ -3070,7 +3070,7 @@ class TopSlots(Record):
     """Seconds since the oldest of their reports that count."""
 
 
-class TopSpill(Record):
+class TopSpill(JsonObject):
     """What goes to another region than home, in requests per second."""
 
     from_: str
@@ -3082,7 +3082,7 @@ class TopSpill(Record):
     """The rules that it counts against."""
 
 
-class TopView(Record):
+class TopView(JsonObject):
     """Everything at a glance."""
 
     at: float
@@ -3130,7 +3130,7 @@ class TrafficFile(TypedDict):
     """How long its requests took, if it has no times."""
 
 
-class TrafficSummary(Record):
+class TrafficSummary(JsonObject):
     """The traffic that was simulated."""
 
     requests: float
@@ -3140,14 +3140,14 @@ class TrafficSummary(Record):
     peak: PeakSchema
 
 
-class UnruledSchema(Record):
+class UnruledSchema(JsonObject):
     """All of them: the first by the policy's order."""
 
     count: int
     services: list[UnruledService]
 
 
-class UnruledService(Record):
+class UnruledService(JsonObject):
     """A service that no enforced rule concerns."""
 
     service: str
@@ -3240,7 +3240,7 @@ class ZoneDocumentPut(TypedDict):
     """
 
 
-class ZoneKeysList(Record):
+class ZoneKeysList(JsonObject):
     """All zones with keys."""
 
     items_: list[ZoneKeysSchema]
@@ -3248,7 +3248,7 @@ class ZoneKeysList(Record):
     """Why keys cannot be made, rolled or read now, as in each of the items; empty if they can."""
 
 
-class ZoneKeysSchema(Record):
+class ZoneKeysSchema(JsonObject):
     """The keys of a zone, and what they wait for."""
 
     zone: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from gtm.client.records import Record
+from gtm.client.objects import JsonObject
 
 
 class Batch(TypedDict):
@@ -13,7 +13,7 @@ class Batch(TypedDict):
     requests: list[Lookup]
 
 
-class BatchAnswer(Record):
+class BatchAnswer(JsonObject):
     """Answers in the order asked."""
 
     results: list[Route | Refusal | Problem]
@@ -25,7 +25,7 @@ class Beacons(TypedDict):
     samples: list[dict[str, Any]]
 
 
-class Candidate(Record):
+class Candidate(JsonObject):
     """A member region, and what became of it."""
 
     region: str
@@ -60,10 +60,10 @@ class Candidate(Record):
     monitored: list[str]
     """Those that would, if they were enforced."""
     why: str
-    endpoints: list[dict[str, Any]]
+    endpoints: list[JsonObject]
 
 
-class Client(Record):
+class Client(JsonObject):
     """Whom the answer is about."""
 
     ip: str | None
@@ -75,7 +75,7 @@ class Client(Record):
     spans: list[str]
 
 
-class Endpoint(Record):
+class Endpoint(JsonObject):
     """Where to send the request."""
 
     url: str
@@ -84,7 +84,7 @@ class Endpoint(Record):
     cname: str | None
 
 
-class Liveness(Record):
+class Liveness(JsonObject):
     """It lives."""
 
     status: str
@@ -115,7 +115,7 @@ class Lookup(TypedDict):
     """The whole decision."""
 
 
-class Problem(Record):
+class Problem(JsonObject):
     """What went wrong (RFC 9457)."""
 
     type: str
@@ -149,7 +149,7 @@ class Problem(Record):
     ]
 
 
-class Readiness(Record):
+class Readiness(JsonObject):
     """It answers."""
 
     status: str
@@ -157,7 +157,7 @@ class Readiness(Record):
     epoch: int
 
 
-class Refusal(Record):
+class Refusal(JsonObject):
     """Why a request is served nowhere, or not by this edge: a problem with the decision."""
 
     type: str
@@ -226,7 +226,7 @@ class Refusal(Record):
     """Of the policy that the answer comes from."""
     epoch: int
     """Of the state of the world."""
-    request: dict[str, Any]
+    request: JsonObject
     """The request as it was understood."""
     ranking_class: str
     """The requests planned together with this one."""
@@ -234,13 +234,13 @@ class Refusal(Record):
     """The share of them that is refused for want of capacity."""
     candidates: list[Candidate]
     """Every member region in rank order."""
-    free_slots: dict[str, Any]
+    free_slots: JsonObject
     """What came of asking for free slots, where balancers report them."""
-    edge: dict[str, Any]
+    edge: JsonObject
     """Where this edge stands, and which stand inside."""
 
 
-class Route(Record):
+class Route(JsonObject):
     """Where a request is served."""
 
     service: str
@@ -280,7 +280,7 @@ class Route(Record):
     """Of the policy that the answer comes from."""
     epoch: int
     """Of the state of the world."""
-    request: dict[str, Any]
+    request: JsonObject
     """The request as it was understood."""
     ranking_class: str
     """The requests planned together with this one."""
@@ -288,13 +288,13 @@ class Route(Record):
     """The share of them that is refused for want of capacity."""
     candidates: list[Candidate]
     """Every member region in rank order."""
-    free_slots: dict[str, Any]
+    free_slots: JsonObject
     """What came of asking for free slots, where balancers report them."""
     handoff: str
     """To be sent to the endpoint as header `gtm-handoff`, for `ttl` seconds."""
 
 
-class Rule(Record):
+class Rule(JsonObject):
     """A residency rule that matched."""
 
     name: str
@@ -309,7 +309,7 @@ class Samples(TypedDict):
     samples: list[dict[str, Any]]
 
 
-class Taken(Record):
+class Taken(JsonObject):
     """What became of samples."""
 
     accepted: int
@@ -317,7 +317,7 @@ class Taken(Record):
     """How many, by reason."""
 
 
-class Targets(Record):
+class Targets(JsonObject):
     """Regions to measure."""
 
-    targets: list[dict[str, Any]]
+    targets: list[JsonObject]

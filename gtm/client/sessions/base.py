@@ -38,7 +38,7 @@ class Options:
         retries: which calls are made again (`gtm.client.retries`).
         managed_by: the tool for which changes are made (`terraform/prod-network`, docs/managers.md); None: nobody's.
         agent: what the client calls itself in `User-Agent`.
-        hook: makes the objects of answers; None: they are dicts with attributes (`gtm.client.records.Record`).
+        hook: makes the objects of answers; None: they are dicts with attributes (`gtm.client.objects.JsonObject`).
     """
 
     ca_file: Path | str | None = None

@@ -56,7 +56,7 @@ async def _change(visit: Visit) -> Response:
         raise HTTPException(404)
     which = name(visit.request.path_params["name"])
     top = await visit.api.get("/v1/top")
-    region = next((one for one in top["regions"] if one["region"] == which), None)
+    region = next((one for one in top.regions if one.region == which), None)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     chosen = visit.query("traffic")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -15,6 +15,9 @@ from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages.region_history import SPANS, history
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_ROWS = 2000
 """Rows of demand that the countries of a region's clients are from, the largest first."""
@@ -38,15 +41,13 @@ class Filter:
         """The filter that a page's address states."""
         return cls(**{one: visit.query(one) for one in cls.__slots__})
 
-    def holds(self, one: Mapping[str, Any]) -> bool:
+    def holds(self, one: types.TopRegion) -> bool:
         """Whether a region is among them."""
         return (
-            (self.find is None or self.find.lower() in one["region"])
-            and (self.country is None or self.country == one["country"])
+            (self.find is None or self.find.lower() in one.region)
+            and (self.country is None or self.country == one.country)
             and (
-                self.state is None
-                or self.state == state_of(one)
-                or (self.state == "full" and one["exhausted"])
+                self.state is None or self.state == state_of(one) or (self.state == "full" and one.exhausted)
             )
         )
 
@@ -56,16 +57,16 @@ class Filter:
         return any(value is not None for value in asdict(self).values())
 
 
-def state_of(one: Mapping[str, Any]) -> str:
+def state_of(one: types.TopRegion) -> str:
     """What somebody has switched, else what edges see."""
-    return str(one["health"] if one["admin_state"] == "active" else one["admin_state"])
+    return str(one.health if one.admin_state == "active" else one.admin_state)
 
 
 @page("/regions")
 async def _regions(visit: Visit) -> Response:
     chosen = Filter.of(visit)
     shown = table(await visit.api.get("/v1/top"), chosen)
-    countries = sorted({one["country"] for one in shown["top"]["regions"]})
+    countries = sorted({one.country for one in shown["top"].regions})
     return visit.render(
         "regions.html",
         chosen=chosen,
@@ -86,14 +87,14 @@ async def _live_regions(visit: Visit) -> Response:
     return visit.stream(render, "regions", asdict(chosen))
 
 
-def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
+def table(top: types.TopView, chosen: Filter) -> dict[str, Any]:
     """What the table shows: the regions chosen, and how many of all there are in each state."""
     counts: dict[str, int] = defaultdict(int)
-    for one in top["regions"]:
+    for one in top.regions:
         counts[state_of(one)] += 1
-        counts["full"] += one["exhausted"]
-        counts["unsure"] += one["freshness"] in ("stale", "lost")
-    return {"top": top, "counts": counts, "regions": [one for one in top["regions"] if chosen.holds(one)]}
+        counts["full"] += one.exhausted
+        counts["unsure"] += one.freshness in ("stale", "lost")
+    return {"top": top, "counts": counts, "regions": [one for one in top.regions if chosen.holds(one)]}
 
 
 @page("/regions/{name}")
@@ -161,7 +162,7 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
         ApiProblem: 404, there is no such region.
     """
     top = await api.get("/v1/top")
-    region = _of(which, top["regions"])
+    region = _of(which, top.regions)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     health, load, balancers, status, demand = await asyncio.gather(
@@ -171,67 +172,67 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
         api.get("/v1/status"),
         api.get("/v1/demand", limit=MOST_ROWS, region=which),
     )
-    capacity = _of(which, load["regions"])
+    capacity = _of(which, load.regions)
     return {
-        "at": top["at"],
+        "at": top.at,
         "region": region,
         "state": state_of(region),
-        "health": _of(which, health["regions"]),
+        "health": _of(which, health.regions),
         "capacity": capacity,
         "reductions": [] if capacity is None else list(reductions(capacity)),
-        "balancers": [one for one in balancers["items"] if one["region"] == which],
-        "sync": status["sync"],
+        "balancers": [one for one in balancers.items_ if one.region == which],
+        "sync": status.sync,
         "clients": clients(demand),
         **neighbours(top, which),
     }
 
 
-def _of(which: str, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _of(which: str, found: Iterable[Any]) -> Any:
     """What a list has of a region."""
-    return next((one for one in found if one["region"] == which), None)
+    return next((one for one in found if one.region == which), None)
 
 
-def clients(demand: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+def clients(demand: types.DemandView) -> list[tuple[str, str, float]]:
     """Where those are whom edges send somewhere: country, service, requests per second; the most first."""
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for row in demand["rows"]:
-        cell = row["cell"]
-        found[cell["country"] or "unknown", cell["service"]] += row["requests_per_second"]
+    for row in demand.rows:
+        cell = row.cell
+        found[cell.country or "unknown", cell.service] += row.requests_per_second
     most = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:MOST_COUNTRIES]
     return [(*place, rps) for place, rps in most if rps >= 0.005]
 
 
-def neighbours(top: Mapping[str, Any], which: str) -> dict[str, Any]:
+def neighbours(top: types.TopView, which: str) -> dict[str, Any]:
     """What leaves a region and what comes to it: by plan, by free slots, and by its balancers; and the rules of that."""
     return {
-        name: [one for one in top[name] if which in (one["from"], one["to"])]
+        name: [one for one in top[name] if which in (one.from_, one.to)]
         for name in ("spill", "corrections", "pushes")
-    } | {"quotas": [one for one in top["quotas"] if one["from"] == which or which in one["to"]]}
+    } | {"quotas": [one for one in top.quotas if one.from_ == which or which in one.to]}
 
 
-def reductions(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def reductions(capacity: types.RegionCapacityView) -> Iterator[tuple[str, str]]:
     """What makes a region's capacity for new clients less than its limits: how much, and why."""
-    if capacity["admin_state"] != "active":
-        yield "nothing is left", f"The region is {capacity['admin_state']}: it takes no new clients."
-    if capacity["health"] < 1:
-        up = "This share of its endpoints is up." if capacity["health"] else "None of its endpoints is up."
-        yield f"× {_percent(capacity['health'])}", up
-    if capacity["slow_start"] < 1:
+    if capacity.admin_state != "active":
+        yield "nothing is left", f"The region is {capacity.admin_state}: it takes no new clients."
+    if capacity.health < 1:
+        up = "This share of its endpoints is up." if capacity.health else "None of its endpoints is up."
+        yield f"× {_percent(capacity.health)}", up
+    if capacity.slow_start < 1:
         yield (
-            f"× {_percent(capacity['slow_start'])}",
+            f"× {_percent(capacity.slow_start)}",
             "Slow start: so far have endpoints that came back ramped up.",
         )
-    if capacity["freshness"] == "stale":
+    if capacity.freshness == "stale":
         yield "no gain", "Load reports are late: until new ones come, the region gets no more than before."
-    if capacity["freshness"] == "lost":
+    if capacity.freshness == "lost":
         yield "× 50%", "Load reports have stopped: a region that falls silent counts half."
-    if capacity["backlog"] > 0:
+    if capacity.backlog > 0:
         yield (
-            f"{capacity['backlog']:,.0f} waiting",
+            f"{capacity.backlog:,.0f} waiting",
             "Requests that wait for a slot: what they need to be gone in 10 s is not for new clients.",
         )
-    if capacity["reserve"] > 0:
-        yield f"× {_percent(1 - capacity['reserve'])}", "The reserve, which no plan uses."
+    if capacity.reserve > 0:
+        yield f"× {_percent(1 - capacity.reserve)}", "The reserve, which no plan uses."
 
 
 def _percent(value: float) -> str:

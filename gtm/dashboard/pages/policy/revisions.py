@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -12,6 +12,9 @@ from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Query
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _DIGITS = 18
 """Of a revision's number: Postgres knows none that is longer."""
@@ -34,15 +37,15 @@ async def _timeline(visit: Visit) -> Response:
     )
     return visit.render(
         "policy_revisions.html",
-        items=[{**one, "forced": FORCED in one["comment"]} for one in found["items"]],
+        items=[{**one, "forced": FORCED in one.comment} for one in found.items_],
         in_force=_newest(newest),
-        next_cursor=found["next_cursor"],
+        next_cursor=found.next_cursor,
         titles=TITLES,
     )
 
 
-def _newest(found: Mapping[str, Any]) -> int:
-    return int(found["items"][0]["number"]) if found["items"] else 0
+def _newest(found: types.PageRevisionSchema) -> int:
+    return int(found.items_[0].number) if found.items_ else 0
 
 
 def _number(visit: Visit) -> int:
@@ -61,43 +64,45 @@ async def _revision(visit: Visit) -> Response:
         visit.api.get(f"/v1/revisions/{number}/diff"),
         visit.api.get("/v1/revisions", limit=1),
     )
-    policy = await _after(visit, number, changed["changes"])
+    policy = await _after(visit, number, changed.changes)
     return visit.render(
         "policy_revision.html",
-        one=before["items"][0],
-        forced=FORCED in before["items"][0]["comment"],
+        one=before.items_[0],
+        forced=FORCED in before.items_[0].comment,
         in_force=_newest(newest),
         titles=TITLES,
-        **shown(changed["changes"], policy=policy),
+        **shown(changed.changes, policy=policy),
     )
 
 
-async def _after(visit: Visit, number: int, changes: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+async def _after(
+    visit: Visit, number: int, changes: Iterable[types.ResourceChangeSchema]
+) -> Mapping[str, Any] | None:
     """The policy of a revision, if something in it is new: it may be large."""
-    if not any(one["action"] == "created" for one in changes):
+    if not any(one.action == "created" for one in changes):
         return None
-    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}"))["policy"]
+    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}")).policy
     return found
 
 
 def shown(
     changes: list[Any],
-    managed: Iterable[Mapping[str, Any]] = (),
+    managed: Iterable[types.ManagedResourceSchema] = (),
     policy: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Changes as pages list them: no more than somebody may read, each with the tool that manages it.
 
     `policy` is the one after them, or the part of it that they are of: what is new is shown as it stands there.
     """
-    managers = {(one["kind"], one["name"]): one["manager"] for one in managed}
-    new = [one for one in changes[:MOST_CHANGES] if one["action"] == "created"][:MOST_TEXTS]
-    texts = {(one["kind"], one["name"]): _text(one, policy or {}) for one in new}
+    managers = {(one.kind, one.name): one.manager for one in managed}
+    new = [one for one in changes[:MOST_CHANGES] if one.action == "created"][:MOST_TEXTS]
+    texts = {(one.kind, one.name): _text(one, policy or {}) for one in new}
     return {
         "changes": [
             {
                 **one,
-                "manager": managers.get((one["kind"], one["name"])),
-                "text": texts.get((one["kind"], one["name"])),
+                "manager": managers.get((one.kind, one.name)),
+                "text": texts.get((one.kind, one.name)),
             }
             for one in changes[:MOST_CHANGES]
         ],
@@ -106,10 +111,10 @@ def shown(
     }
 
 
-def _text(change: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+def _text(change: types.ResourceChangeSchema, policy: Mapping[str, Any]) -> str | None:
     """A new resource as YAML; None: the policy at hand does not hold it."""
-    kind = change["kind"]
-    found = next((one for one in policy.get(kind) or () if one["name"] == change["name"]), None)
+    kind = change.kind
+    found = next((one for one in policy.get(kind) or () if one.name == change.name), None)
     return None if found is None else as_yaml({kind: [found]})
 
 
@@ -123,7 +128,7 @@ async def _question(
     visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
 ) -> Response:
     tried = await visit.api.ask("POST", f"/v1/revisions/{number}:rollback", body={"dry_run": True})
-    policy = await _after(visit, number, tried.content["changes"])
+    policy = await _after(visit, number, tried.content.changes)
     given = {} if visit.request.method == "GET" else await visit.form()
     return visit.render(
         "policy_roll_back.html",
@@ -133,7 +138,7 @@ async def _question(
         refused=refused,
         given=given,
         titles=TITLES,
-        **shown(tried.content["changes"], tried.content["managed"], policy),
+        **shown(tried.content.changes, tried.content.managed, policy),
     )
 
 
@@ -168,4 +173,4 @@ async def _go_back(visit: Visit) -> Response:
         if found.status not in (400, 403, 409, 412, 422):
             raise
         return await _question(visit, number, found.status, found.document)
-    return visit.go(f"/policy/revisions/{done.content['revision']}")
+    return visit.go(f"/policy/revisions/{done.content.revision}")

@@ -56,8 +56,8 @@ def _of_now(shown: Now, chosen: Filter) -> dict[str, Any]:
         "recorded": None,
         "scene": scene_now(shown, chosen),
         "top": shown.top,
-        "regions": shown.top["regions"],
-        "sync": shown.status["sync"],
+        "regions": shown.top.regions,
+        "sync": shown.status.sync,
         "wrong": wrong(shown),
         **tables(shown.demand),
     }
@@ -65,7 +65,7 @@ def _of_now(shown: Now, chosen: Filter) -> dict[str, Any]:
 
 def _of_then(shown: Then) -> dict[str, Any]:
     """What templates know of a recorded minute: regions that are gone are among them."""
-    served = shown.demand["served"]
+    served = shown.demand.served
     gone = sorted(served.keys() - shown.regions.keys())
     regions = [
         {
@@ -78,11 +78,11 @@ def _of_then(shown: Then) -> dict[str, Any]:
         for plan in (shown.plans.get(name, {}),)
     ]
     return {
-        "recorded": shown.demand["recorded"] or {"start": None, "seconds": 0, "revision": None},
+        "recorded": shown.demand.recorded or {"start": None, "seconds": 0, "revision": None},
         "scene": scene_then(shown),
         "regions": regions,
         "changes": shown.changes,
-        "away": away(shown.demand["rows"]),
+        "away": away(shown.demand.rows),
         **tables(shown.demand),
     }
 

@@ -7,11 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.visits import Visit
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_ROWS = 2000
 """Rows of demand that a map is made from, the largest first. Sums are of all."""
@@ -55,14 +59,7 @@ class Filter:
         return bool(self.given)
 
 
-NOTHING: Mapping[str, Any] = {
-    "recorded": None,
-    "rate": 0.0,
-    "served": {},
-    "refused": {},
-    "rows": (),
-    "left_out": 0,
-}
+NOTHING: Any = JsonObject(recorded=None, rate=0.0, served={}, refused={}, rows=(), left_out=0)
 """The demand of those whom nobody knows."""
 
 
@@ -70,9 +67,9 @@ NOTHING: Mapping[str, Any] = {
 class Now:
     """Answers of the API at one moment: `/v1/top`, `/v1/demand`, `/v1/status`. `problem` is why demand cannot be asked for so."""
 
-    top: Mapping[str, Any]
-    demand: Mapping[str, Any]
-    status: Mapping[str, Any]
+    top: types.TopView
+    demand: types.DemandView
+    status: types.StatusView
     problem: Mapping[str, Any] | None = None
 
 
@@ -81,8 +78,8 @@ class Then:
     """Demand of a recorded minute, and the regions of now by name. `at` is the moment asked about, as the address has it."""
 
     at: str
-    demand: Mapping[str, Any]
-    regions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    demand: types.DemandView
+    regions: Mapping[str, types.RegionNamed] = field(default_factory=dict)
     problem: Mapping[str, Any] | None = None
     changes: Sequence[Mapping[str, Any]] = ()
     """Of health, within `AROUND` of it; the newest first."""
@@ -104,23 +101,23 @@ async def then(api: Inside, chosen: Filter, at: str) -> Then:
     names, (demand, problem), changes = await asyncio.gather(
         api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned), _changes(api, at)
     )
-    plans = await _plans(api, demand["recorded"])
-    return Then(at, demand, {one["name"]: one for one in names["regions"]}, problem, changes, plans)
+    plans = await _plans(api, demand.recorded)
+    return Then(at, demand, {one.name: one for one in names.regions}, problem, changes, plans)
 
 
-async def _plans(api: Inside, recorded: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+async def _plans(api: Inside, recorded: types.RecordedMinute | None) -> Mapping[str, Mapping[str, Any]]:
     """What the planner recorded of a minute; nothing, where it did not."""
     if recorded is None:
         return {}
-    start = datetime.fromtimestamp(recorded["start"], UTC)
-    until = start + timedelta(seconds=recorded["seconds"])
+    start = datetime.fromtimestamp(recorded.start, UTC)
+    until = start + timedelta(seconds=recorded.seconds)
     try:
         found = await api.get(
             "/v1/plan/history", since=start.isoformat(), until=until.isoformat(), column="minutes"
         )
     except ApiProblem:
         return {}
-    return {one["region"]: one["whole"] for one in found["regions"]}
+    return {one.region: one.whole for one in found.regions}
 
 
 async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
@@ -133,13 +130,13 @@ async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
         found = await api.get("/v1/health/changes", vantage="*", since=since, until=until, limit=MOST_CHANGES)
     except ApiProblem:
         return ()
-    items: Sequence[Mapping[str, Any]] = found["items"]
+    items: Sequence[Mapping[str, Any]] = found.items_
     return items
 
 
 async def _demand(
     api: Inside, chosen: Filter, **more: str
-) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+) -> tuple[types.DemandView, Mapping[str, Any] | None]:
     """The demand of those; none of such as the API does not know, or has no record of, and why."""
     try:
         return await api.get("/v1/demand", limit=MOST_ROWS, **chosen.asked, **more), None
@@ -155,12 +152,12 @@ async def jurisdictions(api: Inside) -> Sequence[str]:
         found = await api.get("/v1/jurisdictions", limit=1000)
     except ApiProblem:
         return ()
-    return sorted(one["name"] for one in found["items"] if one["origin"] != "country")
+    return sorted(one.name for one in found.items_ if one.origin != "country")
 
 
-def choices(demand: Mapping[str, Any]) -> Mapping[str, list[str]]:
+def choices(demand: types.DemandView) -> Mapping[str, list[str]]:
     """What there is to filter by, of what is asked for."""
-    cells = [row["cell"] for row in demand["rows"]]
+    cells = [row.cell for row in demand.rows]
     found = {name: sorted({cell[name] for cell in cells if cell[name]}) for name in BY}
     return {**found, "priority": [one.value for one in Priority]}
 

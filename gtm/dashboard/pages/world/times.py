@@ -6,10 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.world.seen import as_time
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 SPANS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 """How much of the past the line shows → in the address."""
@@ -60,17 +63,16 @@ async def line(api: Inside, span: str | None, at: str | None) -> Line:
         since, until = shown - SPANS[name] / 2, shown + SPANS[name] / 2
     since -= timedelta(seconds=since.timestamp() % (_CHUNK.total_seconds() if name != "1h" else 60))
     problem: Mapping[str, Any] | None = None
-    items: Sequence[Mapping[str, Any]] = ()
+    items: Sequence[types.StepSchema] = ()
     step = 60.0
     try:
         found = await api.get("/v1/demand/timeline", since=since.isoformat(), until=until.isoformat())
-        items, step = found["items"], found["step"]
+        items, step = found.items_, found.step
     except ApiProblem as refused:
         problem = refused.document
     count = max(1, round((until - since).total_seconds() / step))
     places = {
-        round((datetime.fromisoformat(one["start"]) - since).total_seconds() / step): one["requests"]
-        / one["seconds"]
+        round((datetime.fromisoformat(one.start) - since).total_seconds() / step): one.requests / one.seconds
         for one in items
     }
     most = max(places.values(), default=0.0)
@@ -81,7 +83,7 @@ async def line(api: Inside, span: str | None, at: str | None) -> Line:
         count=count,
         bars="".join(_bar(place, rate, most) for place, rate in sorted(places.items())),
         most=most,
-        recorded=sum(one["minutes"] for one in items),
+        recorded=sum(one.minutes for one in items),
         at=None if shown is None else min(count, max(0, int((shown - since).total_seconds() // step))),
         problem=problem,
     )

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-class Record(dict[str, Any]):
+class JsonObject(dict[str, Any]):
     """A JSON object. A name that Python has a use for goes with an underscore: `one.from_` is the member `from`, `one.items_` the member `items`."""
 
     __slots__ = ()
@@ -20,6 +20,6 @@ class Record(dict[str, Any]):
         raise AttributeError(f"there is no member `{name}`")
 
 
-def recorded(value: Any) -> Any:
-    """A value as it would be answered: JSON whose objects are records."""
-    return json.loads(json.dumps(value), object_hook=Record)
+def as_answered(value: Any) -> Any:
+    """A value as control would answer it."""
+    return json.loads(json.dumps(value), object_hook=JsonObject)
