@@ -87,6 +87,10 @@ class Visit:
         """A parameter of the address; None if it is left out or empty."""
         return self.request.query_params.get(name, "").strip() or None
 
+    def part(self, name: str) -> str:
+        """A variable part of the page's path."""
+        return str(self.request.path_params[name])
+
     async def form(self) -> dict[str, str]:
         """What was filled in: the last of each name.
 

@@ -72,19 +72,20 @@ def show(ask: Command, name: str) -> None:
     from gtm.client import calls
 
     answer = ask.api.send(calls.get_regions(name))
-    region, manager = answer.value, answer.managed_by
-    health = _health(ask.api).get(region["name"])
+    region: Any = answer.value
+    manager = answer.managed_by
+    health = _health(ask.api).get(region.name)
     if ask.printed_json({**region, "health": health, "managed_by": manager}):
         return
-    probe = region["probe"]
+    probe = region.probe
     families = {} if health is None else health.get("families") or {}
     output.facts(
         (
-            ("region", region["name"]),
-            ("display name", region["display_name"]),
-            ("admin state", output.styled(region["admin_state"])),
+            ("region", region.name),
+            ("display name", region.display_name),
+            ("admin state", output.styled(region.admin_state)),
             ("managed by", manager),
-            ("draining since (UTC)", output.when(region["draining_since"])),
+            ("draining since (UTC)", output.when(region.draining_since)),
             ("health", output.styled(_status(health))),
             *(
                 (f"health ({family})", output.styled(status))
@@ -95,21 +96,21 @@ def show(ask: Command, name: str) -> None:
                 "disputed",
                 "edges go by their own probes" if health is not None and health.disputed else None,
             ),
-            ("country", " ".join(part for part in (region["country"], region["subdivision"]) if part)),
-            ("position", f"{region['lat']}, {region['lon']}"),
-            ("capacity", _capacity(region["capacity"])),
-            ("cost weight", region["cost_weight"]),
-            ("models", ", ".join(region["models"])),
-            ("probe", f"{probe['type']} {probe['path']} every {probe['interval']:g} s"),
+            ("country", " ".join(part for part in (region.country, region.subdivision) if part)),
+            ("position", f"{region.lat}, {region.lon}"),
+            ("capacity", _capacity(region.capacity)),
+            ("cost weight", region.cost_weight),
+            ("models", ", ".join(region.models)),
+            ("probe", f"{probe.type} {probe.path} every {probe.interval:g} s"),
         )
     )
     output.say("")
     rows = []
     known = {} if health is None else {item.url: item for item in health.endpoints}
-    for endpoint in region["endpoints"]:
-        found: Any = known.get(endpoint["url"])
-        addresses = [*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""]
-        rows.append((endpoint["url"], " ".join(filter(None, addresses)), "all", *_health_cells(found)))
+    for endpoint in region.endpoints:
+        found: Any = known.get(endpoint.url)
+        addresses = [*endpoint.ipv4, *endpoint.ipv6, endpoint.cname or ""]
+        rows.append((endpoint.url, " ".join(filter(None, addresses)), "all", *_health_cells(found)))
         if found is None:
             continue
         rows += [("", "", vantage, *_health_cells(seen)) for vantage, seen in found.vantages.items()]
@@ -135,10 +136,10 @@ def _add_state(verb: str, description: str) -> None:
         forced = safety.parameters(force=force, reason=reason)
         put = getattr(ask.api, f"{verb}_region")
         done: types.ResourceChangedRegionDocument = put(name, comment=comment.strip() or None, **forced)
-        region = done.resource
+        region: Any = done.resource
         if not ask.as_json:
             already = " already" if done.outcome == "unchanged" else ""
-            output.say(f"region {region['name']} is{already} {region['admin_state']}")
+            output.say(f"region {region.name} is{already} {region.admin_state}")
         changes.report_change(ask, done)
 
     change.__doc__ = description
@@ -212,8 +213,8 @@ def _trouble(health: types.RegionHealthSchema | None) -> str:
     return "\n".join(f"{item.url}: {item.detail or item.status}" for item in endpoints if item.status != "up")
 
 
-def _capacity(capacity: Mapping[str, Any]) -> str:
-    outstanding, rate = (capacity[name] for name in ("outstanding", "requests_per_second"))
+def _capacity(capacity: JsonObject) -> str:
+    outstanding, rate = capacity.outstanding, capacity.requests_per_second
     parts = (
         f"{outstanding} outstanding" if outstanding is not None else "",
         f"{rate:g}/s" if rate is not None else "",

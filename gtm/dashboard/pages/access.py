@@ -187,7 +187,7 @@ async def _create(visit: Visit) -> Response:
 @page("/access/tokens/{token}", role=Role.ADMIN)
 async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | None = None) -> Response:
     """One token by its name: what it is, who uses it, and what ends it."""
-    wanted = name(visit.request.path_params["token"])
+    wanted = name(visit.part("token"))
     tokens, sessions, edges, balancers = await asyncio.gather(
         _all_tokens(visit),
         visit.api.get("/v1/sessions"),
@@ -241,7 +241,7 @@ async def _told(visit: Visit, path: str) -> list[JsonObject] | None:
 @page("/access/tokens/{token}/rotate", methods=("POST",), role=Role.ADMIN)
 async def _rotate(visit: Visit) -> Response:
     """Replace a token's text: the new one is on this one answer."""
-    wanted, given = name(visit.request.path_params["token"]), await visit.form()
+    wanted, given = name(visit.part("token")), await visit.form()
     grace = given.get("grace", "")
     body: dict[str, Any] = {"grace_seconds": int(grace) if grace in GRACES else grace}
     owner = given.get("owner", "").strip()
@@ -259,7 +259,7 @@ async def _rotate(visit: Visit) -> Response:
 @page("/access/tokens/{token}/revoke", methods=("POST",), role=Role.ADMIN)
 async def _revoke(visit: Visit) -> Response:
     """Revoke a token, and those that it replaced."""
-    wanted = name(visit.request.path_params["token"])
+    wanted = name(visit.part("token"))
     await visit.api.ask("DELETE", f"/v1/tokens/{wanted}")
     return visit.go("/access")
 

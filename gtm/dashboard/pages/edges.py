@@ -45,7 +45,7 @@ async def _live(visit: Visit) -> Response:
 @page("/edges/{name}")
 async def _edge(visit: Visit) -> Response:
     """What one edge sees, answers and limits."""
-    wanted = name(visit.request.path_params["name"])
+    wanted = name(visit.part("name"))
     seen = await look(visit.api)
     found = next((one for one in body(seen)["edges"] if one.name == wanted), None)
     if found is None:
@@ -69,7 +69,7 @@ async def _edge(visit: Visit) -> Response:
 @page("/edges/{name}/forget", methods=("POST",), role=Role.OPERATOR)
 async def _forget(visit: Visit) -> Response:
     """Strike an edge off that is gone; the API refuses while it is live."""
-    wanted = name(visit.request.path_params["name"])
+    wanted = name(visit.part("name"))
     await visit.api.ask("DELETE", f"/v1/edges/{wanted}")
     return visit.go("/edges")
 

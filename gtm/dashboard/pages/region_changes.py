@@ -51,10 +51,10 @@ CHANGES = {
 
 @page("/regions/{name}/{verb}", methods=("GET", "POST"), role=Role.OPERATOR)
 async def _change(visit: Visit) -> Response:
-    change = CHANGES.get(visit.request.path_params["verb"])
+    change = CHANGES.get(visit.part("verb"))
     if change is None:
         raise HTTPException(404)
-    which = name(visit.request.path_params["name"])
+    which = name(visit.part("name"))
     top = await visit.api.get("/v1/top")
     region = next((one for one in top.regions if one.region == which), None)
     if region is None:

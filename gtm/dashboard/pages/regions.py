@@ -99,7 +99,7 @@ def table(top: types.TopView, chosen: Filter) -> dict[str, Any]:
 
 @page("/regions/{name}")
 async def _region(visit: Visit) -> Response:
-    which = name(visit.request.path_params["name"])
+    which = name(visit.part("name"))
     shown = await look(visit.api, which)
     older = visit.query("changes")
     (document, missing), past = await asyncio.gather(
@@ -126,7 +126,7 @@ def _span(visit: Visit) -> str:
 @page("/regions/{name}/history")
 async def _history(visit: Visit) -> Response:
     """What probes said, as a part that the page asks for now and then: the database has it, so it is no part of the stream."""
-    which, span = name(visit.request.path_params["name"]), _span(visit)
+    which, span = name(visit.part("name")), _span(visit)
     if not visit.partial:
         return visit.go(f"/regions/{which}?history={span}#history")
     past = await history(visit.api, which, span, None, datetime.now(UTC))
@@ -143,7 +143,7 @@ async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, 
 
 @page("/live/regions/{name}")
 async def _live_region(visit: Visit) -> Response:
-    which, api, may = name(visit.request.path_params["name"]), visit.api, visit.may("operator")
+    which, api, may = name(visit.part("name")), visit.api, visit.may("operator")
 
     async def render() -> Mapping[str, str]:
         try:

@@ -41,8 +41,8 @@ async def _edit_whole(visit: Visit) -> Response:
 @page("/policy/{kind}/{name}/edit", role=Role.OPERATOR)
 async def _edit(visit: Visit) -> Response:
     """One resource, as a form where there is one unless YAML is asked for."""
-    kind = kind_of(visit.request.path_params["kind"])
-    called = name(visit.request.path_params["name"])
+    kind = kind_of(visit.part("kind"))
+    called = name(visit.part("name"))
     document, tag, revision = await conflicts.current(visit.api, kind, called)
     draft = Draft(as_yaml({kind: [document or {}]}), revision, tags={f"{kind}/{called}": tag})
     if kind in forms.FORMS and visit.query("as") != "yaml":
@@ -53,7 +53,7 @@ async def _edit(visit: Visit) -> Response:
 @page("/policy/{kind}/new", role=Role.OPERATOR)
 async def _new(visit: Visit) -> Response:
     """A new resource, that begins as an example."""
-    kind = kind_of(visit.request.path_params["kind"])
+    kind = kind_of(visit.part("kind"))
     revision = (await visit.api.get("/v1/resources", limit=1)).revision
     example = EXAMPLES[kind]["typical"]["value"]
     called = "example.com" if kind == "zones" else f"new-{label(kind).replace(' ', '-')}"
@@ -66,8 +66,8 @@ async def _new(visit: Visit) -> Response:
 @page("/policy/{kind}/{name}/delete", role=Role.OPERATOR)
 async def _delete(visit: Visit) -> Response:
     """What becomes of it, if one resource goes."""
-    kind = kind_of(visit.request.path_params["kind"])
-    called = name(visit.request.path_params["name"])
+    kind = kind_of(visit.part("kind"))
+    called = name(visit.part("name"))
     _, tag, revision = await conflicts.current(visit.api, kind, called)
     key = f"{kind}/{called}"
     return await _preview(visit, Draft("", revision, tags={key: tag}, delete=[key]))

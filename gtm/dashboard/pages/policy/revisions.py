@@ -49,7 +49,7 @@ def _newest(found: types.PageRevisionSchema) -> int:
 
 
 def _number(visit: Visit) -> int:
-    text: str = visit.request.path_params["number"]
+    text: str = visit.part("number")
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no revision {text[:20]}"})
     return int(text)

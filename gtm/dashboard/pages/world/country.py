@@ -54,7 +54,7 @@ async def _countries(visit: Visit) -> Response:
 @page("/countries/{code}")
 async def _country(visit: Visit) -> Response:
     """All that is known of one."""
-    code, api = str(visit.request.path_params["code"]), visit.api
+    code, api = visit.part("code"), visit.api
     if code not in COUNTRIES:
         raise HTTPException(404, "there is no country of such a code")
     matrix, demand, names, latency, law = await asyncio.gather(
