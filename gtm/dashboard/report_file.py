@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from gtm.dashboard import static_files
-from gtm.dashboard.curves import latency_curves
-from gtm.dashboard.effects import told
+from gtm.dashboard.effects import latency_curves, told
 from gtm.dashboard.rendering import rendered
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.problem import ClassDemand, Solution, SpillQuota
 from gtm.core.quota.names import QuotaText
 from gtm.dashboard.pages import plan as page
-from gtm.dashboard.sankey import HEIGHT, MOST, OTHERS, picture
+from gtm.dashboard.pages.plan import HEIGHT, MOST, OTHERS, picture
 from tests.api.conftest import Api
 from tests.dashboard.conftest import People, assert_inert
 

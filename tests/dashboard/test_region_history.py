@@ -7,7 +7,7 @@ from typing import Any
 
 from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
-from gtm.dashboard.pages.region_history import WIDTH, strip
+from gtm.dashboard.pages.regions import WIDTH, strip
 from tests.api.conftest import Api
 from tests.dashboard.conftest import People, assert_inert
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gtm.client.objects import as_answered
 from gtm.control.policy.simulation import simulated_offline
 from gtm.core.demand.traffic import TrafficBuilder
-from gtm.dashboard.curves import latency_curves, step_of
+from gtm.dashboard.effects import latency_curves, step_of
 from gtm.dashboard.report_file import report
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
 

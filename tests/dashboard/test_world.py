@@ -17,9 +17,8 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.dashboard.live import encoded
 from gtm.dashboard.pages.world.country import by_service, memberships
-from gtm.dashboard.pages.world.scene import away, by_country, scene_now, scene_then, tables
+from gtm.dashboard.pages.world.scene import away, by_country, scene_now, scene_then, tables, wrong
 from gtm.dashboard.pages.world.seen import Filter, Now, Then, as_time
-from gtm.dashboard.pages.world.wrong import wrong
 from tests.api.conftest import Api, Shared
 from tests.api.test_drafts import record
 from tests.dashboard.conftest import People, assert_inert

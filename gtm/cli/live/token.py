@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gtm.storage.tokens import Token
 
 app = typer.Typer(no_args_is_help=True)
-
-T = TypeVar("T")
 
 _Direct = Annotated[
     bool,
@@ -88,7 +86,7 @@ def create(
 ) -> None:
     """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
-    bound = {"edges": edges, "regions": regions, "names": names, "owner": owner}
+    bound: dict[str, Any] = {"edges": edges, "regions": regions, "names": names, "owner": owner}
     if direct:
         from gtm.control.live import tokens
         from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
@@ -96,22 +94,13 @@ def create(
         if not re.fullmatch(NAME_PATTERN, name):
             raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
-        def make(found: Database) -> Awaitable[NewToken]:
-            now, by = datetime.now(UTC), _direct_actor()
-            return tokens.create(
-                found,
-                name,
-                role,
-                by=by,
-                now=now,
-                expires_at=expires_at,
-                edges=edges,
-                regions=regions,
-                names=names,
-                owner=owner,
-            )
-
-        made: Any = _new_view(_with_database(ask, make))
+        by = _direct_actor()
+        made: Any = _with_database(
+            ask,
+            lambda found: tokens.create(
+                found, name, role, by=by, now=datetime.now(UTC), expires_at=expires_at, **bound
+            ),
+        )
     else:
         body: Any = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
         body |= {key: value for key, value in bound.items() if value is not None}
@@ -138,11 +127,11 @@ def rotate(
     if direct:
         from gtm.control.live import tokens
 
-        def make(found: Database) -> Awaitable[NewToken]:
-            now, after = datetime.now(UTC), timedelta(seconds=seconds)
-            return tokens.rotate(found, name, by=_direct_actor(), now=now, grace=after, owner=owner)
-
-        made: Any = _new_view(_with_database(ask, make))
+        by, after = _direct_actor(), timedelta(seconds=seconds)
+        made: Any = _with_database(
+            ask,
+            lambda found: tokens.rotate(found, name, by=by, now=datetime.now(UTC), grace=after, owner=owner),
+        )
     else:
         body: Any = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
         made = ask.api.rotate_token(name, body)
@@ -170,7 +159,7 @@ def list_(ask: Command, *, direct: _Direct = False) -> None:
     if direct:
         from gtm.control.live import tokens
 
-        found = map(_view, _with_database(ask, tokens.list_all))
+        found = _with_database(ask, tokens.list_all)
     else:
         found = ask.api.list_tokens()
     now = datetime.now(UTC)
@@ -198,10 +187,8 @@ def revoke(
     if direct:
         from gtm.control.live import tokens
 
-        def end(found: Database) -> Awaitable[Token]:
-            return tokens.revoke(found, token_id, by=_direct_actor())
-
-        ended: Any = _view(_with_database(ask, end))
+        by = _direct_actor()
+        ended: Any = _with_database(ask, lambda found: tokens.revoke(found, token_id, by=by))
     else:
         ended = ask.api.revoke_token(token_id)
     if not ask.printed_json(ended):
@@ -226,14 +213,18 @@ def _direct_actor() -> Actor:
     return Actor(name, None, Via.DIRECT)
 
 
-def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
+def _with_database(
+    ask: Command, work: Callable[[Database], Awaitable[Token | NewToken | list[Token]]]
+) -> Any:
+    """What is done in the database itself, as the control API answers it."""
     import asyncio
 
     from gtm.cli.common.database import database, require_current_schema
     from gtm.control.errors import ControlError
     from gtm.storage.session import Database
+    from gtm.storage.tokens import Token
 
-    async def run(found: str) -> T:
+    async def run(found: str) -> Token | NewToken | list[Token]:
         session = Database(found)
         try:
             return await work(session)
@@ -243,12 +234,15 @@ def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
     with database(ask.database_url, ask.data_dir) as found:
         require_current_schema(found)
         try:
-            return asyncio.run(run(found))
+            done = asyncio.run(run(found))
         except ControlError as error:
             raise CommandError(error.detail, problems=tuple(map(str, error.problems))) from error
+    if isinstance(done, list):
+        return [_view(one) for one in done]
+    return _view(done) if isinstance(done, Token) else _view(done.token, token=done.text)
 
 
-def _view(token: Token) -> JsonObject:
+def _view(token: Token, /, **more: str) -> JsonObject:
     """A token as the control API shows it."""
     from gtm.client.objects import JsonObject
 
@@ -263,14 +257,8 @@ def _view(token: Token) -> JsonObject:
         owner=token.owner,
         makers=list(token.makers),
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
+        **more,
     )
-
-
-def _new_view(made: NewToken) -> JsonObject:
-    """A token just made, with its text, likewise."""
-    shown = _view(made.token)
-    shown["token"] = made.text
-    return shown
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -15,9 +15,8 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from gtm.dashboard import static_files
-from gtm.dashboard.curves import latency_curves
 from gtm.dashboard.drafts import Draft
-from gtm.dashboard.effects import told
+from gtm.dashboard.effects import latency_curves, told
 from gtm.dashboard.form_bodies import MAX_UPLOAD
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.ask import choices

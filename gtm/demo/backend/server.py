@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from gtm.nesting import shallow
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_FOUND = "there is no such path here"
+_Body = TypeVar("_Body")
 
 
 class Backend(HttpServer):
@@ -188,7 +189,7 @@ class Backend(HttpServer):
 
     def load_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/load_lora_adapter: answered when it is loaded."""
-        wanted = adapter_of(request)
+        wanted = _decoded(request, _Adapter)
         at = self.engine.models.load_adapter(
             wanted.lora_name, wanted.lora_path, self._loop.time(), wanted.base_model_name
         )
@@ -198,7 +199,7 @@ class Backend(HttpServer):
 
     def unload_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/unload_lora_adapter."""
-        name = adapter_of(request).lora_name
+        name = _decoded(request, _Adapter).lora_name
         self.engine.models.unload_adapter(name)
         body = f"Success: LoRA adapter '{name}' removed successfully.".encode()
         connection.respond(HTTPStatus.OK, body, "text/plain")
@@ -220,7 +221,7 @@ class Backend(HttpServer):
 
     def load(self, connection: Connection, request: Request) -> None:
         """POST /demo/load and /demo/unload: a model."""
-        name = model_of(request)
+        name = _decoded(request, _Model, 'the body must be {"model": …}').model
         if request.path == "/demo/load":
             self.engine.models.load(name, self._loop.time())
         else:
@@ -335,28 +336,16 @@ class _Model(msgspec.Struct):
     model: str
 
 
-def adapter_of(request: Request) -> _Adapter:
-    """The adapter in a request's body.
+def _decoded(request: Request, kind: type[_Body], wrong: str = "the body is not such a request") -> _Body:
+    """What a request's body holds.
 
     Raises:
         ApiError: 400, it is none.
     """
     try:
-        return msgspec.json.decode(shallow(request.body), type=_Adapter)
+        return msgspec.json.decode(shallow(request.body), type=kind)
     except ValueError as error:
-        raise bad_request(f"the body is not such a request: {error}", "invalid_json") from error
-
-
-def model_of(request: Request) -> str:
-    """The name of a model in a request's body.
-
-    Raises:
-        ApiError: 400, it is none.
-    """
-    try:
-        return msgspec.json.decode(shallow(request.body), type=_Model).model
-    except ValueError as error:
-        raise bad_request(f'the body must be {{"model": …}}: {error}', "invalid_json") from error
+        raise bad_request(f"{wrong}: {error}", "invalid_json") from error
 
 
 def _no_route(path: str) -> ApiError:

@@ -15,7 +15,7 @@ from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.drafts import Draft
 from gtm.dashboard.effects import told
-from gtm.dashboard.inside import ApiProblem, Query, name
+from gtm.dashboard.inside import ApiProblem, name
 from gtm.dashboard.pages.policy import conflicts, forms
 from gtm.dashboard.pages.policy.revisions import on_purpose, shown
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml, concise, kind_of
@@ -224,7 +224,7 @@ async def _approvals(visit: Visit, fingerprint: str | None) -> list[dict[str, An
 async def _apply(visit: Visit, draft: Draft) -> Response:
     """Put it in force, if nobody changed meanwhile what it changes."""
     form = await visit.form()
-    reason, overruled = form.get("reason", "").strip(), form.get("force_reason", "").strip()
+    reason = form.get("reason", "").strip()
     if not reason:
         words = {"title": "Not done", "detail": "say why: it is kept with the revision"}
         return await _preview(visit, draft, 422, words)
@@ -235,14 +235,10 @@ async def _apply(visit: Visit, draft: Draft) -> Response:
     if against.conflicts or against.carried:
         return await _preview(visit, draft, 409)
     draft = stands
-    forced: Query = {
-        **({"force": True, "force_reason": overruled} if overruled else {}),
-        **on_purpose(form, reason),
-    }
     headers = {"if-match": f'"{draft.revision}"'} if draft.whole else {}
     body = _body(draft, found, comment=reason)
     try:
-        done = await visit.api.ask("POST", "/v1/policy:apply", forced, body, headers)
+        done = await visit.api.ask("POST", "/v1/policy:apply", on_purpose(form, reason), body, headers)
     except ApiProblem as error:
         if error.status not in _REFUSED:
             raise

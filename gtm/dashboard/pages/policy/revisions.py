@@ -143,9 +143,12 @@ async def _question(
 
 
 def on_purpose(form: Mapping[str, str], reason: str) -> Query:
-    """What a request says whose form says that another tool's resource is meant."""
-    meant = form.get("on_managed") == "override"
-    return {"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}
+    """What a request says whose form says that safety rules are overruled, or that another tool's resource is meant."""
+    overruled, meant = form.get("force_reason", "").strip(), form.get("on_managed") == "override"
+    return {
+        **({"force": True, "force_reason": overruled} if overruled else {}),
+        **({"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}),
+    }
 
 
 @page("/policy/revisions/{number}/roll-back", methods=("POST",), role=Role.OPERATOR)
@@ -155,17 +158,12 @@ async def _go_back(visit: Visit) -> Response:
     reason = form.get("reason", "").strip()
     if not reason:
         return await _question(visit, number, 422, {"detail": "say why: it is kept with the revision"})
-    overruled = form.get("force_reason", "").strip()
-    forced: Query = {
-        **({"force": True, "force_reason": overruled} if overruled else {}),
-        **on_purpose(form, reason),
-    }
     seen = form.get("revision", "")
     try:
         done = await visit.api.ask(
             "POST",
             f"/v1/revisions/{number}:rollback",
-            forced,
+            on_purpose(form, reason),
             {"comment": reason},
             {"If-Match": f'"{seen}"'} if seen.isascii() and seen.isdigit() else {},
         )

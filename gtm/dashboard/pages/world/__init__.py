@@ -11,10 +11,8 @@ from urllib.parse import urlencode
 from starlette.responses import JSONResponse, Response
 
 from gtm.dashboard.pages.world import seen
-from gtm.dashboard.pages.world.scene import away, scene_now, scene_then, tables
-from gtm.dashboard.pages.world.seen import Filter, Now, Then, choices, jurisdictions
-from gtm.dashboard.pages.world.times import line
-from gtm.dashboard.pages.world.wrong import wrong
+from gtm.dashboard.pages.world.scene import away, scene_now, scene_then, tables, wrong
+from gtm.dashboard.pages.world.seen import Filter, Now, Then, choices, jurisdictions, line
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Visit, page
