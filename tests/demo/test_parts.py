@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from gtm.demo.backend.protocol import Connection
 from gtm.demo.backend.requests import read_chat
-from gtm.demo.clients import Country, client_of, countries
+from gtm.demo.clients import Country, Demand, Profile, client_of, countries, rates
 from gtm.demo.fetch import FetchError, Reply, parse_head, post
-from gtm.demo.profiles import Demand, Profile, rates
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
 from gtm.demo.summary import End, Histogram, Result, Summary

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from gtm.demo.backend.protocol import Connection, HttpServer, Request
-from gtm.demo.clients import countries
-from gtm.demo.profiles import Demand
+from gtm.demo.clients import Demand, countries
 from gtm.demo.servers import MAX_SLOTS
 from gtm.demo.summary import End, Result
 from gtm.demo.traffic import Course, Target, Traffic

@@ -11,8 +11,8 @@ import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import DIRECT, Command, asks
-from gtm.cli.common.durations import SECONDS, duration_seconds
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.options import SECONDS, duration_seconds
 from gtm.cli.common.output import moment
 from gtm.core.model.access import Role
 

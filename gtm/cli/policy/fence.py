@@ -9,7 +9,7 @@ import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import Command, asks
-from gtm.cli.common.durations import duration_seconds
+from gtm.cli.common.options import duration_seconds
 from gtm.cli.common.output import moment
 
 app = typer.Typer(no_args_is_help=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import changes, consent, options, output
+from gtm.cli.common import changes, options, output
 from gtm.cli.common.commands import CHANGES, Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_whole, require_readable
@@ -137,9 +137,9 @@ def apply(
         raise CommandError(safety.refusal(judged, folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
     managed.require(planned, on_managed)
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     if not yes:
-        consent.confirm("Apply these changes?")
+        options.confirm("Apply these changes?")
     body["comment"] = comment
     with output.progress(f"applying {folder}"):
         done = ask.api.apply_policy(body, if_match=f'"{planned.revision}"', managed_by=tool, **forced)

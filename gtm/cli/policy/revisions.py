@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import changes, consent, options, output
+from gtm.cli.common import changes, options, output
 from gtm.cli.common.commands import CHANGES, Command, asks
 from gtm.cli.common.output import moment
 from gtm.cli.policy import managed, safety
@@ -75,14 +75,14 @@ def rollback(
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
     forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
     tool = managed.tool(managed_by)
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     planned = ask.api.rollback_revision(number, {"dry_run": True}, managed_by=tool)
     if not ask.as_json:
         output.say(f"from revision {planned.revision} to the policy of revision {number}:", "bold")
         changes.show_changes(planned.changes)
     managed.require(planned, on_managed)
     if not yes:
-        consent.confirm(f"Roll back to revision {number}?")
+        options.confirm(f"Roll back to revision {number}?")
     done = ask.api.rollback_revision(
         number, {"comment": comment}, if_match=f'"{planned.revision}"', managed_by=tool, **forced
     )
@@ -99,9 +99,9 @@ def accept_older(
     yes: options.Yes = False,
 ) -> None:
     """Have edges and balancers go back to what control's database has, after it was restored from a backup."""
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     if not yes:
-        consent.confirm(
+        options.confirm(
             "Nobody can tell which fences the lost revisions closed. Go back to what the database has?"
         )
     done = ask.api.accept_older({"reason": reason})

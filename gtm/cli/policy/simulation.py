@@ -15,8 +15,8 @@ import typer
 
 from gtm.cli.common import options, output
 from gtm.cli.common.commands import Command, asks
-from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.common.options import duration_seconds
 from gtm.cli.common.policy_folder import explained, read_document
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.demo.profiles import Profile
+from gtm.demo.clients import Profile
 
 if TYPE_CHECKING:
     from gtm.client.objects import JsonObject
@@ -42,8 +42,7 @@ def traffic(
 ) -> None:
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
     from gtm.client.objects import as_answered
-    from gtm.demo.clients import countries
-    from gtm.demo.profiles import Demand
+    from gtm.demo.clients import Demand, countries
     from gtm.demo.traffic import Course, Traffic
 
     known = {country.code for country in countries()}
