@@ -83,7 +83,7 @@ BURST_UNTIL = 30.0
 """A burst lasts from second 10 to second 30 of each minute."""
 
 
-class Profile(StrEnum):
+class DemandProfile(StrEnum):
     """The way in which demand changes over a day."""
 
     STEADY = "steady"
@@ -100,7 +100,7 @@ class Demand:
     `day_seconds` is how long a day lasts, `burst_country` whose demand bursts.
     """
 
-    profile: Profile = Profile.STEADY
+    profile: DemandProfile = DemandProfile.STEADY
     rps: float = 100.0
     day_seconds: float = 120.0
     burst_country: str = "IN"
@@ -125,9 +125,9 @@ def rates(
 
 
 def _factor(demand: Demand, country: Country, longitude: float, at: float) -> float:
-    if demand.profile is Profile.FOLLOW_THE_SUN:
+    if demand.profile is DemandProfile.FOLLOW_THE_SUN:
         hour = 24 * at / demand.day_seconds + longitude / 15
         return 1 + SWING * cos(2 * pi * (hour - PEAK_HOUR) / 24)
-    if demand.profile is Profile.BURST and country.code == demand.burst_country:
+    if demand.profile is DemandProfile.BURST and country.code == demand.burst_country:
         return BURST_FACTOR if BURST_FROM <= at % BURST_EVERY < BURST_UNTIL else 1.0
     return 1.0

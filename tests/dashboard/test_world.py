@@ -18,7 +18,7 @@ from gtm.core.model.services import Priority
 from gtm.dashboard.live import encoded
 from gtm.dashboard.pages.world.country import by_service, memberships
 from gtm.dashboard.pages.world.scene import away, by_country, scene_now, scene_then, tables, wrong
-from gtm.dashboard.pages.world.seen import Filter, Now, Then, as_time
+from gtm.dashboard.pages.world.seen import DemandFilter, Now, Then, as_time
 from tests.api.conftest import Api, Shared
 from tests.api.test_drafts import record
 from tests.dashboard.conftest import People, assert_inert
@@ -98,7 +98,7 @@ def test_flows_are_what_rows_say() -> None:
             row(None, 8.0),
             row("b", 5.0, lat=None),
         ),
-        Filter(),
+        DemandFilter(),
     )
     assert found["flows"] == [[0.0, 12.5, "b", 4.0], [52.5, 12.5, "a", 3.0]]
     assert found["cells"] == [[0.0, 12.5, 4.0, 0.0], [52.5, 12.5, 11.0, 8.0]]
@@ -118,8 +118,11 @@ def test_tables_say_what_the_map_draws() -> None:
         ("DE", 3.0, 2.0),
         ("FR", 4.0, 0.0),
     ]
-    assert scene_now(seen(*rows), Filter(service="chat"))["countries"] == [["DE", 3.0, 2.0], ["FR", 4.0, 0.0]]
-    assert scene_now(seen(*rows), Filter(service="chat"))["arcs"] == []
+    assert scene_now(seen(*rows), DemandFilter(service="chat"))["countries"] == [
+        ["DE", 3.0, 2.0],
+        ["FR", 4.0, 0.0],
+    ]
+    assert scene_now(seen(*rows), DemandFilter(service="chat"))["arcs"] == []
 
 
 def test_what_was_is_drawn_as_recorded() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gtm.demo.backend.protocol import Connection
 from gtm.demo.backend.requests import read_chat
-from gtm.demo.clients import Country, Demand, Profile, client_of, countries, rates
+from gtm.demo.clients import Country, Demand, DemandProfile, client_of, countries, rates
 from gtm.demo.fetch import FetchError, Reply, parse_head, post
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
@@ -122,8 +122,8 @@ def test_clients_share_networks() -> None:
     assert all(any(address in network for network in WORLD[1].networks) for address in found)
 
 
-@given(st.sampled_from(Profile), st.floats(0, 1000), st.floats(1, 5000), st.floats(1, 1000))
-def test_demand_is_never_negative(profile: Profile, at: float, rps: float, day: float) -> None:
+@given(st.sampled_from(DemandProfile), st.floats(0, 1000), st.floats(1, 5000), st.floats(1, 1000))
+def test_demand_is_never_negative(profile: DemandProfile, at: float, rps: float, day: float) -> None:
     """No profile makes less than nothing of a country's demand, nor more than its burst."""
     total = rates(Demand(profile, rps, day), WORLD, LONGITUDES, at)
     assert all(0 <= rate <= 5 * rps for rate in total)
@@ -131,14 +131,14 @@ def test_demand_is_never_negative(profile: Profile, at: float, rps: float, day: 
 
 def test_profiles() -> None:
     """Steady is steady; the sun moves peaks westward and keeps the daily mean; a burst is one country's."""
-    steady = rates(Demand(Profile.STEADY, 100.0), WORLD, LONGITUDES, 77.0)
+    steady = rates(Demand(DemandProfile.STEADY, 100.0), WORLD, LONGITUDES, 77.0)
     assert steady == pytest.approx([16.0, 60.0, 24.0])
-    sun = Demand(Profile.FOLLOW_THE_SUN, 100.0, day_seconds=240.0)
+    sun = Demand(DemandProfile.FOLLOW_THE_SUN, 100.0, day_seconds=240.0)
     day = [rates(sun, WORLD, LONGITUDES, float(at)) for at in range(240)]
     assert [sum(column) / 240 for column in zip(*day, strict=True)] == pytest.approx(steady)
     peaks = [max(range(240), key=lambda at, n=number: day[at][n]) for number in range(3)]  # type: ignore[misc]
     assert [(peaks[0] - peaks[1]) % 240, (peaks[2] - peaks[0]) % 240] == [45, 70]  # 15° are an hour, 10 s
-    burst = Demand(Profile.BURST, 100.0)
+    burst = Demand(DemandProfile.BURST, 100.0)
     assert rates(burst, WORLD, LONGITUDES, 5.0) == pytest.approx(steady)
     assert rates(burst, WORLD, LONGITUDES, 75.0) == pytest.approx([16.0, 300.0, 24.0])
 

@@ -11,7 +11,7 @@ import typer
 
 from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.demo.clients import Profile
+from gtm.demo.clients import DemandProfile
 
 if TYPE_CHECKING:
     from gtm.client.objects import JsonObject
@@ -24,7 +24,7 @@ _EVERY = 0.5
 def traffic(
     *,
     rps: Annotated[float, typer.Option(help="Requests per second.", min=0.1, max=10_000)] = 100.0,
-    profile: Annotated[Profile, typer.Option(help="How demand changes.")] = Profile.STEADY,
+    profile: Annotated[DemandProfile, typer.Option(help="How demand changes.")] = DemandProfile.STEADY,
     seconds: Annotated[
         float | None, typer.Option(help="How long; without it until Ctrl-C.", min=0.1, max=86_400)
     ] = None,

@@ -28,7 +28,7 @@ STATES = ("up", "down", "unknown", "draining", "disabled", "full")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RegionFilter:
     """Which regions are shown; None: all. `find` is a part of the name, `country` where they stand."""
 
     find: str | None = None
@@ -36,7 +36,7 @@ class Filter:
     country: str | None = None
 
     @classmethod
-    def of(cls, visit: Visit) -> Filter:
+    def of(cls, visit: Visit) -> RegionFilter:
         """The filter that a page's address states."""
         return cls(**{one: visit.query(one) for one in cls.__slots__})
 
@@ -63,7 +63,7 @@ def state_of(one: types.TopRegion) -> str:
 
 @page("/regions")
 async def _regions(visit: Visit) -> Response:
-    chosen = Filter.of(visit)
+    chosen = RegionFilter.of(visit)
     shown = table(await visit.api.get("/v1/top"), chosen)
     countries = sorted({one.country for one in shown["top"].regions})
     return visit.render(
@@ -78,7 +78,7 @@ async def _regions(visit: Visit) -> Response:
 
 @page("/live/regions")
 async def _live_regions(visit: Visit) -> Response:
-    chosen, api = Filter.of(visit), visit.api
+    chosen, api = RegionFilter.of(visit), visit.api
 
     async def render() -> Mapping[str, str]:
         return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
@@ -86,7 +86,7 @@ async def _live_regions(visit: Visit) -> Response:
     return visit.stream(render, "regions", asdict(chosen))
 
 
-def table(top: types.TopView, chosen: Filter) -> dict[str, Any]:
+def table(top: types.TopView, chosen: RegionFilter) -> dict[str, Any]:
     """What the table shows: the regions chosen, and how many of all there are in each state."""
     counts: dict[str, int] = defaultdict(int)
     for one in top.regions:

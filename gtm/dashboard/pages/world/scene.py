@@ -8,7 +8,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gtm.client.objects import JsonObject
-from gtm.dashboard.pages.world.seen import Filter, Now, Then
+from gtm.dashboard.pages.world.seen import DemandFilter, Now, Then
 from gtm.storage.errors import UP, DatabaseUnfit, StorageBusy, StorageReadOnly, StorageUnavailable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_ARCS = 100
 Key = TypeVar("Key")
 
 
-def scene_now(seen: Now, chosen: Filter) -> dict[str, Any]:
+def scene_now(seen: Now, chosen: DemandFilter) -> dict[str, Any]:
     """Regions, demand by cell and country, flows to regions, and arcs of what spills between regions."""
     spill = seen.top.spill if not chosen.any else ()
     return {

@@ -29,7 +29,7 @@ _ZONED = re.compile(r"(?:[Zz]|[+-]\d\d:?\d\d)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class DemandFilter:
     """Which requests are shown; None: all. `country` is the clients', or a jurisdiction."""
 
     service: str | None = None
@@ -39,7 +39,7 @@ class Filter:
     country: str | None = None
 
     @classmethod
-    def of(cls, visit: Visit) -> Filter:
+    def of(cls, visit: Visit) -> DemandFilter:
         """The filter that a page's address states."""
         return cls(**{name: visit.query(name) for name in BY})
 
@@ -88,7 +88,7 @@ class Then:
     """What was recorded of the plan of that minute: `use` and `price_ms` by region."""
 
 
-async def now(api: Inside, chosen: Filter) -> Now:
+async def now(api: Inside, chosen: DemandFilter) -> Now:
     """The world as it is now."""
     top, (demand, problem), status = await asyncio.gather(
         api.get("/v1/top"), _demand(api, chosen), api.get("/v1/status")
@@ -96,7 +96,7 @@ async def now(api: Inside, chosen: Filter) -> Now:
     return Now(top, demand, status, problem)
 
 
-async def then(api: Inside, chosen: Filter, at: str) -> Then:
+async def then(api: Inside, chosen: DemandFilter, at: str) -> Then:
     """What was recorded. `at` without a zone is UTC."""
     zoned = at if _ZONED.search(at) else f"{at}Z"
     names, (demand, problem), changes = await asyncio.gather(
@@ -136,7 +136,7 @@ async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
 
 
 async def _demand(
-    api: Inside, chosen: Filter, **more: str
+    api: Inside, chosen: DemandFilter, **more: str
 ) -> tuple[types.DemandView, Mapping[str, Any] | None]:
     """The demand of those; none of such as the API does not know, or has no record of, and why."""
     try:
