@@ -14,7 +14,7 @@
     answer = lookup.route(service="chat", client_ip="81.2.69.142")
     print(answer["region"], answer["endpoint"]["url"])
 
-A method for each operation, by its `operationId`; values are dicts with types (`gtm.client.types`), lists go through all pages, problem documents are exceptions
+A method for each operation, by its `operationId`; values are dicts with attributes and types (`gtm.client.types`), lists go through all pages, problem documents are exceptions
 (`gtm.client.errors`). Where more than the value matters, a call is sent as one: `control.send(calls.get_regions("fra"))` has status, headers and the entity tag.
 """
 

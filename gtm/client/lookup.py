@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from gtm.client.calls import Call
 from gtm.client.edge import AsyncEdge, Edge
@@ -60,24 +60,37 @@ class _Question:
 class _Lookups(Generic[E]):
     """What both look-ups share: which edge next, and what is known."""
 
-    def __init__(self, edges: Sequence[E], keep: int, clock: Callable[[], float]) -> None:
-        if not edges:
+    _edge: ClassVar[Callable[..., Any]]
+    """Makes an edge's client."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str | None = None,
+        options: Options = _QUICK,
+        *,
+        keep: int = _KEPT,
+        clock: Callable[[], float] = _boot,
+    ) -> None:
+        self._edges: tuple[E, ...] = tuple(
+            self._edge(url, token, options) for url in ([urls] if isinstance(urls, str) else urls)
+        )
+        if not self._edges:
             raise UsageError("give at least one edge", "urls")
-        self.edges = tuple(edges)
-        self.clock = clock
+        self._clock = clock
         self._keep = keep
         self._known: OrderedDict[tuple[tuple[str, Any], ...], tuple[float, types.Route]] = OrderedDict()
-        self._passed_over = [-_PASSED_OVER] * len(self.edges)
+        self._passed_over = [-_PASSED_OVER] * len(self._edges)
         self._lock = threading.Lock()
 
-    def question(self, asked: dict[str, Any]) -> _Question:
+    def _question(self, asked: dict[str, Any]) -> _Question:
         """What is asked. An explanation is of its moment, and not kept."""
         given = {name: value for name, value in asked.items() if value is not None}
         return _Question(
             edge_calls.route(**given), None if "explain" in given else tuple(sorted(given.items()))
         )
 
-    def known(self, question: _Question) -> types.Route | None:
+    def _recalled(self, question: _Question) -> types.Route | None:
         """The answer to a question, if it still holds."""
         if question.key is None:
             return None
@@ -85,13 +98,13 @@ class _Lookups(Generic[E]):
             found = self._known.get(question.key)
             if found is None:
                 return None
-            if self.clock() >= found[0]:
+            if self._clock() >= found[0]:
                 del self._known[question.key]
                 return None
             self._known.move_to_end(question.key)
             return found[1]
 
-    def keep(self, question: _Question, answer: types.Route, asked: float) -> None:
+    def _remember(self, question: _Question, answer: types.Route, asked: float) -> None:
         """Remember an answer that was asked for at `asked`."""
         if question.key is None or answer["ttl"] <= 0:
             return
@@ -100,16 +113,16 @@ class _Lookups(Generic[E]):
             while len(self._known) > self._keep:
                 self._known.popitem(last=False)
 
-    def order(self) -> Iterator[tuple[int, int, E]]:
+    def _order(self) -> Iterator[tuple[int, int, E]]:
         """How many are left after it, number and edge: in the order given, those that could not answer lately last."""
-        now = self.clock()
+        now = self._clock()
         with self._lock:
             late = [now - since < _PASSED_OVER for since in self._passed_over]
-        numbers = sorted(range(len(self.edges)), key=lambda number: late[number])
+        numbers = sorted(range(len(self._edges)), key=lambda number: late[number])
         for tried, number in enumerate(numbers, 1):
-            yield len(numbers) - tried, number, self.edges[number]
+            yield len(numbers) - tried, number, self._edges[number]
 
-    def passes_over(self, number: int, error: GtmError) -> bool:
+    def _passes_over(self, number: int, error: GtmError) -> bool:
         """Whether another edge may know what this one could not say."""
         if isinstance(error, Misdirected):  # of this request; others it may answer
             return True
@@ -119,11 +132,11 @@ class _Lookups(Generic[E]):
         )
         if unable:
             with self._lock:
-                self._passed_over[number] = self.clock()
+                self._passed_over[number] = self._clock()
         return unable
 
 
-class Lookup:
+class Lookup(_Lookups[Edge]):
     """Look-ups at any of several edges; answers are kept as long as they hold. A context manager; threads may share it.
 
     Args:
@@ -137,16 +150,7 @@ class Lookup:
         UsageError: one of them cannot be.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        token: str | None = None,
-        options: Options = _QUICK,
-        *,
-        keep: int = _KEPT,
-        clock: Callable[[], float] = _boot,
-    ) -> None:
-        self._lookups = _Lookups([Edge(url, token, options) for url in _several(urls)], keep, clock)
+    _edge = Edge
 
     def __enter__(self) -> Self:
         return self
@@ -156,7 +160,7 @@ class Lookup:
 
     def close(self) -> None:
         """End its connections."""
-        for edge in self._lookups.edges:
+        for edge in self._edges:
             edge.close()
 
     def route(self, **asked: Any) -> types.Route:
@@ -169,36 +173,27 @@ class Lookup:
             ProblemError: a refusal (`RefusedByLaw`, `Unavailable`, `TooManyRequests`), or a question that cannot be asked.
             GtmError: no edge could answer; the last one's reason.
         """
-        question = self._lookups.question(asked)
-        known = self._lookups.known(question)
+        question = self._question(asked)
+        known = self._recalled(question)
         if known is not None:
             return known
-        for left, number, edge in self._lookups.order():
-            began = self._lookups.clock()
+        for left, number, edge in self._order():
+            began = self._clock()
             try:
                 answer = edge.send(question.call).value
             except GtmError as error:
-                if not self._lookups.passes_over(number, error) or not left:
+                if not self._passes_over(number, error) or not left:
                     raise
                 continue
-            self._lookups.keep(question, answer, began)
+            self._remember(question, answer, began)
             return answer
         raise AssertionError("the last edge answers or fails")
 
 
-class AsyncLookup:
+class AsyncLookup(_Lookups[AsyncEdge]):
     """Looks regions up as `Lookup` does, for asyncio."""
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        token: str | None = None,
-        options: Options = _QUICK,
-        *,
-        keep: int = _KEPT,
-        clock: Callable[[], float] = _boot,
-    ) -> None:
-        self._lookups = _Lookups([AsyncEdge(url, token, options) for url in _several(urls)], keep, clock)
+    _edge = AsyncEdge
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,27 +203,23 @@ class AsyncLookup:
 
     async def close(self) -> None:
         """End its connections."""
-        for edge in self._lookups.edges:
+        for edge in self._edges:
             await edge.close()
 
     async def route(self, **asked: Any) -> types.Route:
         """Ask which region serves a request, as `Lookup.route` does."""
-        question = self._lookups.question(asked)
-        known = self._lookups.known(question)
+        question = self._question(asked)
+        known = self._recalled(question)
         if known is not None:
             return known
-        for left, number, edge in self._lookups.order():
-            began = self._lookups.clock()
+        for left, number, edge in self._order():
+            began = self._clock()
             try:
                 answer = (await edge.send(question.call)).value
             except GtmError as error:
-                if not self._lookups.passes_over(number, error) or not left:
+                if not self._passes_over(number, error) or not left:
                     raise
                 continue
-            self._lookups.keep(question, answer, began)
+            self._remember(question, answer, began)
             return answer
         raise AssertionError("the last edge answers or fails")
-
-
-def _several(urls: Sequence[str]) -> Sequence[str]:
-    return [urls] if isinstance(urls, str) else urls

@@ -9,6 +9,7 @@ import httpx
 
 from gtm.client.calls import Answer, Call, Content
 from gtm.client.errors import NotGtm, ProblemError
+from gtm.client.objects import JsonObject
 from gtm.nesting import ShapeError, loads
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ def answer(
         call: what was asked.
         response: what came.
         tier: what the server's problems say of it (`X-GTM-Tier`); None: nothing.
-        hook: makes JSON objects; None: they are dicts.
+        hook: makes JSON objects; None: each is a `JsonObject`.
 
     Raises:
         ProblemError: gtm says no.
@@ -47,7 +48,7 @@ def answer(
     if call.content is Content.NOTHING and not failed:
         raise NotGtm(url, _said(response))
     try:
-        value = loads(response.content, hook)
+        value = loads(response.content, hook or JsonObject)
     except ShapeError as error:
         raise NotGtm(url, f"{_said(response)}, {error}") from error
     except ValueError as error:
@@ -66,7 +67,7 @@ def line(url: str, text: str) -> Any:
         NotGtm: it is no JSON.
     """
     try:
-        return loads(text)
+        return loads(text, JsonObject)
     except ShapeError as error:
         raise NotGtm(url, f"a line that is {error}") from error
     except ValueError as error:

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gtm.api.context import Context
+from gtm.dashboard import pages
 from gtm.dashboard.live import Live
-from gtm.dashboard.pages import PAGES
 from gtm.dashboard.rendering import MENU
 from gtm.dashboard.security import PERSONAL, guarded
 from gtm.dashboard.sign_in import links, provider
@@ -35,21 +35,22 @@ def with_dashboard(api: FastAPI, url: str | None = None, identity: Identity | No
         identity: by whom they sign in beside tokens; None: nobody.
     """
     context: Context = api.state.context
-    MENU.update(route.path for module in PAGES for route in module.routes())
-    pages = Starlette(
+    declared = pages.routes()
+    MENU.update(route.path for route in declared)
+    starlette = Starlette(
         routes=[
             Route("/static/{version}/{name:path}", static, methods=["GET"]),
             *provider.routes(),
             *sign_in.routes(),
             *links.routes(),
-            *(route for module in PAGES for route in module.routes()),
+            *declared,
         ],
         exception_handlers={HTTPException: _http, Exception: _unexpected},
     )
-    pages.router.redirect_slashes = False
+    starlette.router.redirect_slashes = False
     live = Live(lambda: context.replica.subscribers.closed)
-    pages.state.dashboard = Dashboard(api, context, live, url, identity)
-    return _Both(api, pages)
+    starlette.state.dashboard = Dashboard(api, context, live, url, identity)
+    return _Both(api, starlette)
 
 
 class _Both:

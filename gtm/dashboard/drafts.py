@@ -6,13 +6,17 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BinasciiError
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import KINDS
-from gtm.dashboard.inside import ApiProblem, name
+from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.nesting import shallow
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MAX_LINK = 24_000
 """Characters of a draft in a link: browsers and proxies take no longer ones."""
@@ -108,6 +112,21 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for key, tag in self.tags.items()
             for kind, called in (key_of(key),)
         ]
+
+    async def read(self, api: Inside) -> types.ReadView:
+        """What control reads of the text."""
+        body = {"text": self.text, **self.partial}
+        found: types.ReadView = (await api.ask("POST", "/v1/policy:read", body=body)).content
+        return found
+
+    def called(self, found: types.ReadView) -> str:
+        """What a draft is of, in a word; `found` is what control reads of it."""
+        if self.whole:
+            return "the whole policy"
+        held = (found.policy or JsonObject()).items()
+        keys = [*self.delete, *(f"{kind}/{one.name}" for kind, items in held for one in items)]
+        keys = keys or list(self.tags)
+        return key_of(keys[0])[1] if len(keys) == 1 else f"{len(keys)} resources" if keys else "nothing yet"
 
 
 def key_of(text: str) -> Key:

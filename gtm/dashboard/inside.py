@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
 from gtm.api.context import PRINCIPAL, Principal
+from gtm.client.objects import JsonObject
 
 Query = Mapping[str, str | int | float | bool | None]
 
@@ -99,7 +101,8 @@ class Inside:
         found = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in started["headers"]}
         raw = b"".join(pieces)
         kind = found.get("content-type", "")
-        content = msgspec.json.decode(raw) if "json" in kind and raw else raw.decode(errors="replace")
+        text = raw.decode(errors="replace")
+        content = json.loads(text, object_hook=JsonObject) if "json" in kind and raw else text
         if started["status"] >= 400:
             document = content if isinstance(content, dict) else {"title": "error", "detail": str(content)}
             raise ApiProblem(started["status"], document)

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from gtm.client.objects import JsonObject
 from gtm.dashboard import static_files
 
 MENU: set[str] = set()
@@ -31,7 +32,7 @@ class _Templates(Environment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Find an attribute as Jinja does."""
-        if type(obj) is dict and attribute not in _METHODS:
+        if type(obj) in (dict, JsonObject) and attribute not in _METHODS:
             try:
                 return obj[attribute]
             except KeyError:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from gtm.dashboard import static_files
-from gtm.dashboard.curves import latency_curves
-from gtm.dashboard.effects import told
+from gtm.dashboard.effects import latency_curves, told
 from gtm.dashboard.rendering import rendered
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_COUNTRIES = 200
 _STYLES = ("effect.css", "simulate.css", "gtm.css")
@@ -26,7 +28,7 @@ _SCRIPTS = (
 
 
 def report(
-    made: Mapping[str, Any], *, before: str, after: str, scenario: Mapping[str, Any] | None = None
+    made: types.SimulationView, *, before: str, after: str, scenario: Mapping[str, Any] | None = None
 ) -> str:
     """The file.
 
@@ -48,7 +50,7 @@ def report(
         "land": "",
         "shapes": Markup(_text("vendor/countries-110m.json")),  # noqa: S704 - likewise
         "effect": told(made, MOST_COUNTRIES),
-        "curves": latency_curves(*(made["average"][side]["latency_ms"] for side in ("before", "after"))),
+        "curves": latency_curves(*(made.average[side].latency_ms for side in ("before", "after"))),
     }
     return rendered("simulate_file.html", values)
 

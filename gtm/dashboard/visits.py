@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -87,6 +87,10 @@ class Visit:
         """A parameter of the address; None if it is left out or empty."""
         return self.request.query_params.get(name, "").strip() or None
 
+    def part(self, name: str) -> str:
+        """A variable part of the page's path."""
+        return str(self.request.path_params[name])
+
     async def form(self) -> dict[str, str]:
         """What was filled in: the last of each name.
 
@@ -130,7 +134,7 @@ class Visit:
         return RedirectResponse(path, 303, PERSONAL)
 
 
-Handler = Callable[[Visit], Awaitable[Response]]
+Handler = TypeVar("Handler", bound=Callable[[Visit], Awaitable[Response]])
 
 
 def visit_of(request: Request) -> Visit | None:
@@ -166,36 +170,39 @@ def _principal(present: Present, session: Session, role: Role) -> Principal:
     )
 
 
+PAGES: list[Route] = []
+"""The pages that are declared."""
+
+
 def page(
-    path: str,
-    handler: Handler,
-    *,
-    methods: Sequence[str] = ("GET",),
-    role: Role = Role.VIEWER,
-    files: bool = False,
-) -> Route:
-    """A page for people who are signed in and may do what a role may.
+    path: str, *, methods: Sequence[str] = ("GET",), role: Role = Role.VIEWER, files: bool = False
+) -> Callable[[Handler], Handler]:
+    """Make of a function a page for people who are signed in and may do what a role may.
 
     Whoever is not signed in is asked to; a form without its token, or from another site, does nothing. `files`: its form may have some.
     """
 
-    async def endpoint(request: Request) -> Response:
-        request.state.files = files
-        visit = visit_of(request)
-        if visit is None:
-            return await _interrupted(request) or _unknown(request)
-        if request.method not in ("GET", "HEAD") and not await _ours(visit):
-            return await _interrupted(request, visit) or _not_ours(visit)
-        if not permits(visit.role, role):
-            words = f"this needs role `{role.value}`; yours is `{visit.role.value}`"
-            return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
-        _note(visit)
-        try:
-            return without_stream(request, await handler(visit))
-        except ApiProblem as found:
-            return visit.problem(found)
+    def declare(handler: Handler) -> Handler:
+        async def endpoint(request: Request) -> Response:
+            request.state.files = files
+            visit = visit_of(request)
+            if visit is None:
+                return await _interrupted(request) or _unknown(request)
+            if request.method not in ("GET", "HEAD") and not await _ours(visit):
+                return await _interrupted(request, visit) or _not_ours(visit)
+            if not permits(visit.role, role):
+                words = f"this needs role `{role.value}`; yours is `{visit.role.value}`"
+                return visit.problem(ApiProblem(403, {"title": "forbidden", "detail": words}))
+            _note(visit)
+            try:
+                return without_stream(request, await handler(visit))
+            except ApiProblem as found:
+                return visit.problem(found)
 
-    return Route(path, endpoint, methods=list(methods))
+        PAGES.append(Route(path, endpoint, methods=list(methods)))
+        return handler
+
+    return declare
 
 
 async def _ours(visit: Visit) -> bool:

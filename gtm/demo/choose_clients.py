@@ -1,104 +1,32 @@
-"""Chooses the demo's client networks: `python -m gtm.demo.choose_clients` writes `data/clients.csv`.
+"""Chooses the demo's client networks: `python -m gtm.demo.choose_clients` writes those of `data/clients.csv` anew.
 
-From every country, so many /24 networks of the shipped location database, each in proportion to its number of
-addresses. The same database gives the same networks.
+From every country that the file lists, so many /24 networks of the shipped location database, each in proportion to its
+number of addresses. The same database gives the same networks.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from ipaddress import IPv4Network
 from random import Random
 
 import maxminddb
 
-from gtm.demo.clients import FILE
+from gtm.demo.clients import FILE, countries
 from gtm.geoip.reader import SHIPPED_DATABASE
 
 NETWORKS = 10
 """Networks of each country."""
 _SEED = 1
 
-# Internet users in millions around 2023, by country: population times the share of people online (ITU, World Bank),
-# rounded. Only the proportions matter.
-USERS_MILLIONS = {
-    "CN": 1060,
-    "IN": 730,
-    "US": 310,
-    "ID": 200,
-    "BR": 180,
-    "RU": 127,
-    "PK": 90,
-    "JP": 105,
-    "NG": 80,
-    "MX": 105,
-    "PH": 85,
-    "BD": 65,
-    "EG": 80,
-    "VN": 78,
-    "DE": 78,
-    "TR": 71,
-    "IR": 70,
-    "GB": 66,
-    "TH": 61,
-    "FR": 57,
-    "IT": 51,
-    "KR": 50,
-    "ES": 45,
-    "ZA": 43,
-    "CO": 38,
-    "AR": 40,
-    "PL": 33,
-    "CA": 36,
-    "UA": 30,
-    "SA": 35,
-    "MY": 32,
-    "MA": 33,
-    "KE": 20,
-    "DZ": 32,
-    "IQ": 33,
-    "UZ": 27,
-    "PE": 25,
-    "TW": 22,
-    "NL": 17,
-    "AU": 24,
-    "CL": 17,
-    "RO": 17,
-    "KZ": 18,
-    "BE": 11,
-    "SE": 10,
-    "CZ": 9.5,
-    "GR": 8.6,
-    "PT": 8.8,
-    "HU": 8.8,
-    "AT": 8.5,
-    "CH": 8.4,
-    "IL": 8.3,
-    "AE": 9.4,
-    "DK": 5.8,
-    "FI": 5.3,
-    "NO": 5.4,
-    "IE": 4.9,
-    "NZ": 4.9,
-    "SG": 5.6,
-    "HK": 7.0,
-    "GH": 23,
-    "ET": 21,
-    "TZ": 19,
-    "LK": 14,
-    "NP": 15,
-    "EC": 13,
-    "GT": 10,
-    "VE": 17,
-}
-
 
 def main() -> None:
     """Write the file."""
-    chosen: dict[str, list[tuple[float, IPv4Network]]] = {country: [] for country in USERS_MILLIONS}
+    users = {country.code: country.users for country in countries()}
+    chosen: dict[str, list[tuple[float, IPv4Network]]] = {country: [] for country in users}
     random = Random(_SEED)
-    for country, network in _networks():
+    for country, network in _networks(users):
         # Weighted sampling without replacement in one pass (Efraimidis and Spirakis, 2006): the highest keys stay.
         held = chosen[country]
         key = random.random() ** (1 / network.num_addresses)
@@ -111,17 +39,17 @@ def main() -> None:
         writer.writerow(("country", "users_millions", "networks"))
         for country, held in sorted(chosen.items()):
             networks = sorted(_one_of(network, random) for _, network in held)
-            writer.writerow((country, USERS_MILLIONS[country], " ".join(map(str, networks))))
+            writer.writerow((country, f"{users[country]:g}", " ".join(map(str, networks))))
 
 
-def _networks() -> Iterator[tuple[str, IPv4Network]]:
+def _networks(wanted: Container[str]) -> Iterator[tuple[str, IPv4Network]]:
     """The database's IPv4 networks of at least 256 addresses in the countries wanted, with their country."""
     with maxminddb.open_database(SHIPPED_DATABASE) as reader:
         for network, record in reader:
             if isinstance(network, IPv4Network) and network.prefixlen <= 24 and isinstance(record, dict):
                 country = record.get("country")
                 code = country.get("iso_code") if isinstance(country, dict) else None
-                if isinstance(code, str) and code in USERS_MILLIONS:
+                if isinstance(code, str) and code in wanted:
                     yield code, network
 
 

@@ -74,25 +74,6 @@ def post(host: str, target: str, headers: Mapping[str, str], body: bytes) -> byt
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
 
 
-async def once(host: str, port: int, request: bytes) -> Reply:
-    """One exchange on a connection of its own.
-
-    Raises:
-        FetchError: no answer came.
-    """
-    began = time.perf_counter()
-    writer = None
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            reader, writer = await asyncio.open_connection(host, port, limit=_MAX_HEAD)
-            return await exchange((reader, writer), request, began)
-    except _ERRORS as error:
-        raise FetchError(_why(error)) from error
-    finally:
-        if writer is not None:
-            writer.transport.abort()
-
-
 class Pool:
     """Connections to one server, kept open between requests."""
 
@@ -127,12 +108,30 @@ class Pool:
             self._free.append(stream)
             return reply
 
+    def abort(self) -> None:
+        """Break off what is kept."""
+        for _, writer in self._free:
+            writer.transport.abort()
+
     async def close(self) -> None:
         """Close what is kept."""
         for _, writer in self._free:
             with suppress(OSError):
                 writer.close()
         self._free.clear()
+
+
+async def once(host: str, port: int, request: bytes) -> Reply:
+    """One exchange on a connection of its own.
+
+    Raises:
+        FetchError: no answer came.
+    """
+    pool = Pool(host, port)
+    try:
+        return await pool.fetch(request)
+    finally:
+        pool.abort()
 
 
 _ERRORS = (FetchError, OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)

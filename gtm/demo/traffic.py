@@ -21,9 +21,8 @@ from random import Random
 from urllib.parse import urlsplit
 
 from gtm.core.latency.geographic import Terminal, model_ms, point_at
-from gtm.demo.clients import Client, countries, pick
+from gtm.demo.clients import Client, Demand, countries, pick, rates
 from gtm.demo.fetch import FetchError, Pool, Reply, once, post
-from gtm.demo.profiles import Demand, rates
 from gtm.demo.resolver import ResolveError, Resolver, edge
 from gtm.demo.servers import MODEL, answer_tokens
 from gtm.demo.summary import End, Result, Summary

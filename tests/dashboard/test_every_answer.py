@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gtm.core.model.access import Role
-from gtm.dashboard.pages import PAGES
+from gtm.dashboard.pages import routes
 from gtm.dashboard.static_files import url
 from tests.api.conftest import Api
 from tests.dashboard.conftest import HTML, People
@@ -25,12 +25,9 @@ OTHERS = (
 def _paths() -> Iterator[str]:
     """One address of each route, of things that there are and are not, and others."""
     names = {"name": "eu-west", "kind": "regions", "number": "1", "code": "DE", "token": "x"}
-    for module in PAGES:
-        for route in module.routes():
-            for one in (names, {}):
-                yield re.sub(
-                    r"{(\w+)(:\w+)?}", lambda found, one=one: one.get(found[1], "nowhere"), route.path
-                )
+    for route in routes():
+        for one in (names, {}) if route.path != "/sign-out" else ():  # which is among the last
+            yield re.sub(r"{(\w+)(:\w+)?}", lambda found, one=one: one.get(found[1], "nowhere"), route.path)
     yield from OTHERS
 
 

@@ -6,10 +6,8 @@ import random
 import re
 from urllib.parse import quote
 
-from starlette.routing import Route
-
 from gtm.core.model.access import Role
-from gtm.dashboard.pages import PAGES
+from gtm.dashboard.pages import routes
 from tests.api.conftest import Api
 from tests.dashboard.conftest import People, assert_inert
 from tests.effort import examples
@@ -54,12 +52,7 @@ NAMES = (
 
 def _paths() -> list[str]:
     return sorted(
-        {
-            route.path
-            for module in PAGES
-            for route in module.routes()
-            if isinstance(route, Route) and "GET" in (route.methods or ()) and "/live" not in route.path
-        }
+        {route.path for route in routes() if "GET" in (route.methods or ()) and "/live" not in route.path}
     )
 
 

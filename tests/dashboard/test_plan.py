@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.problem import ClassDemand, Solution, SpillQuota
 from gtm.core.quota.names import QuotaText
 from gtm.dashboard.pages import plan as page
-from gtm.dashboard.sankey import HEIGHT, MOST, OTHERS, picture
+from gtm.dashboard.pages.plan import HEIGHT, MOST, OTHERS, picture
 from tests.api.conftest import Api
 from tests.dashboard.conftest import People, assert_inert
 
@@ -105,7 +106,7 @@ def test_what_waits_is_told_apart() -> None:
         "requests_per_second": 10.0,
         "planned": {"x": 4.5, "y": 4.5, "z": 0.0},
     }
-    found = page.flows_of([one], {"a": 1.5})
+    found = page.flows_of(as_answered([one]), {"a": 1.5})
     assert found == pytest.approx(
         {("x", "x"): 3.0, ("x", "y"): 4.5, ("x", page.REFUSED): 1.0, ("x", page.WAITS): 1.5}
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from gtm.core.plan.history import RegionMinute
 from gtm.dashboard.pages.plan_history import MEASURES, MOST_CURVES, MOST_ROWS, shown
@@ -166,13 +167,15 @@ def test_of_many_regions_those_with_most_have_curves() -> None:
         for n in range(150)
     ]
     found = shown(
-        {
-            "since": "2026-01-31T00:00:00Z",
-            "until": "2026-01-31T01:00:00Z",
-            "times": [0.0, 60.0],
-            "step_seconds": 60.0,
-            "regions": regions,
-        },
+        as_answered(
+            {
+                "since": "2026-01-31T00:00:00Z",
+                "until": "2026-01-31T01:00:00Z",
+                "times": [0.0, 60.0],
+                "step_seconds": 60.0,
+                "regions": regions,
+            }
+        ),
         MEASURES["use"],
     )
     assert [one["region"] for one in found["curves"]] == [

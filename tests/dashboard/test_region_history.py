@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
-from gtm.dashboard.pages.region_history import WIDTH, strip
+from gtm.dashboard.pages.regions import WIDTH, strip
 from tests.api.conftest import Api
 from tests.dashboard.conftest import People, assert_inert
 
@@ -33,7 +34,7 @@ def step(
 def drawn(*steps: dict[str, Any], minutes: int = 60) -> Any:
     """A series' strip of an hour."""
     series = {"endpoint": "https://a", "vantage": "fra", "steps": list(steps)}
-    return strip(series, SINCE, SINCE + timedelta(minutes=minutes), 300)
+    return strip(as_answered(series), SINCE, SINCE + timedelta(minutes=minutes), 300)
 
 
 def test_what_is_alike_is_one_piece() -> None:

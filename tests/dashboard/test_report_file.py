@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.client.objects import as_answered
 from gtm.control.policy.simulation import simulated_offline
 from gtm.core.demand.traffic import TrafficBuilder
-from gtm.dashboard.curves import latency_curves, step_of
+from gtm.dashboard.effects import latency_curves, step_of
 from gtm.dashboard.report_file import report
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CORK, POLICY, cell, drained, with_slots
 
@@ -76,7 +77,9 @@ def checked(text: str) -> None:
 
 def test_the_file_stands_alone() -> None:
     """With the map's data in it, tables and the curves."""
-    text = report(simulated(), before="revision 7", after="draft", scenario={"down": ["us"], "demand": 2.0})
+    text = report(
+        as_answered(simulated()), before="revision 7", after="draft", scenario={"down": ["us"], "demand": 2.0}
+    )
     checked(text)
     for said in (
         "Simulation: draft against revision 7",
@@ -101,7 +104,7 @@ def test_what_it_is_given_is_escaped() -> None:
     data["countries"][0] |= {"service": evil, "before": "de", "after": "ie"}
     data["average"]["after"]["refused"]["rules"][evil] = 1.0
     data["average"]["moves"].append({"from": evil, "to": evil, "rate": 1.0})
-    checked(report(data, before=evil, after=evil, scenario={"down": [evil], "at": evil}))
+    checked(report(as_answered(data), before=evil, after=evil, scenario={"down": [evil], "at": evil}))
 
 
 def test_little_is_known() -> None:
@@ -109,7 +112,7 @@ def test_little_is_known() -> None:
     builder = TrafficBuilder(60.0)
     builder.add("chat|||||||real_time||", 10.0)
     for traffic in (builder.traffic(), TrafficBuilder(60.0).traffic()):
-        text = report(simulated_offline(POLICY, POLICY, traffic, 1_000.0), before="a", after="b")
+        text = report(as_answered(simulated_offline(POLICY, POLICY, traffic, 1_000.0)), before="a", after="b")
         checked(text)
         assert 'class="curves"' not in text
         assert "Nobody would be served elsewhere" in text
@@ -124,6 +127,6 @@ def test_scales_have_few_round_marks(most: float) -> None:
 def test_curves_of_nothing() -> None:
     """None where nobody's place is known; a latency of nothing is drawn all the same."""
     assert latency_curves(None, None) is None
-    drawn = latency_curves({"quantiles": [0.0] * 101}, None)
+    drawn = latency_curves(as_answered({"quantiles": [0.0] * 101}), None)
     assert drawn is not None
     assert drawn.count("<polyline") == 1

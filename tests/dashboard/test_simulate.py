@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from gtm.dashboard.drafts import MAX_LINK, Draft
 from gtm.dashboard.effects import told
@@ -271,5 +272,5 @@ def test_of_many_regions_those_concerned_have_names() -> None:
         "places": [],
         "regions": [{"region": one, "lat": 0.0, "lon": 0.0} for one in names],
     }
-    scene = told(made)["scene"]
+    scene = told(as_answered(made))["scene"]
     assert [one["label"] for one in scene["regions"] if one["label"]] == ["r0 −1/s", "r1 +1/s"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gtm.client.objects import as_answered
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.rows import ClassKey, Row
 from gtm.core.model.access import Role
@@ -16,9 +17,8 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.dashboard.live import encoded
 from gtm.dashboard.pages.world.country import by_service, memberships
-from gtm.dashboard.pages.world.scene import away, by_country, scene_now, scene_then, tables
-from gtm.dashboard.pages.world.seen import Filter, Now, Then, as_time
-from gtm.dashboard.pages.world.wrong import wrong
+from gtm.dashboard.pages.world.scene import away, by_country, scene_now, scene_then, tables, wrong
+from gtm.dashboard.pages.world.seen import DemandFilter, Now, Then, as_time
 from tests.api.conftest import Api, Shared
 from tests.api.test_drafts import record
 from tests.dashboard.conftest import People, assert_inert
@@ -85,7 +85,7 @@ def seen(*rows: dict[str, Any], **more: Any) -> Now:
         **more,
     }
     sync = {"state": "IN_SYNC", "revision": 3, "in_sync": ["e"], "pending": [], "lost": [], "unreachable": []}
-    return Now(top, demand(*rows), {"sync": sync, "warnings": []})
+    return Now(*map(as_answered, (top, demand(*rows), {"sync": sync, "warnings": []})))
 
 
 def test_flows_are_what_rows_say() -> None:
@@ -98,7 +98,7 @@ def test_flows_are_what_rows_say() -> None:
             row(None, 8.0),
             row("b", 5.0, lat=None),
         ),
-        Filter(),
+        DemandFilter(),
     )
     assert found["flows"] == [[0.0, 12.5, "b", 4.0], [52.5, 12.5, "a", 3.0]]
     assert found["cells"] == [[0.0, 12.5, 4.0, 0.0], [52.5, 12.5, 11.0, 8.0]]
@@ -109,17 +109,20 @@ def test_flows_are_what_rows_say() -> None:
 def test_tables_say_what_the_map_draws() -> None:
     """Countries and regions by what is asked, the most first; who is nowhere is told apart; sums are the API's."""
     rows = [row("a", 1.0), row("b", 4.0, country="FR"), row(None, 2.0), row("a", 3.0, country=None)]
-    found = tables({**demand(*rows), "rate": 99.0, "left_out": 7})
+    found = tables(as_answered({**demand(*rows), "rate": 99.0, "left_out": 7}))
     assert (found["total"], found["rows_left"]) == (99.0, 7)
     assert found["refusals"] == [("refused_residency", 2.0)]
     assert found["flows"] == {"a": [("unknown", 3.0), ("DE", 1.0)], "b": [("FR", 4.0)]}
-    assert [(one["country"], one["rps"], one["refused"]) for one in by_country(rows)] == [
+    assert [(one["country"], one["rps"], one["refused"]) for one in by_country(as_answered(rows))] == [
         (None, 3.0, 0.0),
         ("DE", 3.0, 2.0),
         ("FR", 4.0, 0.0),
     ]
-    assert scene_now(seen(*rows), Filter(service="chat"))["countries"] == [["DE", 3.0, 2.0], ["FR", 4.0, 0.0]]
-    assert scene_now(seen(*rows), Filter(service="chat"))["arcs"] == []
+    assert scene_now(seen(*rows), DemandFilter(service="chat"))["countries"] == [
+        ["DE", 3.0, 2.0],
+        ["FR", 4.0, 0.0],
+    ]
+    assert scene_now(seen(*rows), DemandFilter(service="chat"))["arcs"] == []
 
 
 def test_what_was_is_drawn_as_recorded() -> None:
@@ -127,18 +130,19 @@ def test_what_was_is_drawn_as_recorded() -> None:
     rows = [row("a", 1.0, preferred="a"), row("b", 4.0, preferred="a"), row("gone", 2.0, preferred="gone")]
     plans = {"a": {"use": 0.5, "price_ms": 12.345}}
     regions = {"a": {"name": "a", "lat": 1.0, "lon": 2.0}}
-    found = Then("1970-01-01T00:01", demand(*rows), regions, plans=plans)
+    found = Then("1970-01-01T00:01", *map(as_answered, (demand(*rows), regions)), plans=as_answered(plans))
     drawn = scene_then(found)
     assert [
         (one["name"], one["state"], one["use"], one["price"], one["served"]) for one in drawn["regions"]
     ] == [("a", "then", 0.5, 12.3, 1.0)]
-    assert drawn["arcs"] == [["a", "b", 4.0]] == [list(one) for one in away(rows)]
+    assert drawn["arcs"] == [["a", "b", 4.0]] == [list(one) for one in away(as_answered(rows))]
     assert sum(one[3] for one in drawn["flows"]) == 7.0
 
 
 def test_services_of_a_country_with_their_shares() -> None:
     """Shares are of all that is asked, refusals included."""
-    found = by_service([row("a", 1.0), row("b", 2.0), row(None, 1.0), row("a", 8.0, service="web")])
+    rows = [row("a", 1.0), row("b", 2.0), row(None, 1.0), row("a", 8.0, service="web")]
+    found = by_service(as_answered(rows))
     assert [(one["service"], one["rps"], one["refused"], one["regions"]) for one in found] == [
         ("web", 8.0, 0.0, [("a", 1.0)]),
         ("chat", 4.0, 1.0, [("b", 0.5), ("a", 0.25)]),
@@ -153,18 +157,20 @@ def test_memberships_have_their_dates() -> None:
     bare = {"display_name": "", "terms": [], "decisions": [], "past": []}
     decision = {"country": "JP", "act": "x", "date": "2019-01-23"}
     found = memberships(
-        [
-            {
-                **bare,
-                "name": "in",
-                "countries": ["JP"],
-                "terms": [term],
-                "decisions": [decision, {"country": "KR"}],
-            },
-            {**bare, "name": "out", "countries": ["DE"]},
-            {**bare, "name": "later", "countries": [], "terms": [later]},
-            {**bare, "name": "over", "countries": [], "past": [past]},
-        ],
+        as_answered(
+            [
+                {
+                    **bare,
+                    "name": "in",
+                    "countries": ["JP"],
+                    "terms": [term],
+                    "decisions": [decision, {"country": "KR"}],
+                },
+                {**bare, "name": "out", "countries": ["DE"]},
+                {**bare, "name": "later", "countries": [], "terms": [later]},
+                {**bare, "name": "over", "countries": [], "past": [past]},
+            ]
+        ),
         "JP",
     )
     assert [(one["name"], one["since"], one["decisions"]) for one in found["now"]] == [

@@ -8,6 +8,7 @@ from contextlib import suppress
 from ipaddress import IPv4Network
 from random import Random
 from statistics import fmean
+from unittest.mock import Mock
 
 import dns.edns
 import dns.message
@@ -16,12 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.demo.backend.protocol import Connection
 from gtm.demo.backend.requests import read_chat
-from gtm.demo.clients import Country, client_of, countries
-from gtm.demo.fetch import FetchError, Reply, post
-from gtm.demo.fetch import parse_head as parse_answer
-from gtm.demo.http import RequestError, parse_head
-from gtm.demo.profiles import Demand, Profile, rates
+from gtm.demo.clients import Country, Demand, DemandProfile, client_of, countries, rates
+from gtm.demo.fetch import FetchError, Reply, parse_head, post
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
 from gtm.demo.summary import End, Histogram, Result, Summary
@@ -88,10 +87,16 @@ def test_the_wait_is_what_the_balancer_states() -> None:
 @given(st.binary(max_size=300))
 def test_requests_and_answers_of_any_bytes_are_read_or_refused(head: bytes) -> None:
     """No bytes make the parsers raise anything but their own errors."""
-    for parse, error in ((parse_head, RequestError), (parse_answer, FetchError)):
+
+    async def run() -> None:
         for begin in (b"", b"GET / HTTP/1.1\r\n", b"HTTP/1.1 200 OK\r\n"):
-            with suppress(error):
-                parse(begin + head)
+            connection = Connection(lambda *_: None, set())
+            connection.connection_made(Mock(spec=asyncio.Transport))
+            connection.data_received(begin + head)
+            with suppress(FetchError):
+                parse_head(begin + head)
+
+    asyncio.run(run())
 
 
 # --- clients and demand ---
@@ -117,8 +122,8 @@ def test_clients_share_networks() -> None:
     assert all(any(address in network for network in WORLD[1].networks) for address in found)
 
 
-@given(st.sampled_from(Profile), st.floats(0, 1000), st.floats(1, 5000), st.floats(1, 1000))
-def test_demand_is_never_negative(profile: Profile, at: float, rps: float, day: float) -> None:
+@given(st.sampled_from(DemandProfile), st.floats(0, 1000), st.floats(1, 5000), st.floats(1, 1000))
+def test_demand_is_never_negative(profile: DemandProfile, at: float, rps: float, day: float) -> None:
     """No profile makes less than nothing of a country's demand, nor more than its burst."""
     total = rates(Demand(profile, rps, day), WORLD, LONGITUDES, at)
     assert all(0 <= rate <= 5 * rps for rate in total)
@@ -126,14 +131,14 @@ def test_demand_is_never_negative(profile: Profile, at: float, rps: float, day: 
 
 def test_profiles() -> None:
     """Steady is steady; the sun moves peaks westward and keeps the daily mean; a burst is one country's."""
-    steady = rates(Demand(Profile.STEADY, 100.0), WORLD, LONGITUDES, 77.0)
+    steady = rates(Demand(DemandProfile.STEADY, 100.0), WORLD, LONGITUDES, 77.0)
     assert steady == pytest.approx([16.0, 60.0, 24.0])
-    sun = Demand(Profile.FOLLOW_THE_SUN, 100.0, day_seconds=240.0)
+    sun = Demand(DemandProfile.FOLLOW_THE_SUN, 100.0, day_seconds=240.0)
     day = [rates(sun, WORLD, LONGITUDES, float(at)) for at in range(240)]
     assert [sum(column) / 240 for column in zip(*day, strict=True)] == pytest.approx(steady)
     peaks = [max(range(240), key=lambda at, n=number: day[at][n]) for number in range(3)]  # type: ignore[misc]
     assert [(peaks[0] - peaks[1]) % 240, (peaks[2] - peaks[0]) % 240] == [45, 70]  # 15° are an hour, 10 s
-    burst = Demand(Profile.BURST, 100.0)
+    burst = Demand(DemandProfile.BURST, 100.0)
     assert rates(burst, WORLD, LONGITUDES, 5.0) == pytest.approx(steady)
     assert rates(burst, WORLD, LONGITUDES, 75.0) == pytest.approx([16.0, 300.0, 24.0])
 

@@ -13,9 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gtm.demo.clients import countries
-from gtm.demo.http import Answer, HttpServer, Request
-from gtm.demo.profiles import Demand
+from gtm.demo.backend.protocol import Connection, HttpServer, Request
+from gtm.demo.clients import Demand, countries
 from gtm.demo.servers import MAX_SLOTS
 from gtm.demo.summary import End, Result
 from gtm.demo.traffic import Course, Target, Traffic
@@ -74,7 +73,7 @@ def test_the_switch_tells_regions() -> None:
                 name: one.state() for name, one in regions.items()
             }
         assert regions["iad"].told == []
-        await server.close()
+        server.stop()
 
     asyncio.run(run())
 
@@ -98,15 +97,15 @@ def test_what_a_region_answers_counts_as_what_it_is(status: int, end: End) -> No
     async def run() -> tuple[list[Request], Result]:
         seen: list[Request] = []
 
-        async def region(request: Request) -> Answer:
+        def region(connection: Connection, request: Request) -> None:
             seen.append(request)
-            return Answer(HTTPStatus(status), {}, {"Server-Timing": "queue;dur=3.5"})
+            connection.respond(HTTPStatus(status), b"{}", headers={"Server-Timing": "queue;dur=3.5"})
 
-        async def edge(request: Request) -> Answer:
+        def edge(connection: Connection, request: Request) -> None:
             seen.append(request)
             _, _, service, path = request.path.split("/", 3)
             where = f"http://127.0.0.1:{port}/{path}?gtm_handoff={service}"
-            return Answer(HTTPStatus.TEMPORARY_REDIRECT, {}, {"Location": where})
+            connection.respond(HTTPStatus.TEMPORARY_REDIRECT, b"{}", headers={"Location": where})
 
         listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         port, edge_port = (sock.getsockname()[1] for sock in listening)
@@ -119,7 +118,7 @@ def test_what_a_region_answers_counts_as_what_it_is(status: int, end: End) -> No
         traffic.summary.add = lambda result, now: found.append(result)  # type: ignore[method-assign]  # noqa: ARG005
         await traffic.run(asyncio.Event())
         for server in servers:
-            await server.close()
+            server.stop()
         assert len({result.end for result in found}) == 1
         return seen, found[0]
 
@@ -130,7 +129,7 @@ def test_what_a_region_answers_counts_as_what_it_is(status: int, end: End) -> No
     assert len(asked) == len(seen) / 2 > 0
     for request in asked:
         service = request.headers["host"].removesuffix(".demo.test")
-        assert request.target == f"/v1/chat/completions?gtm_handoff={service}"
+        assert request.target.decode() == f"/v1/chat/completions?gtm_handoff={service}"
     for request in seen:
         assert request.method == "POST"
         assert any(IPv4Address(request.headers["x-forwarded-for"]) in network for network in KNOWN)

@@ -98,18 +98,47 @@ def _types(document: Mapping[str, Any]) -> str:
         f'"""What {document["info"]["title"]} takes and answers, by its OpenAPI document. Written by `make client`."""',
         "from __future__ import annotations",
         "from typing import Any, Literal, NotRequired, TypeAlias, TypedDict",
+        "from gtm.client.objects import JsonObject",
     ]
+    asked = _asked(document)
     for component, schema in sorted(schemas.items()):
-        parts.append(_type(type_name(component), schema))
+        parts.append(_type(type_name(component), schema, answer=component not in asked))
     return "\n\n".join(parts) + "\n"
 
 
-def _type(name: str, schema: Mapping[str, Any]) -> str:
+def _asked(document: Mapping[str, Any]) -> set[str]:
+    """The components that bodies of requests are made of: people write them as dicts."""
+    bodies = [
+        one.get("requestBody", {}) for methods in document["paths"].values() for one in methods.values()
+    ]
+    found, left = set(), list(_components(bodies))
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += _components(document["components"]["schemas"][name])
+    return found
+
+
+def _components(schema: Any) -> Iterator[str]:
+    """The components that a schema refers to."""
+    if isinstance(schema, Mapping):
+        if "$ref" in schema:
+            yield schema["$ref"].rpartition("/")[2]
+        schema = schema.values()
+    if not isinstance(schema, str) and isinstance(schema, Iterable):
+        for one in schema:
+            yield from _components(one)
+
+
+def _type(name: str, schema: Mapping[str, Any], *, answer: bool) -> str:
     properties = schema.get("properties")
     if properties is None:
         said = _docstring(schema.get("description", ""), "")
         return f"{name}: TypeAlias = {python_type(schema)}" + (f"\n{said}" if said else "")
     required = set(schema.get("required", ()))
+    if answer:
+        return _record(name, schema, properties)
     if not all(one.isidentifier() and not keyword.iskeyword(one) for one in properties):
         fields = ", ".join(
             f'"{one}": "{_presence(python_type(what), one in required)}"' for one, what in properties.items()
@@ -118,6 +147,17 @@ def _type(name: str, schema: Mapping[str, Any]) -> str:
     lines = [f"class {name}(TypedDict):", _docstring(schema.get("description", "") or f"{name}.", "    ")]
     for one, what in properties.items():
         lines.append(f"    {one}: {_presence(python_type(what), one in required)}")
+        if what.get("description"):
+            lines.append(_docstring(what["description"], "    "))
+    return "\n".join(lines)
+
+
+def _record(name: str, schema: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
+    """A class of answers, whose members are attributes (`gtm.client.objects`)."""
+    lines = [f"class {name}(JsonObject):", _docstring(schema.get("description", "") or f"{name}.", "    ")]
+    for one, what in properties.items():
+        taken = one in dir(dict) or keyword.iskeyword(one)
+        lines.append(f"    {one}{'_' * taken}: {python_type(what).replace('dict[str, Any]', 'JsonObject')}")
         if what.get("description"):
             lines.append(_docstring(what["description"], "    "))
     return "\n".join(lines)

@@ -18,6 +18,7 @@ from gtm.client.calls import Answer, Call
 from gtm.client.control import Control
 from gtm.client.edge import Edge
 from gtm.client.errors import ConnectionFailed, NotGtm, ProblemError, UsageError
+from gtm.client.objects import JsonObject
 from gtm.client.retries import NEVER
 from gtm.client.sessions import Session, from_environment
 
@@ -37,7 +38,7 @@ _NOT_KNOWN = (
 )
 
 
-class Document(dict[str, Any]):
+class Document(JsonObject):
     """A JSON object of an answer. A field that should be there and is not ends the command."""
 
     def __missing__(self, key: str) -> Any:

@@ -1,9 +1,14 @@
-"""Options that several commands share: each is a flag and a GTM_* variable. Those of servers: `gtm.settings`."""
+"""Options that several commands share: each is a flag and a GTM_* variable (those of servers: `gtm.settings`).
+
+Also durations as people type them (`90s`, `24h`, `7d`), and consent: asked for at a terminal, required as `--yes` everywhere else.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
+import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,3 +126,48 @@ def check_in_the_clear(url: str, *, insecure: bool, option: str = "--control") -
             "it and use https, or set GTM_INSECURE_CONTROL=true where the network between is your own",
             Exit.NOT_ALLOWED,
         )
+
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d{1,9})([smhdw])")
+_LONGEST = 3660 * 86_400
+
+
+def duration_seconds(option: str, text: str) -> float:
+    """A duration in seconds.
+
+    Raises:
+        CommandError: it is none, or none that is longer than nothing and shorter than ten years.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    seconds = int(found[1]) * SECONDS[found[2]] if found else 0
+    if not 0 < seconds <= _LONGEST:
+        raise CommandError(f"{option}: `{text}` is not a number with s, m, h, d or w, such as 24h")
+    return float(seconds)
+
+
+def require_consent(*, yes: bool, as_json: bool) -> None:
+    """Fail early where nobody could be asked.
+
+    Raises:
+        CommandError: no `--yes`, and no terminal to ask at.
+    """
+    if not yes and (as_json or not sys.stdin.isatty()):
+        where = "with --json" if as_json else "without a terminal"
+        raise CommandError(f"nobody can be asked {where}: give --yes to make the change; nothing was changed")
+
+
+def confirm(question: str) -> None:
+    """Ask on standard error.
+
+    Raises:
+        CommandError: the answer is anything but yes (exit code 1).
+    """
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in {"y", "yes"}:
+        raise CommandError("nothing was changed", Exit.NO)

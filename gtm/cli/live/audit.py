@@ -9,8 +9,8 @@ import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import Command, asks
-from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.options import duration_seconds
 from gtm.cli.common.output import moment
 
 app = typer.Typer()
@@ -54,15 +54,15 @@ def audit(
     page = ask.api.send(calls.list_audit(limit=limit, **asked)).value
     columns: dict[str, output.Column] = {
         "when (UTC)": moment("at"),
-        "who": lambda one: one["who"] or "?",
+        "who": lambda one: one.who or "?",
         "via": "via",
-        "action": lambda one: f"{one['action']}{' (forced)' if one['forced'] else ''}",
-        "target": lambda one: one["target"] if one["count"] == 1 else f"{one['count']} times {one['target']}",
-        "revision": lambda one: one["revision"] or "",
-        "why": lambda one: one["reason"] or one["detail"],
+        "action": lambda one: f"{one.action}{' (forced)' if one.forced else ''}",
+        "target": lambda one: one.target if one.count == 1 else f"{one.count} times {one.target}",
+        "revision": lambda one: one.revision or "",
+        "why": lambda one: one.reason or one.detail,
     }
-    ask.table(page["items"], columns, empty="nothing was done that fits")
-    if page["next_cursor"] and not ask.as_json:
+    ask.table(page.items_, columns, empty="nothing was done that fits")
+    if page.next_cursor and not ask.as_json:
         output.note(f"there is more: the newest {limit} are shown (--limit, --until, --lines)")
 
 

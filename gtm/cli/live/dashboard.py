@@ -20,8 +20,8 @@ def dashboard(
 ) -> None:
     """Print a link that signs you in at the dashboard: once, within five minutes, as your token."""
     made = ask.api.create_sign_in_link()
-    url = made.get("url") or ask.control_url.rstrip("/") + str(made["path"])
-    if not ask.printed_json({"url": url, "expires_in": made["expires_in"]}):
+    url = made.get("url") or ask.control_url.rstrip("/") + str(made.path)
+    if not ask.printed_json({"url": url, "expires_in": made.expires_in}):
         output.say(url)
     if browser:
         typer.launch(url)

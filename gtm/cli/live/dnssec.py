@@ -27,17 +27,17 @@ def status(
         _show(ask, ask.api.get_dnssec(zone))
         return
     every = ask.api.list_dnssec()
-    if every["problem"]:
-        output.warn([every["problem"]])
+    if every.problem:
+        output.warn([every.problem])
     if ask.printed_json(every):
         return
     columns: dict[str, output.Column] = {
         "zone": "zone",
-        "signed": lambda one: "yes" if one["signed"] else "no",
-        "keys": lambda one: ", ".join(f"{key['role']} {key['tag']} {key['state']}" for key in one["keys"]),
+        "signed": lambda one: "yes" if one.signed else "no",
+        "keys": lambda one: ", ".join(f"{key.role} {key.tag} {key.state}" for key in one.keys_),
         "waits for": "waits_for",
     }
-    output.records(every["items"], columns, empty="no zone is signed: set `dnssec: true` in a zone's policy")
+    output.records(every.items_, columns, empty="no zone is signed: set `dnssec: true` in a zone's policy")
 
 
 @asks(app)
@@ -84,29 +84,29 @@ def _show(ask: Command, found: types.ZoneKeysSchema) -> None:
     """A zone's keys, and the record for the parent on a line of its own, to be copied."""
     if ask.printed_json(found):
         return
-    if found["problem"]:
-        output.warn([found["problem"]])
+    if found.problem:
+        output.warn([found.problem])
     output.facts(
         [
-            ("zone", found["zone"]),
-            ("signed", "yes" if found["signed"] else "no"),
-            ("waits for", found["waits_for"]),
-            ("signatures", f"good until {output.when(found['signatures_until'])} UTC"),
+            ("zone", found.zone),
+            ("signed", "yes" if found.signed else "no"),
+            ("waits for", found.waits_for),
+            ("signatures", f"good until {output.when(found.signatures_until)} UTC"),
         ]
     )
     output.say("")
     columns: dict[str, output.Column] = {
-        "key": lambda one: str(one["tag"]),
+        "key": lambda one: str(one.tag),
         "role": "role",
         "state": "state",
         "since (UTC)": moment("since"),
         "next state (UTC)": moment("next_at"),
-        "urgent": lambda one: "yes" if one["urgent"] and one["state"] in ("published", "retired") else "",
+        "urgent": lambda one: "yes" if one.urgent and one.state in ("published", "retired") else "",
     }
-    output.records(found["keys"], columns, empty="")
-    if found["ds"]:
-        start = found["ds_from"]
+    output.records(found.keys_, columns, empty="")
+    if found.ds:
+        start = found.ds_from
         output.say("")
         output.say(f"for the parent{f', from {output.when(start)} UTC on' if start else ''}:")
-        for record in found["ds"]:
+        for record in found.ds:
             output.say(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from gtm.cli.common import options, output
 from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.regions import AddressFamily
+
+if TYPE_CHECKING:
+    from gtm.client.objects import JsonObject
 
 app = typer.Typer()
 
@@ -135,7 +138,7 @@ def _hinted(error: CommandError, ask: Command, asked: _Asked) -> CommandError:
     known: list[str] = []
     with suppress(CommandError):  # no token, or no control to be reached: what the edge said stands
         control = client.control(ask.control_url, ask.token, timeout=_PATIENCE)
-        known = [item["name"] for item in getattr(control, listed)()]
+        known = [item.name for item in getattr(control, listed)()]
     return CommandError(f"{error}{meant(name, known)}", error.code, error.problems, error.said)
 
 
@@ -173,7 +176,7 @@ def _ask(url: str, token: str | None, asked: _Asked) -> Any:
     return body
 
 
-def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
+def tell(decision: JsonObject, *, as_json: bool, full: bool, family: AddressFamily | None = None) -> None:
     """Show what control or an edge says of one request.
 
     Args:
@@ -189,27 +192,27 @@ def tell(decision: dict[str, Any], *, as_json: bool, full: bool, family: Address
         if full:
             _considered(decision)
         else:
-            for sentence in decision["reasons"]:
+            for sentence in decision.reasons:
                 output.say(f"  {sentence}")
-    if decision["outcome"] != "served":
+    if decision.outcome != "served":
         raise typer.Exit(Exit.NO)
 
 
-def _facts(decision: dict[str, Any], family: AddressFamily | None) -> None:
-    client = decision["client"]
-    found = [client["country"] or "unknown place"]
-    if client["source"] != "none":
-        found.append(f"{client['source']} {client['network'] or ''}".rstrip())
-    endpoint = decision["endpoint"] or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
+def _facts(decision: JsonObject, family: AddressFamily | None) -> None:
+    client = decision.client
+    found = [client.country or "unknown place"]
+    if client.source != "none":
+        found.append(f"{client.source} {client.network or ''}".rstrip())
+    endpoint = decision.endpoint or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
     asked = decision.get("request", {})
     if asked.get("location", {}).get("anonymous"):
         found.append("anonymising network")
-    refused = decision["outcome"] != "served"
-    by = "draft" if decision.get("draft") else f"revision {decision['revision']}"
+    refused = decision.outcome != "served"
+    by = "draft" if decision.get("draft") else f"revision {decision.revision}"
     output.facts(
         (
-            ("service", decision["service"]),
-            ("client", f"{client['ip'] or 'unknown'} ({', '.join(found)})"),
+            ("service", decision.service),
+            ("client", f"{client.ip or 'unknown'} ({', '.join(found)})"),
             ("tenant", asked.get("tenant")),
             ("data class", asked.get("data_class")),
             ("model", asked.get("model")),
@@ -221,53 +224,53 @@ def _facts(decision: dict[str, Any], family: AddressFamily | None) -> None:
             ("endpoint", endpoint["url"]),
             ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
             *_records(decision, family),
-            ("ttl", f"{decision['ttl']} s"),
-            ("policy", f"{by}, epoch {decision['epoch']}"),
+            ("ttl", f"{decision.ttl} s"),
+            ("policy", f"{by}, epoch {decision.epoch}"),
         )
     )
 
 
-def _records(decision: dict[str, Any], family: AddressFamily | None) -> list[tuple[str, str]]:
+def _records(decision: JsonObject, family: AddressFamily | None) -> list[tuple[str, str]]:
     """What DNS answers to whoever asks for addresses of a family; None: nobody asked."""
     if family is None:
         return []
-    told = decision["dns"]
-    [reply] = [one for one in told["replies"] if one["type"] == family.rrtype]
-    found = " ".join(record["data"] for record in reply["records"])
-    return [("asked", f"{family.rrtype} of {told['name']}"), ("answer", found or f"empty ({reply['rcode']})")]
+    told = decision.dns
+    [reply] = [one for one in told.replies if one.type == family.rrtype]
+    found = " ".join(record.data for record in reply.records)
+    return [("asked", f"{family.rrtype} of {told.name}"), ("answer", found or f"empty ({reply.rcode})")]
 
 
-def _answer(decision: dict[str, Any]) -> str:
-    if decision["outcome"] == "served":
-        return f"{output.plain(decision['region'])} ({output.plain(decision['reason'])})"
-    return output.plain(decision.get("detail") or decision["reason"])
+def _answer(decision: JsonObject) -> str:
+    if decision.outcome == "served":
+        return f"{output.plain(decision.region)} ({output.plain(decision.reason)})"
+    return output.plain(decision.get("detail") or decision.reason)
 
 
-def _considered(decision: dict[str, Any]) -> None:
+def _considered(decision: JsonObject) -> None:
     """Every candidate, and the rules that matched."""
     output.say("")
     columns: dict[str, output.Column] = {
         "rank": "rank",
         "region": "region",
-        "estimate": lambda one: "" if one["estimate_ms"] is None else f"{one['estimate_ms']:.0f} ms",
-        "distance": lambda one: "" if one["distance_km"] is None else f"{one['distance_km']:.0f} km",
-        "share": lambda one: f"{one['share']:.0%}",
+        "estimate": lambda one: "" if one.estimate_ms is None else f"{one.estimate_ms:.0f} ms",
+        "distance": lambda one: "" if one.distance_km is None else f"{one.distance_km:.0f} km",
+        "share": lambda one: f"{one.share:.0%}",
         "excluded by": _exclusion,
-        "why": lambda one: str(one["why"]).removeprefix(f"{one['region']}: "),
+        "why": lambda one: str(one.why).removeprefix(f"{one.region}: "),
     }
-    output.records(decision["candidates"], columns, empty="the service has no regions")
+    output.records(decision.candidates, columns, empty="the service has no regions")
     rules: dict[str, output.Column] = {
         "rule": "name",
         "mode": "mode",
-        "because": lambda one: ", ".join(one["because"]),
+        "because": lambda one: ", ".join(one.because),
         "legal basis": "legal_basis",
     }
     output.say("")
-    output.records(decision["rules"], rules, empty="no residency rule matches")
+    output.records(decision.rules, rules, empty="no residency rule matches")
 
 
-def _exclusion(item: dict[str, Any]) -> str:
-    if item["excluded"] is None:
+def _exclusion(item: JsonObject) -> str:
+    if item.excluded is None:
         return ""
-    rules = f" ({', '.join(item['rules'])})" if item["rules"] else ""
-    return f"{item['excluded']}{rules}"
+    rules = f" ({', '.join(item.rules)})" if item.rules else ""
+    return f"{item.excluded}{rules}"

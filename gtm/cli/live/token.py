@@ -5,26 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import DIRECT, Command, asks
-from gtm.cli.common.durations import SECONDS, duration_seconds
 from gtm.cli.common.exits import CommandError
+from gtm.cli.common.options import SECONDS, duration_seconds
 from gtm.cli.common.output import moment
 from gtm.core.model.access import Role
 
 if TYPE_CHECKING:
+    from gtm.client.objects import JsonObject
     from gtm.control.live.tokens import NewToken
     from gtm.storage.history.audit import Actor
     from gtm.storage.session import Database
     from gtm.storage.tokens import Token
 
 app = typer.Typer(no_args_is_help=True)
-
-T = TypeVar("T")
 
 _Direct = Annotated[
     bool,
@@ -87,7 +86,7 @@ def create(
 ) -> None:
     """Make a token. It is printed this once, alone on standard output, and stored nowhere."""
     expires_at = None if expires is None else _moment(expires, datetime.now(UTC))
-    bound = {"edges": edges, "regions": regions, "names": names, "owner": owner}
+    bound: dict[str, Any] = {"edges": edges, "regions": regions, "names": names, "owner": owner}
     if direct:
         from gtm.control.live import tokens
         from gtm.documents.fields import NAME_PATTERN, PATTERN_WORDS
@@ -95,22 +94,13 @@ def create(
         if not re.fullmatch(NAME_PATTERN, name):
             raise CommandError(f"name: `{name}` {PATTERN_WORDS[NAME_PATTERN]}")
 
-        def make(found: Database) -> Awaitable[NewToken]:
-            now, by = datetime.now(UTC), _direct_actor()
-            return tokens.create(
-                found,
-                name,
-                role,
-                by=by,
-                now=now,
-                expires_at=expires_at,
-                edges=edges,
-                regions=regions,
-                names=names,
-                owner=owner,
-            )
-
-        made: Any = _new_view(_with_database(ask, make))
+        by = _direct_actor()
+        made: Any = _with_database(
+            ask,
+            lambda found: tokens.create(
+                found, name, role, by=by, now=datetime.now(UTC), expires_at=expires_at, **bound
+            ),
+        )
     else:
         body: Any = {"name": name, "role": role.value, "expires_at": expires_at and _rfc3339(expires_at)}
         body |= {key: value for key, value in bound.items() if value is not None}
@@ -137,11 +127,11 @@ def rotate(
     if direct:
         from gtm.control.live import tokens
 
-        def make(found: Database) -> Awaitable[NewToken]:
-            now, after = datetime.now(UTC), timedelta(seconds=seconds)
-            return tokens.rotate(found, name, by=_direct_actor(), now=now, grace=after, owner=owner)
-
-        made: Any = _new_view(_with_database(ask, make))
+        by, after = _direct_actor(), timedelta(seconds=seconds)
+        made: Any = _with_database(
+            ask,
+            lambda found: tokens.rotate(found, name, by=by, now=datetime.now(UTC), grace=after, owner=owner),
+        )
     else:
         body: Any = {"grace_seconds": seconds, **({} if owner is None else {"owner": owner})}
         made = ask.api.rotate_token(name, body)
@@ -155,11 +145,11 @@ def _show(ask: Command, made: Any) -> None:
     """A new token's text, alone on standard output."""
     if ask.printed_json(made):
         return
-    until = f"until {output.when(made['expires_at'])} UTC" if made["expires_at"] else "until it is revoked"
+    until = f"until {output.when(made.expires_at)} UTC" if made.expires_at else "until it is revoked"
     names = _bound(made)
-    kind = f"{made['role']} of {names}" if names else made["role"]
-    output.note(f"token {made['name']} ({kind}, id {made['id']}), good {until}; shown only this once:")
-    typer.echo(made["token"])
+    kind = f"{made.role} of {names}" if names else made.role
+    output.note(f"token {made.name} ({kind}, id {made.id}), good {until}; shown only this once:")
+    typer.echo(made.token)
 
 
 @asks(app, "list", also=DIRECT)
@@ -169,7 +159,7 @@ def list_(ask: Command, *, direct: _Direct = False) -> None:
     if direct:
         from gtm.control.live import tokens
 
-        found = map(_view, _with_database(ask, tokens.list_all))
+        found = _with_database(ask, tokens.list_all)
     else:
         found = ask.api.list_tokens()
     now = datetime.now(UTC)
@@ -197,17 +187,15 @@ def revoke(
     if direct:
         from gtm.control.live import tokens
 
-        def end(found: Database) -> Awaitable[Token]:
-            return tokens.revoke(found, token_id, by=_direct_actor())
-
-        ended: Any = _view(_with_database(ask, end))
+        by = _direct_actor()
+        ended: Any = _with_database(ask, lambda found: tokens.revoke(found, token_id, by=by))
     else:
         ended = ask.api.revoke_token(token_id)
     if not ask.printed_json(ended):
-        output.say(f"token {ended['name']} ({ended['role']}, id {ended['id']}) is revoked")
+        output.say(f"token {ended.name} ({ended.role}, id {ended.id}) is revoked")
 
 
-def _bound(item: dict[str, Any]) -> str:
+def _bound(item: JsonObject) -> str:
     """The edges, regions or names that a token is bound to."""
     return str(item.get("edges") or item.get("regions") or item.get("names") or "")
 
@@ -225,14 +213,18 @@ def _direct_actor() -> Actor:
     return Actor(name, None, Via.DIRECT)
 
 
-def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
+def _with_database(
+    ask: Command, work: Callable[[Database], Awaitable[Token | NewToken | list[Token]]]
+) -> Any:
+    """What is done in the database itself, as the control API answers it."""
     import asyncio
 
     from gtm.cli.common.database import database, require_current_schema
     from gtm.control.errors import ControlError
     from gtm.storage.session import Database
+    from gtm.storage.tokens import Token
 
-    async def run(found: str) -> T:
+    async def run(found: str) -> Token | NewToken | list[Token]:
         session = Database(found)
         try:
             return await work(session)
@@ -242,47 +234,48 @@ def _with_database(ask: Command, work: Callable[[Database], Awaitable[T]]) -> T:
     with database(ask.database_url, ask.data_dir) as found:
         require_current_schema(found)
         try:
-            return asyncio.run(run(found))
+            done = asyncio.run(run(found))
         except ControlError as error:
             raise CommandError(error.detail, problems=tuple(map(str, error.problems))) from error
+    if isinstance(done, list):
+        return [_view(one) for one in done]
+    return _view(done) if isinstance(done, Token) else _view(done.token, token=done.text)
 
 
-def _view(token: Token) -> dict[str, Any]:
+def _view(token: Token, /, **more: str) -> JsonObject:
     """A token as the control API shows it."""
+    from gtm.client.objects import JsonObject
+
     moments = {name: getattr(token, name) for name in ("created_at", "expires_at", "revoked_at")}
-    return {
-        "id": token.id,
-        "name": token.name,
-        "role": token.role.value,
-        "edges": token.edges,
-        "regions": token.regions,
-        "names": token.names,
-        "owner": token.owner,
-        "makers": list(token.makers),
+    return JsonObject(
+        id=token.id,
+        name=token.name,
+        role=token.role.value,
+        edges=token.edges,
+        regions=token.regions,
+        names=token.names,
+        owner=token.owner,
+        makers=list(token.makers),
         **{name: moment and _rfc3339(moment) for name, moment in moments.items()},
-    }
-
-
-def _new_view(made: NewToken) -> dict[str, Any]:
-    """A token just made, with its text, likewise."""
-    return {**_view(made.token), "token": made.text}
+        **more,
+    )
 
 
 def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _ends(item: dict[str, Any]) -> str | None:
+def _ends(item: JsonObject) -> str | None:
     """When a token ends, or ended; None: never."""
     ends = [str(item[name]) for name in ("expires_at", "revoked_at") if item[name]]
     return min(ends, key=datetime.fromisoformat, default=None)
 
 
-def _state(item: dict[str, Any], now: datetime) -> str:
-    revoked = item["revoked_at"]
+def _state(item: JsonObject, now: datetime) -> str:
+    revoked = item.revoked_at
     if revoked:
         return "revoked" if datetime.fromisoformat(revoked) <= now else "replaced"
-    expires = item["expires_at"]
+    expires = item.expires_at
     return "expired" if expires and datetime.fromisoformat(expires) <= now else "active"
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gtm.cli.common import output
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _BAR = 10
 _LITTLE = 0.2
@@ -19,14 +22,14 @@ _OLD = 5.0
 _FULL, _HIGH = 0.9, 0.7
 
 
-def screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
+def screen(found: types.TopView, lost: str = "") -> RenderableType:
     """All of it.
 
     Args:
         found: the document of `GET /v1/top`.
         lost: why it is old, if control does not answer now.
     """
-    parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found["regions"])]
+    parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found.regions)]
     sections = [("spillover", list(_spill(found)))]
     free_slots = (
         ("corrected by free slots", _corrected(found)),
@@ -39,60 +42,58 @@ def screen(found: Mapping[str, Any], lost: str = "") -> RenderableType:
     return Group(*parts)
 
 
-def _head(found: Mapping[str, Any], lost: str) -> Iterator[Text]:
-    plan = found["plan"]
-    age = plan["age"]
-    tiers = ", ".join(f"{name} {rate:.0f}/s" for name, rate in found["decisions"].items() if rate >= _LITTLE)
-    edges = found["edges"]
+def _head(found: types.TopView, lost: str) -> Iterator[Text]:
+    plan = found.plan
+    age = plan.age
+    tiers = ", ".join(f"{name} {rate:.0f}/s" for name, rate in found.decisions.items() if rate >= _LITTLE)
+    edges = found.edges
     yield Text.assemble(
         ("requests ", "bold"),
-        f"{found['requests_per_second']:.0f}/s",
+        f"{found.requests_per_second:.0f}/s",
         f"  (decisions: {tiers})" if tiers else "",
         ("   latency p99 ", "bold"),
-        _ms(found["latency_p99_ms"]),
+        _ms(found.latency_p99_ms),
     )
     yield Text.assemble(
         ("revision ", "bold"),
-        str(found["revision"]),
+        str(found.revision),
         ("   plan epoch ", "bold"),
-        str(plan["epoch"]),
-        "" if age is None else f", {age:.1f} s old, made in {plan['tick_ms']:.0f} ms",
+        str(plan.epoch),
+        "" if age is None else f", {age:.1f} s old, made in {plan.tick_ms:.0f} ms",
         ("   edges ", "bold"),
         str(len(edges)),
     )
     if lost:
         yield Text(f"{output.plain(lost)}; the screen is the last that it sent", style="bold red")
-    if found["database"] != "up":
+    if found.database != "up":
         yield Text(
-            f"the database is {found['database'].replace('_', '-')}: edges and plans go on, changes wait",
+            f"the database is {found.database.replace('_', '-')}: edges and plans go on, changes wait",
             style="bold yellow",
         )
-    if plan["error"]:
-        yield Text(f"no new plan: {output.plain(plan['error'])}", style="bold red")
+    if plan.error:
+        yield Text(f"no new plan: {output.plain(plan.error)}", style="bold red")
     elif age is not None and age > _OLD and not lost:
         yield Text("the plan is old: see control's log", style="bold yellow")
     if not edges:
         yield Text("no edge has been heard of for 10 s", style="bold yellow")
 
 
-def _regions(regions: list[Mapping[str, Any]]) -> Table:
+def _regions(regions: list[types.TopRegion]) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
     for heading in ("region", "health", "load", "in use", "queue", "demand", "served", "price", "p99", ""):
         numeric = heading in ("in use", "queue", "demand", "served", "price", "p99")
         made.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
     for region in regions:
         made.add_row(
-            Text(output.plain(region["region"])),
-            output.styled(region["health"]),
-            bar(region["utilisation"]),
-            f"{_number(region['outstanding'])}/{_number(region['limit'])}",
-            _number(region["queue"]),
-            _rate(region["demand"]),
-            _rate(
-                region["decided"] if region["requests_per_second"] is None else region["requests_per_second"]
-            ),
-            _ms(region["price_ms"]) if region["price_ms"] >= 1 else "",
-            _ms(region["latency_p99_ms"]),
+            Text(output.plain(region.region)),
+            output.styled(region.health),
+            bar(region.utilisation),
+            f"{_number(region.outstanding)}/{_number(region.limit)}",
+            _number(region.queue),
+            _rate(region.demand),
+            _rate(region.decided if region.requests_per_second is None else region.requests_per_second),
+            _ms(region.price_ms) if region.price_ms >= 1 else "",
+            _ms(region.latency_p99_ms),
             ", ".join(_remarks(region)),
         )
     return made
@@ -107,49 +108,49 @@ def bar(share: float | None) -> Text:
     return Text.assemble(("█" * filled, style), ("░" * (_BAR - filled), "dim"))
 
 
-def _remarks(region: Mapping[str, Any]) -> Iterator[str]:
-    if region["admin_state"] != "active":
-        yield region["admin_state"]
-    if region["exhausted"]:
+def _remarks(region: types.TopRegion) -> Iterator[str]:
+    if region.admin_state != "active":
+        yield region.admin_state
+    if region.exhausted:
         yield "full"
     slots = region.get("free_slots")
     if slots:
-        counted = slots.get("counted", slots["open"])  # an older control does not say
-        less = f" ({counted:g} count)" if counted < slots["open"] else ""
-        waiting = f", {slots['waiting']:g} waiting" if slots["waiting"] else ""
-        yield f"{slots['open']:g} of {slots['limit']:g} slots free{less}{waiting}"
-    if region["freshness"] != "fresh":
-        yield "no load reports" if region["freshness"] == "never" else f"reports {region['freshness']}"
+        counted = slots.get("counted", slots.open)  # an older control does not say
+        less = f" ({counted:g} count)" if counted < slots.open else ""
+        waiting = f", {slots.waiting:g} waiting" if slots.waiting else ""
+        yield f"{slots.open:g} of {slots.limit:g} slots free{less}{waiting}"
+    if region.freshness != "fresh":
+        yield "no load reports" if region.freshness == "never" else f"reports {region.freshness}"
 
 
-def _spill(found: Mapping[str, Any]) -> Iterator[Text]:
-    quotas = {quota["name"]: quota for quota in found["quotas"]}
-    for flow in found["spill"]:
-        if max(flow["requests_per_second"], flow["planned"]) < _LITTLE:
+def _spill(found: types.TopView) -> Iterator[Text]:
+    quotas = {quota.name: quota for quota in found.quotas}
+    for flow in found.spill:
+        if max(flow.requests_per_second, flow.planned) < _LITTLE:
             continue
-        named = [quotas[name] for name in flow["quotas"] if name in quotas]
+        named = [quotas[name] for name in flow.quotas if name in quotas]
         told = ", ".join(
-            f"{output.plain(quota['name'])}: {quota['planned'] / quota['allowed']:.0%} of {_rate(quota['allowed'])}"
+            f"{output.plain(quota.name)}: {quota.planned / quota.allowed:.0%} of {_rate(quota.allowed)}"
             for quota in named
-            if quota["allowed"]
+            if quota.allowed
         )
         yield _flow(flow, told)
 
 
-def _flow(one: Mapping[str, Any], told: str = "") -> Text:
+def _flow(one: types.TopSpill | types.TopCorrection | types.TopPush, told: str = "") -> Text:
     """From where to where, how much, and what is told of it."""
-    came = "refused" if one["from"] is None else output.plain(one["from"])
+    came = "refused" if one.from_ is None else output.plain(one.from_)
     return Text.assemble(
         f"  {came} ",
         ("→", "bold cyan"),
-        f" {output.plain(one['to'])}  {_rate(one['requests_per_second'])}",
+        f" {output.plain(one.to)}  {_rate(one.requests_per_second)}",
         f"  ({told})" if told else "",
     )
 
 
-def _corrected(found: Mapping[str, Any]) -> Iterator[Text]:
+def _corrected(found: types.TopView) -> Iterator[Text]:
     for flow in found.get("corrections", ()):  # of an older control there are none
-        if flow["requests_per_second"] >= _LITTLE:
+        if flow.requests_per_second >= _LITTLE:
             yield _flow(flow)
 
 
@@ -164,34 +165,34 @@ _STAYED = {
 _HOW = {"redirected": "by redirect", "failed": "not taken"}
 
 
-def _pushed(found: Mapping[str, Any]) -> Iterator[Text]:
+def _pushed(found: types.TopView) -> Iterator[Text]:
     """From where to where; then what each region kept, and why."""
-    kept: dict[str, list[Mapping[str, Any]]] = {}
+    kept: dict[str, list[types.TopPush]] = {}
     for one in found.get("pushes", ()):  # of an older control there are none
-        if one["requests_per_second"] < _LITTLE:
+        if one.requests_per_second < _LITTLE:
             continue
-        if one["to"] is None:
-            kept.setdefault(one["from"], []).append(one)
+        if one.to is None:
+            kept.setdefault(one.from_, []).append(one)
             continue
-        told = [_HOW[one["why"]]] if one["why"] in _HOW else []
-        told += [output.plain(name) for name in one["quotas"]]
+        told = [_HOW[one.why]] if one.why in _HOW else []
+        told += [output.plain(name) for name in one.quotas]
         yield _flow(one, ", ".join(told))
     for region, several in kept.items():
         whys = [
-            f"{_STAYED.get(one['why'], output.plain(one['why']))} {_rate(one['requests_per_second'])}"
+            f"{_STAYED.get(one.why, output.plain(one.why))} {_rate(one.requests_per_second)}"
             for one in several
         ]
         yield Text.assemble(f"  {output.plain(region)} keeps  ", (", ".join(whys), "dim"))
 
 
-def _refused(found: Mapping[str, Any]) -> Iterator[Text]:
-    for one in found["refusals"]:
-        if one["requests_per_second"] >= _LITTLE:
-            reason = output.plain(one["outcome"]).removeprefix("refused_")
+def _refused(found: types.TopView) -> Iterator[Text]:
+    for one in found.refusals:
+        if one.requests_per_second >= _LITTLE:
+            reason = output.plain(one.outcome).removeprefix("refused_")
             yield Text.assemble(
-                f"  {output.plain(one['service'])}: ",
+                f"  {output.plain(one.service)}: ",
                 (reason, "red"),
-                f" {_rate(one['requests_per_second'])}",
+                f" {_rate(one.requests_per_second)}",
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,7 +66,7 @@ def export(
         raise CommandError("standard output is one of HCL and JSON: leave out --format hcl or --json")
     if policy is None:
         found: Any = ask.api.get_policy(admin_states=admin_states or None)
-        revision, source, document = found["revision"], f"revision {found['revision']}", found["policy"]
+        revision, source, document = found.revision, f"revision {found.revision}", found.policy
     else:
         from gtm.cli.common.policy_folder import read_document
 
@@ -160,6 +159,7 @@ def _write(folder: Path, texts: _Texts, *, overwrite: bool) -> list[Path]:
             file is either the old or the new one.
     """
     from gtm.documents.policy_files import names_within
+    from gtm.files import write_whole
 
     ours = {**texts.files, **texts.vacant}
     try:
@@ -171,7 +171,7 @@ def _write(folder: Path, texts: _Texts, *, overwrite: bool) -> list[Path]:
         written = []
         for name, text in ours.items():
             if name in texts.files or name in present:
-                _replace(folder / name, text)
+                write_whole(folder / name, text.encode(), mode=0o666)
                 written.append(folder / name)
     except OSError as error:
         raise CommandError(f"cannot write to `{folder}`: {(error.strerror or str(error)).lower()}") from error
@@ -190,12 +190,3 @@ def _require_room(folder: Path, present: set[str], ours: set[str], *, overwrite:
         raise CommandError(
             f"{message}: give --overwrite to replace them, or another folder; nothing was written"
         )
-
-
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import Command, asks
-from gtm.cli.common.durations import duration_seconds
+from gtm.cli.common.options import duration_seconds
 from gtm.cli.common.output import moment
 
 app = typer.Typer(no_args_is_help=True)
@@ -31,8 +31,8 @@ def approve(
         {"sha256": sha256.strip().lower(), "reason": reason, "expires_at": until.isoformat()}
     )
     if not ask.printed_json(made):
-        until_text = output.when(made["expires_at"])
-        output.say(f"approved by {made['approver']} until {until_text} UTC: {made['sha256']}")
+        until_text = output.when(made.expires_at)
+        output.say(f"approved by {made.approver} until {until_text} UTC: {made.sha256}")
 
 
 @asks(app)
@@ -42,10 +42,10 @@ def approvals(ask: Command) -> None:
     columns: dict[str, output.Column] = {
         "change": "sha256",
         "approved by": "approver",
-        "owner": lambda one: one["owner"] or "unknown",
+        "owner": lambda one: one.owner or "unknown",
         "until (UTC)": moment("expires_at"),
-        "state": lambda one: "ended" if datetime.fromisoformat(one["expires_at"]) <= now else "stands",
+        "state": lambda one: "ended" if datetime.fromisoformat(one.expires_at) <= now else "stands",
         "reason": "reason",
-        "for changes of yours": lambda one: one["objection"] or "counts",
+        "for changes of yours": lambda one: one.objection or "counts",
     }
-    ask.table(ask.api.list_fence_approvals()["items"], columns, empty="nobody has approved of anything")
+    ask.table(ask.api.list_fence_approvals().items_, columns, empty="nobody has approved of anything")

@@ -76,7 +76,7 @@ def tool(managed_by: str) -> str | None:
 def sentences(managed: Iterable[types.ManagedResourceSchema]) -> tuple[str, ...]:
     """What other tools manage of a change, a sentence each."""
     return tuple(
-        f"{label(one['kind'])} {one['name']} is managed by {one['manager']} since {output.when(one['since'])} UTC"
+        f"{label(one.kind)} {one.name} is managed by {one.manager} since {output.when(one.since)} UTC"
         for one in managed
     )
 
@@ -117,15 +117,14 @@ def list_(
         columns: dict[str, output.Column] = {
             "managed by": "manager",
             "since (UTC)": moment("since"),
-            "resources": lambda one: ", ".join(f"{kind} {count}" for kind, count in one["resources"].items()),
+            "resources": lambda one: ", ".join(f"{kind} {count}" for kind, count in one.resources.items()),
         }
-        ask.table(ask.api.list_managers()["items"], columns, empty="no tool manages anything")
+        ask.table(ask.api.list_managers().items_, columns, empty="no tool manages anything")
         return
     items = list(ask.api.search_resources(managed_by=manager))
     if not ask.printed_json([{name: one[name] for name in ("kind", "name", "managed_by")} for one in items]):
         rows = (
-            (label(one["kind"]), one["name"], output.when(one["managed_by"] and one["managed_by"]["since"]))
-            for one in items
+            (label(one.kind), one.name, output.when(one.managed_by and one.managed_by.since)) for one in items
         )
         output.table(("kind", "name", "since (UTC)"), rows, empty=f"{manager} manages nothing")
 
@@ -156,9 +155,9 @@ def _reassign(ask: Command, manager: str, to: str | None, resources: list[str] |
     done = ask.api.reassign_managers(body)
     if ask.printed_json(done):
         return
-    for one in done["resources"]:
+    for one in done.resources:
         output.say(f"{label(one['kind'])} {one['name']}")
-    count = len(done["resources"])
+    count = len(done.resources)
     words = f"{count} resource{'' if count == 1 else 's'}"
     output.say(f"{words} managed by {to} now" if to else f"{words} released: no tool manages them now")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gtm.cli.common import changes, consent, options, output
+from gtm.cli.common import changes, options, output
 from gtm.cli.common.commands import CHANGES, Command, asks
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.common.policy_folder import explained, read_whole, require_readable
@@ -85,18 +85,18 @@ def plan(
     planned = _plan(ask, body, tool)
     output.warn(_warnings(planned, read))
     if not ask.printed_json(planned):
-        changes.show_changes(planned["changes"])
+        changes.show_changes(planned.changes)
         said = managed.sentences(planned.get("managed", ()))
         for text in said:
             output.say(f"managed: {text}", "red")
         if said:
             output.say(f"`gtm apply` would refuse this: {managed.refusal()}", "red")
-        if planned["changes"]:
-            _safety(planned["safety"], folder)
-            output.say(f"`gtm apply {folder}` makes these changes to revision {planned['revision']}")
+        if planned.changes:
+            _safety(planned.safety, folder)
+            output.say(f"`gtm apply {folder}` makes these changes to revision {planned.revision}")
         else:
-            output.say(f"no changes: revision {planned['revision']} is what {folder} says")
-    if exit_code and planned["changes"]:
+            output.say(f"no changes: revision {planned.revision} is what {folder} says")
+    if exit_code and planned.changes:
         raise typer.Exit(Exit.NO)
 
 
@@ -120,29 +120,29 @@ def apply(
     forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
     body, tool, read = _request(folder, managed_by, only_own=only_own)
     planned = _plan(ask, body, tool)
-    if not planned["changes"]:
+    if not planned.changes:
         managed.require(planned, on_managed)
         if managed_by:  # nothing differs, and all of it is to be the tool's
             planned = ask.api.apply_policy(body, managed_by=tool, **forced)
         output.warn(_warnings(planned, read))
         if not ask.printed_json({**planned, "dry_run": False}):
-            output.say(f"no changes: revision {planned['revision']} is what {folder} says")
+            output.say(f"no changes: revision {planned.revision} is what {folder} says")
         return
     if not ask.as_json:
-        changes.show_changes(planned["changes"])
+        changes.show_changes(planned.changes)
     output.warn(_findings(planned, read))
-    judged = planned["safety"]
+    judged = planned.safety
     unsafe = safety.breaches(judged)
     if judged and unsafe and not force:
         raise CommandError(safety.refusal(judged, folder), Exit.BAD_INPUT, unsafe)
     output.warn(unsafe)
     managed.require(planned, on_managed)
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     if not yes:
-        consent.confirm("Apply these changes?")
+        options.confirm("Apply these changes?")
     body["comment"] = comment
     with output.progress(f"applying {folder}"):
-        done = ask.api.apply_policy(body, if_match=f'"{planned["revision"]}"', managed_by=tool, **forced)
+        done = ask.api.apply_policy(body, if_match=f'"{planned.revision}"', managed_by=tool, **forced)
     changes.report_change(ask, done)
 
 
@@ -184,14 +184,14 @@ def _findings(planned: types.PolicyChanged, read: Read) -> list[str]:
     from gtm.documents.folders import placed
 
     found = planned.get("findings", ())
-    return [placed(read, f"{finding['path']}: {finding['message']}") for finding in found]
+    return [placed(read, f"{finding.path}: {finding.message}") for finding in found]
 
 
 def _warnings(planned: types.PolicyChanged, read: Read) -> list[str]:
     """All that a dry run warns of."""
     from gtm.documents.folders import placed
 
-    return [*(placed(read, one) for one in planned["warnings"]), *_findings(planned, read)]
+    return [*(placed(read, one) for one in planned.warnings), *_findings(planned, read)]
 
 
 def _report(report: Report) -> None:

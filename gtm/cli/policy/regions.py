@@ -15,6 +15,7 @@ from gtm.cli.policy import safety
 if TYPE_CHECKING:
     from gtm.cli.common.client import Client
     from gtm.client import Call, types
+    from gtm.client.objects import JsonObject
 
 app = typer.Typer(no_args_is_help=True)
 services_app = typer.Typer(no_args_is_help=True)
@@ -29,12 +30,12 @@ def list_(ask: Command) -> None:
     columns: dict[str, output.Column] = {
         "region": "name",
         "admin state": word("admin_state"),
-        "health": lambda one: output.styled(_status(one["health"])),
+        "health": lambda one: output.styled(_status(one.health)),
         "country": "country",
-        "endpoints": lambda one: "\n".join(endpoint["url"] for endpoint in one["endpoints"]),
-        "capacity": lambda one: _capacity(one["capacity"]),
+        "endpoints": lambda one: "\n".join(endpoint.url for endpoint in one.endpoints),
+        "capacity": lambda one: _capacity(one.capacity),
         **_managers(regions),
-        "details": lambda one: _trouble(one["health"]),
+        "details": lambda one: _trouble(one.health),
     }
     ask.table(regions, columns, empty="there are no regions: add some with `gtm apply FOLDER`")
 
@@ -50,11 +51,11 @@ def history(
     from gtm.client import calls
 
     found = ask.api.send(calls.list_health_changes(region=name, limit=limit)).value
-    if not (ask.as_json or found["complete"]):
+    if not (ask.as_json or found.complete):
         output.note("warning: the database is away: what is older than an hour is missing", "yellow")
     columns: dict[str, output.Column] = {
         "when (UTC)": moment("at"),
-        "edge": lambda one: one["vantage"] or "all together",
+        "edge": lambda one: one.vantage or "all together",
         "endpoint": "endpoint",
         "before": word("before"),
         "after": word("after"),
@@ -62,7 +63,7 @@ def history(
         "ms": "latency_ms",
         "what the probe met": "detail",
     }
-    ask.table(found["items"], columns, empty=f"no verdict on {name} is kept")
+    ask.table(found.items_, columns, empty=f"no verdict on {name} is kept")
 
 
 @asks(app)
@@ -71,50 +72,52 @@ def show(ask: Command, name: str) -> None:
     from gtm.client import calls
 
     answer = ask.api.send(calls.get_regions(name))
-    region, manager = answer.value, answer.managed_by
-    health = _health(ask.api).get(region["name"])
+    region: Any = answer.value
+    manager = answer.managed_by
+    health = _health(ask.api).get(region.name)
     if ask.printed_json({**region, "health": health, "managed_by": manager}):
         return
-    probe = region["probe"]
+    probe = region.probe
+    families = {} if health is None else health.get("families") or {}
     output.facts(
         (
-            ("region", region["name"]),
-            ("display name", region["display_name"]),
-            ("admin state", output.styled(region["admin_state"])),
+            ("region", region.name),
+            ("display name", region.display_name),
+            ("admin state", output.styled(region.admin_state)),
             ("managed by", manager),
-            ("draining since (UTC)", output.when(region["draining_since"])),
+            ("draining since (UTC)", output.when(region.draining_since)),
             ("health", output.styled(_status(health))),
             *(
                 (f"health ({family})", output.styled(status))
-                for family, status in ((health or {}).get("families") or {}).items()
+                for family, status in families.items()
                 if status == "down" and _status(health) == "up"
             ),
             (
                 "disputed",
-                "edges go by their own probes" if health is not None and health["disputed"] else None,
+                "edges go by their own probes" if health is not None and health.disputed else None,
             ),
-            ("country", " ".join(part for part in (region["country"], region["subdivision"]) if part)),
-            ("position", f"{region['lat']}, {region['lon']}"),
-            ("capacity", _capacity(region["capacity"])),
-            ("cost weight", region["cost_weight"]),
-            ("models", ", ".join(region["models"])),
-            ("probe", f"{probe['type']} {probe['path']} every {probe['interval']:g} s"),
+            ("country", " ".join(part for part in (region.country, region.subdivision) if part)),
+            ("position", f"{region.lat}, {region.lon}"),
+            ("capacity", _capacity(region.capacity)),
+            ("cost weight", region.cost_weight),
+            ("models", ", ".join(region.models)),
+            ("probe", f"{probe.type} {probe.path} every {probe.interval:g} s"),
         )
     )
     output.say("")
     rows = []
-    known = {item["url"]: item for item in (health or {}).get("endpoints", ())}
-    for endpoint in region["endpoints"]:
-        found = known.get(endpoint["url"], {"status": "unknown"})
-        addresses = [*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""]
-        rows.append((endpoint["url"], " ".join(filter(None, addresses)), "all", *_health_cells(found)))
+    known = {} if health is None else {item.url: item for item in health.endpoints}
+    for endpoint in region.endpoints:
+        found: Any = known.get(endpoint.url)
+        addresses = [*endpoint.ipv4, *endpoint.ipv6, endpoint.cname or ""]
+        rows.append((endpoint.url, " ".join(filter(None, addresses)), "all", *_health_cells(found)))
+        if found is None:
+            continue
+        rows += [("", "", vantage, *_health_cells(seen)) for vantage, seen in found.vantages.items()]
         rows += [
-            ("", "", vantage, *_health_cells(seen)) for vantage, seen in found.get("vantages", {}).items()
-        ]
-        rows += [
-            ("", one["address"], "all", *_health_cells(one))
+            ("", one.address, "all", *_health_cells(one))
             for one in found.get("addresses", ())
-            if one["vantages"]
+            if one.vantages
         ]
     output.table(
         ("endpoint", "addresses", "seen by", "health", "since (UTC)", "latency", "details"), rows, empty=""
@@ -133,10 +136,10 @@ def _add_state(verb: str, description: str) -> None:
         forced = safety.parameters(force=force, reason=reason)
         put = getattr(ask.api, f"{verb}_region")
         done: types.ResourceChangedRegionDocument = put(name, comment=comment.strip() or None, **forced)
-        region = done["resource"]
+        region: Any = done.resource
         if not ask.as_json:
-            already = " already" if done["outcome"] == "unchanged" else ""
-            output.say(f"region {region['name']} is{already} {region['admin_state']}")
+            already = " already" if done.outcome == "unchanged" else ""
+            output.say(f"region {region.name} is{already} {region.admin_state}")
         changes.report_change(ask, done)
 
     change.__doc__ = description
@@ -159,61 +162,59 @@ def list_services(ask: Command) -> None:
     services = _managed(ask.api, calls.list_services(limit=1000))
     columns: dict[str, output.Column] = {
         "service": "name",
-        "host names": lambda one: "\n".join(map(_host, one["hostnames"])),
+        "host names": lambda one: "\n".join(map(_host, one.hostnames)),
         "steering": "steering",
         "ttl": "ttl",
-        "regions": lambda one: ", ".join(member["region"] for member in one["members"]),
+        "regions": lambda one: ", ".join(member.region for member in one.members),
         "model": "model",
         **_managers(services),
     }
     ask.table(services, columns, empty="there are no services: add some with `gtm apply FOLDER`")
 
 
-def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _managed(api: Client, call: Call[Any], **more: Mapping[str, Any]) -> list[JsonObject]:
     """Every resource of a list, with what there is more of it by its name, and who manages it."""
     found = []
     for page in api.pages(call):
         managers = page.get("managed_by", {})  # an older control does not say
-        for one in page["items"]:
-            one |= {field: of.get(one["name"]) for field, of in more.items()}
-            one["managed_by"] = managers.get(one["name"])
+        for one in page.items_:
+            one |= {field: of.get(one.name) for field, of in more.items()}
+            one["managed_by"] = managers.get(one.name)
             found.append(one)
     return found
 
 
-def _managers(resources: list[dict[str, Any]]) -> dict[str, output.Column]:
+def _managers(resources: list[JsonObject]) -> dict[str, output.Column]:
     """The column that says who manages each resource, if one is managed."""
-    if not any(one["managed_by"] for one in resources):
+    if not any(one.managed_by for one in resources):
         return {}
-    return {"managed by": lambda one: one["managed_by"] and one["managed_by"]["manager"]}
+    return {"managed by": lambda one: one.managed_by and one.managed_by.manager}
 
 
-def _host(host: str | dict[str, Any]) -> str:
+def _host(host: str | JsonObject) -> str:
     """A host name, with what it states of the requests that come by it."""
     if isinstance(host, str):
         return host
     said = [host[field] for field in ("tenant", "data_class") if host.get(field)]
-    return f"{host['name']} ({', '.join(said)})"
+    return f"{host.name} ({', '.join(said)})"
 
 
-def _health(api: Client) -> dict[str, Any]:
-    return {item["region"]: item for item in api.get_health()["regions"]}
+def _health(api: Client) -> dict[str, types.RegionHealthSchema]:
+    return {item.region: item for item in api.get_health().regions}
 
 
-def _status(health: Mapping[str, Any] | None) -> str:
-    return "unknown" if health is None else str(health["status"])
+def _status(health: types.RegionHealthSchema | None) -> str:
+    return "unknown" if health is None else str(health.status)
 
 
-def _trouble(health: Mapping[str, Any] | None) -> str:
+def _trouble(health: types.RegionHealthSchema | None) -> str:
     """What is the matter with the endpoints that are not up."""
-    endpoints = () if health is None else health["endpoints"]
-    return "\n".join(
-        f"{item['url']}: {item['detail'] or item['status']}" for item in endpoints if item["status"] != "up"
-    )
+    endpoints = () if health is None else health.endpoints
+    return "\n".join(f"{item.url}: {item.detail or item.status}" for item in endpoints if item.status != "up")
 
 
-def _capacity(capacity: Mapping[str, Any]) -> str:
-    outstanding, rate = capacity["outstanding"], capacity["requests_per_second"]
+def _capacity(capacity: JsonObject) -> str:
+    outstanding, rate = capacity.outstanding, capacity.requests_per_second
     parts = (
         f"{outstanding} outstanding" if outstanding is not None else "",
         f"{rate:g}/s" if rate is not None else "",
@@ -221,10 +222,12 @@ def _capacity(capacity: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts)) or "not stated"
 
 
-def _health_cells(found: Mapping[str, Any]) -> tuple[Any, ...]:
+def _health_cells(found: JsonObject | None) -> tuple[Any, ...]:
+    if found is None:
+        return output.styled("unknown"), "", "", ""
     latency = found.get("latency_ms")
     return (
-        output.styled(found["status"]),
+        output.styled(found.status),
         output.when(found.get("since")),
         "" if latency is None else f"{latency:.1f} ms",
         found.get("detail", ""),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import changes, consent, options, output
+from gtm.cli.common import changes, options, output
 from gtm.cli.common.commands import CHANGES, Command, asks
 from gtm.cli.common.output import moment
 from gtm.cli.policy import managed, safety
@@ -24,7 +24,7 @@ def list_(ask: Command, *, limit: Annotated[int, typer.Option(help="At most so m
         "revision": "number",
         "created (UTC)": moment("created_at"),
         "author": "author",
-        "changes": lambda one: _summary(one["summary"]),
+        "changes": lambda one: _summary(one.summary),
         "comment": "comment",
     }
     ask.table(islice(ask.api.list_revisions(), limit), columns, empty="there are no revisions yet")
@@ -38,8 +38,8 @@ def show(ask: Command, number: _Number) -> None:
         return
     for name in ("number", "author", "comment", "sha256"):
         output.say(f"# {name}: {found[name]}".replace("\n", "\n#   "))
-    output.say(f"# created: {output.when(found['created_at'])} UTC")
-    output.print_document(output.yaml_text({kind: items for kind, items in found["policy"].items() if items}))
+    output.say(f"# created: {output.when(found.created_at)} UTC")
+    output.print_document(output.yaml_text({kind: items for kind, items in found.policy.items() if items}))
 
 
 @asks(app)
@@ -54,9 +54,9 @@ def diff(
     found = ask.api.diff_revision(number, against=against)
     if ask.printed_json(found):
         return
-    output.say(f"from revision {found['against']} to revision {found['revision']}:", "bold")
-    changes.show_changes(found["changes"])
-    if not found["changes"]:
+    output.say(f"from revision {found.against} to revision {found.revision}:", "bold")
+    changes.show_changes(found.changes)
+    if not found.changes:
         output.say("no differences")
 
 
@@ -75,18 +75,18 @@ def rollback(
     """Put an earlier revision's policy in force again, as a new revision. Regions keep their admin states."""
     forced = safety.parameters(force=force, reason=reason, on_managed=on_managed)
     tool = managed.tool(managed_by)
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     planned = ask.api.rollback_revision(number, {"dry_run": True}, managed_by=tool)
     if not ask.as_json:
-        output.say(f"from revision {planned['revision']} to the policy of revision {number}:", "bold")
-        changes.show_changes(planned["changes"])
+        output.say(f"from revision {planned.revision} to the policy of revision {number}:", "bold")
+        changes.show_changes(planned.changes)
     managed.require(planned, on_managed)
     if not yes:
-        consent.confirm(f"Roll back to revision {number}?")
+        options.confirm(f"Roll back to revision {number}?")
     done = ask.api.rollback_revision(
-        number, {"comment": comment}, if_match=f'"{planned["revision"]}"', managed_by=tool, **forced
+        number, {"comment": comment}, if_match=f'"{planned.revision}"', managed_by=tool, **forced
     )
-    if not done["changes"] and not ask.as_json:
+    if not done.changes and not ask.as_json:
         output.say("no changes; regions keep their admin states of today")
     changes.report_change(ask, done)
 
@@ -99,17 +99,17 @@ def accept_older(
     yes: options.Yes = False,
 ) -> None:
     """Have edges and balancers go back to what control's database has, after it was restored from a backup."""
-    consent.require(yes=yes, as_json=ask.as_json)
+    options.require_consent(yes=yes, as_json=ask.as_json)
     if not yes:
-        consent.confirm(
+        options.confirm(
             "Nobody can tell which fences the lost revisions closed. Go back to what the database has?"
         )
     done = ask.api.accept_older({"reason": reason})
     if ask.printed_json(done):
         return
-    for lost in done["lost"]:
+    for lost in done.lost:
         output.say(
-            f"revisions {lost['after'] + 1} to {lost['up_to']} are given up; those who hold one follow control again"
+            f"revisions {lost.after + 1} to {lost.up_to} are given up; those who hold one follow control again"
         )
 
 

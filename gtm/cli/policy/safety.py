@@ -49,13 +49,13 @@ def parameters(*, force: bool, reason: str, on_managed: OnManaged | None = None)
 
 def breaches(safety: types.SafetySchema | None) -> tuple[str, ...]:
     """The safety rules that a change breaks, a sentence each; None: nobody was asked."""
-    found = () if safety is None else safety["breaches"]
-    return tuple(f"{breach['rule']}: {breach['message']}" for breach in found)
+    found = () if safety is None else safety.breaches
+    return tuple(f"{breach.rule}: {breach.message}" for breach in found)
 
 
 def refusal(safety: types.SafetySchema, folder: Path) -> str:
     """Why a folder is not applied, and what it would take."""
-    rules = {breach["rule"] for breach in safety["breaches"]}
+    rules = {breach.rule for breach in safety.breaches}
     if "deletion" in rules:
         parts = [
             f"is `{folder}` the right folder? What it does not hold is deleted, and that is much; nothing was changed"
@@ -68,7 +68,7 @@ def refusal(safety: types.SafetySchema, folder: Path) -> str:
     if safety.get("fingerprint"):
         parts.append(
             "before that somebody else with such a token has to approve of it: "
-            f"gtm fence approve {safety['fingerprint']} --reason TEXT"
+            f"gtm fence approve {safety.fingerprint} --reason TEXT"
         )
     return "; ".join(parts)
 
@@ -78,9 +78,9 @@ def numbers(safety: types.SafetySchema | None) -> str:
     if safety is None:
         return ""
     parts = []
-    if safety["moved"] is not None:
-        parts.append(f"{safety['moved']:.1%} of the present requests would leave their region")
+    if safety.moved is not None:
+        parts.append(f"{safety.moved:.1%} of the present requests would leave their region")
         if safety.get("moved_by_law"):
-            parts.append(f"{safety['moved_by_law']:.1%} because their fence is tightened")
-    parts += [f"not checked: {text}" for text in safety["unchecked"]]
+            parts.append(f"{safety.moved_by_law:.1%} because their fence is tightened")
+    parts += [f"not checked: {text}" for text in safety.unchecked]
     return "; ".join(parts)

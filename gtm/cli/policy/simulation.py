@@ -15,11 +15,13 @@ import typer
 
 from gtm.cli.common import options, output
 from gtm.cli.common.commands import Command, asks
-from gtm.cli.common.durations import duration_seconds
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.cli.common.options import duration_seconds
 from gtm.cli.common.policy_folder import explained, read_document
 
 if TYPE_CHECKING:
+    from gtm.client import types
+    from gtm.client.objects import JsonObject
     from gtm.core.demand.traffic import Traffic
     from gtm.core.model.policy import Policy
     from gtm.core.model.services import Priority
@@ -104,9 +106,9 @@ def simulate(
         with output.progress("simulating"):
             found = ask.api.simulate_policy(body)
     if html is not None:
-        name = f"revision {found['revision']}" if against == RUNNING else against
+        name = f"revision {found.revision}" if against == RUNNING else against
         _write(html, found, before=name, after=name if policy is None else str(policy), scenario=scenario)
-    output.warn(found["warnings"])
+    output.warn(found.warnings)
     if ask.printed_json(found):
         return
     _tell(found)
@@ -253,9 +255,8 @@ def _policy(document: Mapping[str, Any]) -> Policy:
     return PolicyDocument.model_validate_json(json.dumps(document)).to_core()
 
 
-def _simulated(
-    before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]
-) -> dict[str, Any]:
+def _simulated(before: Policy, after: Policy, traffic: Traffic, scenario: Mapping[str, Any]) -> JsonObject:
+    from gtm.client.objects import as_answered
     from gtm.control.errors import ControlError
     from gtm.control.policy.drafts import parsed
     from gtm.control.policy.scenario import ScenarioDocument
@@ -264,10 +265,12 @@ def _simulated(
     with explained(), output.progress("simulating"):
         try:
             meant = parsed(ScenarioDocument, json.dumps(scenario).encode()).scenario
-            return simulated_offline(before, after, traffic, time.time(), meant)
+            made = simulated_offline(before, after, traffic, time.time(), meant)
         except ControlError as error:
             problems = tuple(f"{one.path}: {one.message}" for one in error.problems)
             raise CommandError(error.detail, problems=problems) from error
+    found: JsonObject = as_answered(made)
+    return found
 
 
 # --- the result ---
@@ -276,37 +279,35 @@ _HEADINGS = ("average before", "average after", "peak before", "peak after")
 _SHOWN = 20
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _tell(found: JsonObject) -> None:
     """Print what a simulation found: its summary, regions, spillover and whose clients move."""
-    traffic = found["traffic"]
-    served = f", {found['newly_served']:.1%} were refused before" if found["newly_served"] else ""
+    traffic = found.traffic
+    served = f", {found.newly_served:.1%} were refused before" if found.newly_served else ""
     output.facts(
         (
-            ("traffic", f"{traffic['requests']:g} requests, {traffic['rate']:.4g}/s on average"),
-            ("peak", f"{traffic['peak']['rate']:.4g}/s {output.when(traffic['peak']['start'])}".rstrip()),
-            ("moved", f"{found['moved']:.1%} of requests{served}"),
+            ("traffic", f"{traffic.requests:g} requests, {traffic.rate:.4g}/s on average"),
+            ("peak", f"{traffic.peak.rate:.4g}/s {output.when(traffic.peak.start)}".rstrip()),
+            ("moved", f"{found.moved:.1%} of requests{served}"),
         )
     )
     four = [found[when][side] for when in ("average", "peak") for side in ("before", "after")]
     output.say("")
-    _regions(found["regions"], four)
+    _regions(found.regions, four)
     output.say("")
     _summary(four)
     _spill(four)
-    _countries(found["countries"])
+    _countries(found.countries)
 
 
 def _regions(regions: Iterable[Any], four: list[Any]) -> None:
-    sides = [{item["region"]: item for item in made["regions"]} for made in four]
+    sides = [{item.region: item for item in made.regions} for made in four]
     output.table(
         ("region", *_HEADINGS, "capacity used at the peak"),
         (
             (
-                region["region"],
-                *(_percent(side.get(region["region"], {}).get("share")) for side in sides),
-                _percent(
-                    sides[3].get(region["region"], {"room": {"utilization": None}})["room"]["utilization"]
-                ),
+                region.region,
+                *(_percent(side.get(region.region, {}).get("share")) for side in sides),
+                _percent(_use(sides[3].get(region.region))),
             )
             for region in regions
         ),
@@ -316,25 +317,25 @@ def _regions(regions: Iterable[Any], four: list[Any]) -> None:
 
 def _summary(four: list[Any]) -> None:
     """Latency and refusals."""
-    latencies = [made["latency_ms"] for made in four]
+    latencies = [made.latency_ms for made in four]
     rows: list[tuple[Any, ...]] = [
         (name, *("" if one is None else f"{one[key]:.0f} ms" for one in latencies))
         for key, name in (("mean", "latency, mean"), ("p50", "median"), ("p90", "90 %"), ("p99", "99 %"))
     ]
     for key, what in (("reasons", "refused"), ("rules", "refused by rule")):
-        sides = [made["refused"][key] for made in four]
+        sides = [made.refused[key] for made in four]
         rows += [
             (f"{what}: {name}", *(f"{side.get(name, 0.0):.4g}/s" for side in sides))
             for name in sorted({name for side in sides for name in side})
         ]
-    queued = [made["queued"] for made in four]
+    queued = [made.queued for made in four]
     if any(queued):
         rows.append(("waiting at home, for want of capacity", *(f"{rate:.4g}/s" for rate in queued)))
     output.table(("", *_HEADINGS), rows, empty="")
 
 
 def _spill(four: list[Any]) -> None:
-    sides = [{(item["from"], item["to"]): item["rate"] for item in made["spill"]} for made in four]
+    sides = [{(item.from_, item.to): item.rate for item in made.spill} for made in four]
     pairs = sorted({pair for side in sides for pair in side})
     if pairs:
         output.say("")
@@ -346,18 +347,23 @@ def _spill(four: list[Any]) -> None:
 
 
 def _countries(countries: Iterable[Any]) -> None:
-    changed = [item for item in countries if item["before"] != item["after"]]
+    changed = [item for item in countries if item.before != item.after]
     output.say("")
     columns: dict[str, output.Column] = {
-        "country": lambda one: one["country"] or "unknown",
+        "country": lambda one: one.country or "unknown",
         "service": "service",
-        "before": lambda one: one["before"] or "refused",
-        "after": lambda one: one["after"] or "refused",
-        "share of requests": lambda one: f"{one['share']:.2%}",
+        "before": lambda one: one.before or "refused",
+        "after": lambda one: one.after or "refused",
+        "share of requests": lambda one: f"{one.share:.2%}",
     }
     output.records(changed[:_SHOWN], columns, empty="every country keeps its main region")
     if len(changed) > _SHOWN:
         output.say(f"… and {len(changed) - _SHOWN} more with fewer requests; --json and --html have them")
+
+
+def _use(side: JsonObject | None) -> float | None:
+    """What is used of a region's capacity; None: it is not in the policy, or nothing bounds it."""
+    return None if side is None else side.room.utilization
 
 
 def _percent(value: float | None) -> str:
@@ -365,7 +371,7 @@ def _percent(value: float | None) -> str:
 
 
 def _write(
-    path: Path, found: Mapping[str, Any], *, before: str, after: str, scenario: Mapping[str, Any]
+    path: Path, found: types.SimulationView, *, before: str, after: str, scenario: Mapping[str, Any]
 ) -> None:
     from gtm.dashboard.report_file import report
 

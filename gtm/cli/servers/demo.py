@@ -71,11 +71,11 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
         (
             (
                 name,
-                output.styled(one["state"]),
-                one["slots"],
-                one["outstanding"],
-                one["queue"],
-                "  ".join(f"{server['outstanding']}/{server['slots']}" for server in one["backends"]),
+                output.styled(one.state),
+                one.slots,
+                one.outstanding,
+                one.queue,
+                "  ".join(f"{server.outstanding}/{server.slots}" for server in one.backends),
             )
             for name, one in state.items()
         ),
@@ -91,6 +91,7 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     """
     import httpx
 
+    from gtm.client.objects import JsonObject
     from gtm.demo.block import DemoError, DemoFile
     from gtm.transport import context_for
 
@@ -103,7 +104,7 @@ def _call(method: str, path: str, data_dir: Path, region: str | None = None) -> 
     try:
         verify = context_for(world.switch, None, direct=True)
         response = httpx.request(method, f"{world.switch}{path}", timeout=5.0, trust_env=False, verify=verify)
-        state: dict[str, Any] = loads(response.raise_for_status().content)
+        state: dict[str, Any] = loads(response.raise_for_status().content, JsonObject)
     except (httpx.HTTPError, ValueError) as error:
         message = f"the demo world does not answer ({error}); is `gtm serve --demo` running?"
         raise CommandError(message, Exit.UNREACHABLE) from error

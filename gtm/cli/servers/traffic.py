@@ -5,15 +5,16 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.demo.profiles import Profile
+from gtm.demo.clients import DemandProfile
 
 if TYPE_CHECKING:
+    from gtm.client.objects import JsonObject
     from gtm.demo.traffic import Target, Traffic
 
 _EVERY = 0.5
@@ -23,7 +24,7 @@ _EVERY = 0.5
 def traffic(
     *,
     rps: Annotated[float, typer.Option(help="Requests per second.", min=0.1, max=10_000)] = 100.0,
-    profile: Annotated[Profile, typer.Option(help="How demand changes.")] = Profile.STEADY,
+    profile: Annotated[DemandProfile, typer.Option(help="How demand changes.")] = DemandProfile.STEADY,
     seconds: Annotated[
         float | None, typer.Option(help="How long; without it until Ctrl-C.", min=0.1, max=86_400)
     ] = None,
@@ -40,8 +41,8 @@ def traffic(
     as_json: options.AsJson = False,
 ) -> None:
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
-    from gtm.demo.clients import countries
-    from gtm.demo.profiles import Demand
+    from gtm.client.objects import as_answered
+    from gtm.demo.clients import Demand, countries
     from gtm.demo.traffic import Course, Traffic
 
     known = {country.code for country in countries()}
@@ -58,7 +59,7 @@ def traffic(
     if as_json:
         output.print_json(found)
     else:
-        _print(found)
+        _print(as_answered(found))
 
 
 async def _run(traffic: Traffic, *, live: bool) -> None:
@@ -126,20 +127,20 @@ def _check_edge(target: Target) -> None:
         raise CommandError(f"{message}; is `gtm serve --demo` running?", Exit.UNREACHABLE) from error
 
 
-def _print(found: dict[str, Any]) -> None:
-    asked = ", ".join(f"{count} by {via}" for via, count in found["via"].items())
+def _print(found: JsonObject) -> None:
+    asked = ", ".join(f"{count} by {via}" for via, count in found.via.items())
     output.facts(
         (
-            ("requests", f"{found['requests']} in {found['seconds']:.0f} s ({asked or 'none'})"),
-            ("outcomes", ", ".join(f"{name} {count}" for name, count in found["outcomes"].items())),
-            ("redirects", ", ".join(f"{name} {count}" for name, count in found["reasons"].items())),
-            ("not sent", f"{found['not_sent']}: too many were open" if found["not_sent"] else ""),
-            ("decision", _times(found["decision_ms"])),
+            ("requests", f"{found.requests} in {found.seconds:.0f} s ({asked or 'none'})"),
+            ("outcomes", ", ".join(f"{name} {count}" for name, count in found.outcomes.items())),
+            ("redirects", ", ".join(f"{name} {count}" for name, count in found.reasons.items())),
+            ("not sent", f"{found.not_sent}: too many were open" if found.not_sent else ""),
+            ("decision", _times(found.decision_ms)),
             (
                 "first byte",
-                f"{_times(found['first_byte_ms'])}, of which in queues {_times(found['queue_wait_ms'])}",
+                f"{_times(found.first_byte_ms)}, of which in queues {_times(found.queue_wait_ms)}",
             ),
-            ("network", f"{_times(found['network_rtt_ms'])} (simulated; in none of the other times)"),
+            ("network", f"{_times(found.network_rtt_ms)} (simulated; in none of the other times)"),
         )
     )
     output.say("")
@@ -149,21 +150,21 @@ def _print(found: dict[str, Any]) -> None:
         (
             (
                 name,
-                one["served"],
-                one["requests_per_second"],
+                one.served,
+                one.requests_per_second,
                 *(one.get(failure, 0) for failure in failures),
-                _times(one["first_byte_ms"]),
-                _times(one["queue_wait_ms"]),
-                _times(one["network_rtt_ms"]),
+                _times(one.first_byte_ms),
+                _times(one.queue_wait_ms),
+                _times(one.network_rtt_ms),
             )
-            for name, one in found["regions"].items()
+            for name, one in found.regions.items()
         ),
         empty="no request reached a region",
     )
 
 
-def _times(found: dict[str, float | None]) -> str:
+def _times(found: JsonObject) -> str:
     """`p50 412 ms, p99 1180 ms`."""
-    if found["p50"] is None:
+    if found.p50 is None:
         return "–"
     return ", ".join(f"{name} {value:.0f} ms" for name, value in found.items() if value is not None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from gtm.client.objects import JsonObject
+
 
 class AcceptOlderRequest(TypedDict):
     """Why going back is meant."""
@@ -12,7 +14,7 @@ class AcceptOlderRequest(TypedDict):
     """Kept in the audit log."""
 
 
-class AcceptedView(TypedDict):
+class AcceptedView(JsonObject):
     """What followers held that the database has lost, and go back from."""
 
     lost: list[LostSchema]
@@ -25,7 +27,7 @@ AddressFamily: TypeAlias = Literal["ipv4", "ipv6"]
 """A family of addresses, by the name of its field in an endpoint and in a refusal."""
 
 
-class AddressView(TypedDict):
+class AddressView(JsonObject):
     """An address of an endpoint that is probed by itself: one that is down is left out of DNS answers."""
 
     status: HealthStatus
@@ -38,7 +40,7 @@ class AddressView(TypedDict):
     """By edge: what each sees; unknown: it was never up from there."""
 
 
-class AdequacySchema(TypedDict):
+class AdequacySchema(JsonObject):
     """A decision of the European Commission under Art. 45 GDPR or its predecessor."""
 
     country: str
@@ -90,10 +92,10 @@ class ApplyRequest(TypedDict):
     """
 
 
-class ApprovalList(TypedDict):
+class ApprovalList(JsonObject):
     """The latest approvals."""
 
-    items: list[ApprovalView]
+    items_: list[ApprovalView]
 
 
 class ApprovalRequest(TypedDict):
@@ -107,7 +109,7 @@ class ApprovalRequest(TypedDict):
     """Absent: in an hour."""
 
 
-class ApprovalView(TypedDict):
+class ApprovalView(JsonObject):
     """Somebody's approval of one change to one revision."""
 
     sha256: str
@@ -123,13 +125,13 @@ class ApprovalView(TypedDict):
     """
 
 
-class BalancerList(TypedDict):
+class BalancerList(JsonObject):
     """All of them."""
 
-    items: list[BalancerView]
+    items_: list[BalancerView]
 
 
-class BalancerView(TypedDict):
+class BalancerView(JsonObject):
     """A region's balancer, as it last said."""
 
     name: str
@@ -143,7 +145,7 @@ class BalancerView(TypedDict):
     tiers: dict[str, TierSchema]
 
 
-class BreachSchema(TypedDict):
+class BreachSchema(JsonObject):
     """A safety rule that a change breaks: `value` exceeds `limit`, both in `unit`."""
 
     rule: SafetyRule
@@ -153,13 +155,13 @@ class BreachSchema(TypedDict):
     unit: str
 
 
-class CalendarView(TypedDict):
+class CalendarView(JsonObject):
     """What begins and ends by itself, the next first."""
 
     revision: int
     at: float
     """POSIX seconds, after which it comes."""
-    items: list[EventSchema]
+    items_: list[EventSchema]
     left_out: int
     """Moments beyond the limit."""
 
@@ -173,7 +175,7 @@ class CapacityDocument(TypedDict):
     """Requests per second."""
 
 
-class CauseSchema(TypedDict):
+class CauseSchema(JsonObject):
     """A rule, a membership or an adequacy decision that begins or ends."""
 
     what: What
@@ -190,7 +192,7 @@ class CauseSchema(TypedDict):
     """The adequacy decisions that lapse."""
 
 
-class CellCount(TypedDict):
+class CellCount(JsonObject):
     """A demand cell and how many requests it had."""
 
     service: str
@@ -240,7 +242,7 @@ class CellDocument(TypedDict):
     count: float
 
 
-class CellPart(TypedDict):
+class CellPart(JsonObject):
     """Clients of a column that are alike."""
 
     countries: list[str] | None
@@ -252,7 +254,7 @@ class CellPart(TypedDict):
     rules_left_out: int
 
 
-class CellSchema(TypedDict):
+class CellSchema(JsonObject):
     """A demand cell: a kind of request. Coordinates are of the centre of 5° by 5°."""
 
     service: str
@@ -272,7 +274,7 @@ class CellSchema(TypedDict):
     """
 
 
-class CertificateSchema(TypedDict):
+class CertificateSchema(JsonObject):
     """A certificate that an endpoint showed to the edge's last probe of it."""
 
     region: str
@@ -307,14 +309,14 @@ class ChallengePut(TypedDict):
     """Whether the values that are there stay; otherwise these replace them."""
 
 
-class ChallengeView(TypedDict):
+class ChallengeView(JsonObject):
     """What is at the name of a challenge."""
 
     zone: str
     name: str
     """Written out."""
     type: str
-    values: list[str]
+    values_: list[str]
     ttl: int
     """How long resolvers keep them, in seconds."""
     revision: int
@@ -323,16 +325,16 @@ class ChallengeView(TypedDict):
     """Whether all edges answer from it."""
 
 
-class ChangePage(TypedDict):
+class ChangePage(JsonObject):
     """Changes, the newest first."""
 
-    items: list[ChangeView]
+    items_: list[ChangeView]
     next_cursor: str | None
     complete: bool
     """False: the database is away, and what is older than an hour is missing."""
 
 
-class ChangeSchema(TypedDict):
+class ChangeSchema(JsonObject):
     """What it changes for clients in some countries."""
 
     services: list[str]
@@ -344,7 +346,7 @@ class ChangeSchema(TypedDict):
     """Regions that may serve them from then on; none: they are refused."""
 
 
-class ChangeView(TypedDict):
+class ChangeView(JsonObject):
     """A verdict that became another."""
 
     at: str
@@ -366,7 +368,7 @@ class ChangeView(TypedDict):
     """When it was by the edge's own clock, but not later than `at`; null: that of all together."""
 
 
-class Changed(TypedDict):
+class Changed(JsonObject):
     """The outcome of a change."""
 
     revision: int
@@ -375,7 +377,7 @@ class Changed(TypedDict):
     warnings: list[str]
 
 
-class ClientLocationSchema(TypedDict):
+class ClientLocationSchema(JsonObject):
     """The client's location, as the location database has it."""
 
     country: str | None
@@ -391,7 +393,7 @@ ClientsKind: TypeAlias = Literal["jurisdiction", "others", "unknown"]
 """The kind of clients that a column of the matrix is about."""
 
 
-class ClientsSchema(TypedDict):
+class ClientsSchema(JsonObject):
     """A column: clients of a jurisdiction, of all countries that no other column has, or such as nobody
     can locate.
     """
@@ -402,7 +404,7 @@ class ClientsSchema(TypedDict):
     countries: list[str]
 
 
-class ComparisonSchema(TypedDict):
+class ComparisonSchema(JsonObject):
     """Both policies side by side."""
 
     moved: float
@@ -431,7 +433,7 @@ class CorsDocument(TypedDict):
 CountryCode: TypeAlias = str
 
 
-class CountrySchema(TypedDict):
+class CountrySchema(JsonObject):
     """Where most of a country's requests for a service go; a region of null: they are refused."""
 
     service: str
@@ -459,7 +461,7 @@ class DataClassDocumentPut(TypedDict):
     """The name that people read."""
 
 
-class DeferredSchema(TypedDict):
+class DeferredSchema(JsonObject):
     """A resource that is to be deleted as soon as nothing keeps it."""
 
     kind: str
@@ -474,7 +476,7 @@ class DeferredSchema(TypedDict):
     """Whether the safety rules keep it, and not a resource that names it."""
 
 
-class DemandRow(TypedDict):
+class DemandRow(JsonObject):
     """Requests that are counted apart from others."""
 
     region: str | None
@@ -494,7 +496,7 @@ class DemandRow(TypedDict):
     """The requests that it stands for."""
 
 
-class DemandView(TypedDict):
+class DemandView(JsonObject):
     """Demand now or of a recorded minute, the largest rows first. `rate`, `served` and `refused` are of
     all rows, in requests per second.
     """
@@ -514,7 +516,7 @@ class DemandView(TypedDict):
     """Rows beyond the limit."""
 
 
-class DiffView(TypedDict):
+class DiffView(JsonObject):
     """The differences between two revisions."""
 
     revision: int
@@ -522,7 +524,7 @@ class DiffView(TypedDict):
     changes: list[ResourceChangeSchema]
 
 
-class DisputedSchema(TypedDict):
+class DisputedSchema(JsonObject):
     """A network that is not where the location database claims, by the round trips that balancers
     measured.
     """
@@ -542,7 +544,7 @@ class DisputedSchema(TypedDict):
     """The quickest round trip to each region that light could not have made from the claimed place."""
 
 
-class DnsAnswers(TypedDict):
+class DnsAnswers(JsonObject):
     """DNS answers of one kind."""
 
     type: str
@@ -552,7 +554,7 @@ class DnsAnswers(TypedDict):
     per_second: float
 
 
-class DnsAnswersSchema(TypedDict):
+class DnsAnswersSchema(JsonObject):
     """The addresses that DNS would answer with."""
 
     name: str
@@ -561,7 +563,7 @@ class DnsAnswersSchema(TypedDict):
     replies: list[DnsReplySchema]
 
 
-class DnsLimitsSchema(TypedDict):
+class DnsLimitsSchema(JsonObject):
     """What DNS grants a client prefix (/24 or /56) each second and process."""
 
     replies: int
@@ -574,7 +576,7 @@ class DnsLimitsSchema(TypedDict):
     """Networks that are not limited."""
 
 
-class DnsRates(TypedDict):
+class DnsRates(JsonObject):
     """What an edge's DNS does, per second, smoothed over 3 s."""
 
     answered: list[DnsAnswers]
@@ -587,7 +589,7 @@ class DnsRates(TypedDict):
     """Packets that were no questions, by why."""
 
 
-class DnsRecordSchema(TypedDict):
+class DnsRecordSchema(JsonObject):
     """A record of an answer, `data` as in a zone file."""
 
     name: str
@@ -596,7 +598,7 @@ class DnsRecordSchema(TypedDict):
     data: str
 
 
-class DnsReplySchema(TypedDict):
+class DnsReplySchema(JsonObject):
     """The answer to a question of one type."""
 
     type: str
@@ -610,7 +612,7 @@ class DnsReplySchema(TypedDict):
     error: ExtendedErrorSchema | None
 
 
-class DoubtsSchema(TypedDict):
+class DoubtsSchema(JsonObject):
     """Claimed locations that measurements contradict."""
 
     votes: int
@@ -622,7 +624,7 @@ class DoubtsSchema(TypedDict):
     """Reporters that dispute too much to have a vote."""
 
 
-class EdgeDetail(TypedDict):
+class EdgeDetail(JsonObject):
     """An edge, with what its DNS does and the certificates that it meets.  What an edge of an earlier
     version does not tell is null, as is everything of an edge that is not live.
     """
@@ -658,13 +660,13 @@ class EdgeDetail(TypedDict):
     """Those that end first come first."""
 
 
-class EdgeList(TypedDict):
+class EdgeList(JsonObject):
     """All edges."""
 
-    items: list[EdgeSchema]
+    items_: list[EdgeSchema]
 
 
-class EdgeSchema(TypedDict):
+class EdgeSchema(JsonObject):
     """An edge as last heard of."""
 
     name: str
@@ -698,7 +700,7 @@ EdgeScope: TypeAlias = Literal["anywhere", "in_fence"]
 """Which edges may handle the requests that a residency rule concerns."""
 
 
-class Ended(TypedDict):
+class Ended(JsonObject):
     """The number of sessions that have ended."""
 
     ended: int
@@ -717,7 +719,7 @@ class EndpointDocument(TypedDict):
     """Canonical name for DNS, instead of addresses."""
 
 
-class EndpointHealthSchema(TypedDict):
+class EndpointHealthSchema(JsonObject):
     """What a vantage, or all together, say of an endpoint."""
 
     status: HealthStatus
@@ -727,7 +729,7 @@ class EndpointHealthSchema(TypedDict):
     latency_ms: float | None
 
 
-class EndpointView(TypedDict):
+class EndpointView(JsonObject):
     """An endpoint's health."""
 
     status: HealthStatus
@@ -741,7 +743,7 @@ class EndpointView(TypedDict):
     addresses: list[AddressView]
 
 
-class EntryView(TypedDict):
+class EntryView(JsonObject):
     """Something that was done."""
 
     id: int
@@ -769,7 +771,7 @@ class EntryView(TypedDict):
     """How often it happened: more than 1 of failed sign-ins alone."""
 
 
-class ErrorSchema(TypedDict):
+class ErrorSchema(JsonObject):
     """One thing wrong."""
 
     path: str
@@ -778,7 +780,7 @@ class ErrorSchema(TypedDict):
     message: str
 
 
-class EstimateSchema(TypedDict):
+class EstimateSchema(JsonObject):
     """The round trip to one region; null where the client has no coordinates."""
 
     region: str
@@ -791,14 +793,14 @@ class EstimateSchema(TypedDict):
     measured: list[MeasuredSchema]
 
 
-class EstimatesSchema(TypedDict):
+class EstimatesSchema(JsonObject):
     """Estimates for one client, nearest first."""
 
     location: ClientLocationSchema
     regions: list[EstimateSchema]
 
 
-class EventSchema(TypedDict):
+class EventSchema(JsonObject):
     """A moment."""
 
     at: str
@@ -854,24 +856,24 @@ class ExplainRequest(TypedDict):
     """
 
 
-class ExplanationView(TypedDict):
+class ExplanationView(JsonObject):
     """A decision with all that led to it."""
 
     service: str
     outcome: str
     region: str | None
-    endpoint: dict[str, Any] | None
+    endpoint: JsonObject | None
     ttl: int
     reason: str
     reasons: list[str]
-    client: dict[str, Any]
-    rules: list[dict[str, Any]]
+    client: JsonObject
+    rules: list[JsonObject]
     revision: int
     epoch: int
-    request: dict[str, Any]
+    request: JsonObject
     ranking_class: str
     shed: float
-    candidates: list[dict[str, Any]]
+    candidates: list[JsonObject]
     lines: list[str]
     """The whole of it in words: the refusal, if it is one, then every member region in rank order."""
     draft: bool
@@ -887,7 +889,7 @@ class ExplanationView(TypedDict):
     """What only the edge knows that is asked, and could change its answer: sentences."""
 
 
-class ExtendedErrorSchema(TypedDict):
+class ExtendedErrorSchema(JsonObject):
     """Why there is no better answer (RFC 8914)."""
 
     code: int
@@ -898,7 +900,7 @@ Families: TypeAlias = Literal["together", "separate"]
 """What A and AAAA answers of a service have in common."""
 
 
-class FamilyHealth(TypedDict):
+class FamilyHealth(JsonObject):
     """Whether clients of a family are answered with the region: down, if it is up and none of its
     addresses of that family is left.
     """
@@ -908,7 +910,7 @@ class FamilyHealth(TypedDict):
     """Unknown: the region has no address of the family, or nothing is known of the region."""
 
 
-class FieldChangeSchema(TypedDict):
+class FieldChangeSchema(JsonObject):
     """A field that differs."""
 
     path: str
@@ -916,7 +918,7 @@ class FieldChangeSchema(TypedDict):
     after: Any
 
 
-class FindingSchema(TypedDict):
+class FindingSchema(JsonObject):
     """Something legal in a policy that is probably not meant."""
 
     path: str
@@ -938,7 +940,7 @@ Handoff: TypeAlias = Literal["none", "sign"]
 """Whether edges vouch for the requests of a service that they send to a region (docs/handoff.md)."""
 
 
-class HeaderSchema(TypedDict):
+class HeaderSchema(JsonObject):
     """A header of HTTP."""
 
     name: str
@@ -949,7 +951,7 @@ HealthStatus: TypeAlias = Literal["up", "down", "unknown"]
 """What probes say of an endpoint. Unknown is never treated as healthy."""
 
 
-class HealthView(TypedDict):
+class HealthView(JsonObject):
     """Health as the edges vote."""
 
     epoch: int
@@ -995,7 +997,7 @@ class HttpsRecordDocument(TypedDict):
     """The protocols that every region speaks, beside `http/1.1`."""
 
 
-class Inventory(TypedDict):
+class Inventory(JsonObject):
     """Resources of the policy in force, by kind and name."""
 
     revision: int
@@ -1004,16 +1006,16 @@ class Inventory(TypedDict):
     """Kind → how many there are."""
     matching: dict[str, int]
     """Kind → how many of them are found by the search."""
-    items: list[InventoryItem]
+    items_: list[InventoryItem]
     next_cursor: str | None
 
 
-class InventoryItem(TypedDict):
+class InventoryItem(JsonObject):
     """One resource."""
 
     kind: str
     name: str
-    resource: dict[str, Any]
+    resource: JsonObject
     """The resource's document."""
     managed_by: ManagedSchema | None
     """Who manages it; null: no tool."""
@@ -1052,18 +1054,18 @@ class JurisdictionDocumentPut(TypedDict):
 JurisdictionName: TypeAlias = str
 
 
-class JurisdictionView(TypedDict):
+class JurisdictionView(JsonObject):
     """A jurisdiction with all that is known of it."""
 
     name: JurisdictionName
     """What it is called; it cannot be renamed."""
-    display_name: NotRequired[str]
+    display_name: str
     """The name that people read."""
     members: list[JurisdictionName]
     """ISO 3166-1 alpha-2 country codes, or names of other jurisdictions."""
-    source: NotRequired[str]
+    source: str
     """The law or treaty that says so."""
-    terms: NotRequired[list[TermDocument]]
+    terms: list[TermDocument]
     """When memberships begin or end; a member without a term is one at all times."""
     origin: Literal["shipped", "operator", "country"]
     """`shipped` with gtm, an `operator`'s own, or a `country` (every ISO 3166-1 code is a jurisdiction)."""
@@ -1078,7 +1080,7 @@ KeyRole: TypeAlias = Literal["ksk", "zsk"]
 """What a key signs (RFC 6781 §3.1): the key set only, or the zone's data."""
 
 
-class KeySchema(TypedDict):
+class KeySchema(JsonObject):
     """A key of a zone."""
 
     id: str
@@ -1101,7 +1103,7 @@ each.
 """
 
 
-class LatencySchema(TypedDict):
+class LatencySchema(JsonObject):
     """Total latency of what is served to clients whose place is known."""
 
     mean: float
@@ -1112,7 +1114,7 @@ class LatencySchema(TypedDict):
     """Of 0 %, 1 %, … 100 %."""
 
 
-class LatencyView(TypedDict):
+class LatencyView(JsonObject):
     """The table of measured round trips that the edges estimate with."""
 
     version: int
@@ -1125,7 +1127,7 @@ class LatencyView(TypedDict):
     """Only if a client, a country or coordinates are given."""
 
 
-class LawSchema(TypedDict):
+class LawSchema(JsonObject):
     """A law that concerns where data may be processed."""
 
     country: str
@@ -1138,7 +1140,7 @@ Level: TypeAlias = Literal["region", "network", "asn", "country", "place"]
 """What a statistic of round trips is about."""
 
 
-class LineProblem(TypedDict):
+class LineProblem(JsonObject):
     """Something wrong with a text."""
 
     path: str
@@ -1149,7 +1151,7 @@ class LineProblem(TypedDict):
     """From 1; null: it is nowhere in the text, but wrong because of it."""
 
 
-class LinkView(TypedDict):
+class LinkView(JsonObject):
     """A link that signs somebody in once."""
 
     path: str
@@ -1160,13 +1162,13 @@ class LinkView(TypedDict):
     """Seconds."""
 
 
-class Liveness(TypedDict):
+class Liveness(JsonObject):
     """The process runs."""
 
     status: str
 
 
-class LoadSchema(TypedDict):
+class LoadSchema(JsonObject):
     """What all reporters that count say together; null: none of them says it."""
 
     outstanding: float | None
@@ -1186,7 +1188,7 @@ class LoadSchema(TypedDict):
     """The number of reporters."""
 
 
-class LoadView(TypedDict):
+class LoadView(JsonObject):
     """Load and usable capacity of every region."""
 
     at: float
@@ -1194,14 +1196,14 @@ class LoadView(TypedDict):
     regions: list[RegionCapacityView]
 
 
-class LostSchema(TypedDict):
+class LostSchema(JsonObject):
     """Revisions that the database has lost: those after one, up to another."""
 
     after: int
     up_to: int
 
 
-class ManagedResourceSchema(TypedDict):
+class ManagedResourceSchema(JsonObject):
     """A resource that a tool manages."""
 
     manager: str
@@ -1211,7 +1213,7 @@ class ManagedResourceSchema(TypedDict):
     name: str
 
 
-class ManagedSchema(TypedDict):
+class ManagedSchema(JsonObject):
     """The manager of a resource."""
 
     manager: str
@@ -1219,13 +1221,13 @@ class ManagedSchema(TypedDict):
     since: str
 
 
-class ManagerList(TypedDict):
+class ManagerList(JsonObject):
     """Every tool that manages something, by name."""
 
-    items: list[ManagerView]
+    items_: list[ManagerView]
 
 
-class ManagerView(TypedDict):
+class ManagerView(JsonObject):
     """A tool, and what it manages."""
 
     manager: str
@@ -1253,7 +1255,7 @@ class MatchDocument(TypedDict):
     """Requests that carry data of these classes; empty: of any."""
 
 
-class MatrixRow(TypedDict):
+class MatrixRow(JsonObject):
     """A service."""
 
     service: str
@@ -1263,7 +1265,7 @@ class MatrixRow(TypedDict):
     """One for each column, in their order."""
 
 
-class MatrixView(TypedDict):
+class MatrixView(JsonObject):
     """The regions in which each kind of clients may be served."""
 
     revision: int
@@ -1274,14 +1276,14 @@ class MatrixView(TypedDict):
     clients: list[ClientsSchema]
     clients_left_out: int
     """Jurisdictions that rules name beyond these: ask for one by `client`."""
-    items: list[MatrixRow]
+    items_: list[MatrixRow]
     services: int
     """How many there are, on all pages."""
     next_cursor: str | None
     unruled: UnruledSchema
 
 
-class MeasuredSchema(TypedDict):
+class MeasuredSchema(JsonObject):
     """What was measured of one region at one level of the client's location."""
 
     level: Level
@@ -1313,7 +1315,7 @@ class MemberDocument(TypedDict):
     """What the region holds for this service alone, within its own capacity."""
 
 
-class MonitoredRule(TypedDict):
+class MonitoredRule(JsonObject):
     """A rule in monitor mode. Counts are of requests."""
 
     rule: str
@@ -1329,7 +1331,7 @@ class MonitoredRule(TypedDict):
     """Whose requests would have been refused, the most first."""
 
 
-class MonitoredView(TypedDict):
+class MonitoredView(JsonObject):
     """Rules in monitor mode."""
 
     revision: int
@@ -1337,10 +1339,16 @@ class MonitoredView(TypedDict):
     seconds: float
     """How long demand was recorded since then; 0: never, and nothing is known."""
     requests: float
-    items: list[MonitoredRule]
+    items_: list[MonitoredRule]
 
 
-MoveSchema = TypedDict("MoveSchema", {"from": "str | None", "to": "str | None", "rate": "float"})
+class MoveSchema(JsonObject):
+    """Requests per second that go elsewhere than before; a region of null: refused."""
+
+    from_: str | None
+    to: str | None
+    rate: float
+
 
 Name: TypeAlias = str
 
@@ -1360,7 +1368,7 @@ class NameServerDocument(TypedDict):
     """Where whoever runs it is established; absent: unknown."""
 
 
-class Names(TypedDict):
+class Names(JsonObject):
     """What requests may name, by name; of each kind the first so many."""
 
     revision: int
@@ -1398,28 +1406,28 @@ OnUnusable: TypeAlias = Literal["refuse", "ignore_health"]
 """What to do when the fence holds regions, but none that is usable."""
 
 
-class PageEntryView(TypedDict):
+class PageEntryView(JsonObject):
     """PageEntryView."""
 
-    items: list[EntryView]
+    items_: list[EntryView]
     next_cursor: str | None
 
 
-class PageRevisionSchema(TypedDict):
+class PageRevisionSchema(JsonObject):
     """PageRevisionSchema."""
 
-    items: list[RevisionSchema]
+    items_: list[RevisionSchema]
     next_cursor: str | None
 
 
-class PageTokenView(TypedDict):
+class PageTokenView(JsonObject):
     """PageTokenView."""
 
-    items: list[TokenView]
+    items_: list[TokenView]
     next_cursor: str | None
 
 
-class PastMembershipSchema(TypedDict):
+class PastMembershipSchema(JsonObject):
     """A membership that is over: it counts in questions about past days (`at`)."""
 
     country: str
@@ -1431,7 +1439,7 @@ class PastMembershipSchema(TypedDict):
     checked: str
 
 
-class PeakSchema(TypedDict):
+class PeakSchema(JsonObject):
     """The busiest interval."""
 
     start: float | None
@@ -1439,7 +1447,7 @@ class PeakSchema(TypedDict):
     rate: float
 
 
-class PlaceChangeSchema(TypedDict):
+class PlaceChangeSchema(JsonObject):
     """The same by place."""
 
     lat: float | None
@@ -1462,24 +1470,30 @@ class PlacesDocument(TypedDict):
     """Where regions' operators are established. Unknown is in no `allow` and in every `deny`."""
 
 
-PlanClass = TypedDict(
-    "PlanClass",
-    {
-        "class": "str",
-        "service": "str",
-        "priority": "Priority | None",
-        "requests_per_second": "float",
-        "home": "str | None",
-        "weights": "dict[str, float]",
-        "planned": "dict[str, float]",
-        "shed": "float",
-        "tenants": "dict[str, float]",
-        "idle_since": "float | None",
-    },
-)
+class PlanClass(JsonObject):
+    """How the requests of one ranking class are spread."""
+
+    class_: str
+    service: str
+    priority: Priority | None
+    requests_per_second: float
+    home: str | None
+    """The region that it prefers of those that are usable; null while there is no demand."""
+    weights: dict[str, float]
+    """Region → share of what is served."""
+    planned: dict[str, float]
+    """Region → requests per second that it is to serve, tenants' own shares considered; what is missing
+    to the whole is refused.
+    """
+    shed: float
+    """The share that is refused for want of capacity."""
+    tenants: dict[str, float]
+    """Tenants whose share differs, because they are beyond their fair share or within it."""
+    idle_since: float | None
+    """Since when there has been no demand, in POSIX seconds."""
 
 
-class PlanFacts(TypedDict):
+class PlanFacts(JsonObject):
     """When the plan was made, and how."""
 
     epoch: int
@@ -1494,7 +1508,7 @@ class PlanFacts(TypedDict):
     """Why the last tick made none, and the plan before it stays."""
 
 
-class PlanHistoryView(TypedDict):
+class PlanHistoryView(JsonObject):
     """The plans of the past, minute by minute."""
 
     since: str
@@ -1519,7 +1533,7 @@ class PlanRequest(TypedDict):
     """
 
 
-class PlanView(TypedDict):
+class PlanView(JsonObject):
     """The last plan."""
 
     epoch: int
@@ -1544,24 +1558,24 @@ class PlanView(TypedDict):
     """By class, requests per second beyond capacity that wait at home, where the service does not shed."""
 
 
-class PolicyChanged(TypedDict):
+class PolicyChanged(JsonObject):
     """What applying a policy or rolling back did, or would do (`dry_run`)."""
 
     revision: int
     """The revision in force now; a change that changes nothing makes no new one."""
     sync: SyncSchema
     warnings: list[str]
-    dry_run: NotRequired[bool]
+    dry_run: bool
     changes: list[ResourceChangeSchema]
     managed: list[ManagedResourceSchema]
     """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
     """Of a dry run; otherwise empty."""
-    safety: NotRequired[SafetySchema | None]
+    safety: SafetySchema | None
     """Only of dry runs that change something."""
-    deferred: NotRequired[list[DeferredSchema]]
+    deferred: list[DeferredSchema]
     """The deletions that wait, of this change and of earlier ones. Not of dry runs."""
-    held: NotRequired[list[Held]]
+    held: list[Held]
     """The resources of `unless_changed` with their entity tags from now on; empty ones where there is
     none any more. Not of dry runs.
     """
@@ -1580,7 +1594,7 @@ class PolicyDocument(TypedDict):
     data_classes: NotRequired[list[DataClassDocument]]
 
 
-class PolicyView(TypedDict):
+class PolicyView(JsonObject):
     """The whole policy in force."""
 
     revision: int
@@ -1629,27 +1643,27 @@ ProbeType: TypeAlias = Literal["http", "https", "tcp"]
 """The protocol of a health check."""
 
 
-class ProblemSchema(TypedDict):
+class ProblemSchema(JsonObject):
     """A problem document (RFC 9457)."""
 
     type: str
     title: str
     status: int
     detail: str
-    instance: NotRequired[str | None]
+    instance: str | None
     """The path asked for."""
     code: str
     """The type in a word."""
-    errors: NotRequired[list[ErrorSchema]]
+    errors: list[ErrorSchema]
 
 
-class ProjectionSchema(TypedDict):
+class ProjectionSchema(JsonObject):
     """What one policy makes of the traffic."""
 
     rate: float
     regions: list[RegionTraffic]
     latency_ms: LatencySchema | None
-    spill: list[dict[str, Any]]
+    spill: list[JsonObject]
     """`from` and `to` a region, and the `rate`."""
     refused: RefusedSchema
     queued: float
@@ -1665,20 +1679,22 @@ Push: TypeAlias = Literal["carry", "redirect", "never"]
 PutOutcome: TypeAlias = Literal["created", "updated", "unchanged"]
 """The outcome of a PUT."""
 
-QuotaUse = TypedDict(
-    "QuotaUse",
-    {
-        "name": "str",
-        "from": "str | None",
-        "to": "list[str]",
-        "allowed": "float | None",
-        "planned": "float",
-        "binding": "bool",
-    },
-)
+
+class QuotaUse(JsonObject):
+    """A spillover rule, or what a region takes of others' demand (`spill_in:REGION`), in requests per
+    second.
+    """
+
+    name: str
+    from_: str | None
+    to: list[str]
+    allowed: float | None
+    planned: float
+    binding: bool
+    """The plan has exhausted it."""
 
 
-class RateBoundSchema(TypedDict):
+class RateBoundSchema(JsonObject):
     """A bound as the policy declares it, and what of it new clients may use; null: no bound is known."""
 
     declared: float | None
@@ -1696,7 +1712,7 @@ class ReadRequest(TypedDict):
     """What is deleted although the text is partial."""
 
 
-class ReadView(TypedDict):
+class ReadView(JsonObject):
     """The documents that a text holds, and what is wrong with it."""
 
     problems: list[LineProblem]
@@ -1705,13 +1721,13 @@ class ReadView(TypedDict):
     """Whether names and their effects were looked at, too; larger policies are only read here, and
     compiled when they are planned.
     """
-    policy: dict[str, Any] | None
+    policy: JsonObject | None
     """What it holds, as `policy:apply` takes it; null: it has problems."""
     revision: int
     """The revision in force, that a partial text was read with."""
 
 
-class Readiness(TypedDict):
+class Readiness(JsonObject):
     """Answers are correct."""
 
     status: str
@@ -1731,7 +1747,7 @@ class ReassignRequest(TypedDict):
     """Why; kept in the audit log."""
 
 
-class ReassignView(TypedDict):
+class ReassignView(JsonObject):
     """What another manages now, or nobody."""
 
     resources: list[ResourceName]
@@ -1752,7 +1768,7 @@ class RecordSetDocument(TypedDict):
     """The TTL in seconds; absent: the zone's."""
 
 
-class RecordedMinute(TypedDict):
+class RecordedMinute(JsonObject):
     """The minute that recorded demand is of."""
 
     start: float
@@ -1765,7 +1781,7 @@ class RecordedMinute(TypedDict):
     """Of the policy, the one in force when it began; null: none was."""
 
 
-class RecordedView(TypedDict):
+class RecordedView(JsonObject):
     """Recorded traffic: fit to be sent as `traffic` of a simulation once `timeline` is taken out."""
 
     seconds: float
@@ -1775,7 +1791,7 @@ class RecordedView(TypedDict):
     timeline: list[StepSchema]
 
 
-class RedirectSchema(TypedDict):
+class RedirectSchema(JsonObject):
     """What an edge would answer to `GET path`, with `host` as its host name (null: any of the edge's
     own).
     """
@@ -1788,7 +1804,7 @@ class RedirectSchema(TypedDict):
     """Of a refusal: the problem document."""
 
 
-class ReferenceSchema(TypedDict):
+class ReferenceSchema(JsonObject):
     """A resource that refers to the one asked about."""
 
     kind: str
@@ -1797,11 +1813,11 @@ class ReferenceSchema(TypedDict):
     """The place of the reference in the document: `members[0].region`."""
 
 
-class References(TypedDict):
+class References(JsonObject):
     """The resources that refer to a resource."""
 
     revision: int
-    items: list[ReferenceSchema]
+    items_: list[ReferenceSchema]
     left_out: int
     """References beyond the most that are listed."""
 
@@ -1815,7 +1831,7 @@ class RefusalDocument(TypedDict):
     """IPv6 addresses."""
 
 
-class RefusedCountry(TypedDict):
+class RefusedCountry(JsonObject):
     """Requests that a rule would have refused; a country of null: of unknown location, or of subnets in
     several.
     """
@@ -1824,7 +1840,7 @@ class RefusedCountry(TypedDict):
     refused: float
 
 
-class RefusedSchema(TypedDict):
+class RefusedSchema(JsonObject):
     """Requests refused, by reason; and by residency rule (one counts for each rule that keeps it from a
     region).
     """
@@ -1835,7 +1851,7 @@ class RefusedSchema(TypedDict):
     rules: dict[str, float]
 
 
-class RegionCapacityView(TypedDict):
+class RegionCapacityView(JsonObject):
     """Of a region as a whole, and of its services."""
 
     freshness: Freshness
@@ -1938,7 +1954,7 @@ class RegionDocumentPut(TypedDict):
     probe: NotRequired[ProbeDocument]
 
 
-class RegionHealthSchema(TypedDict):
+class RegionHealthSchema(JsonObject):
     """A region's health: up if any endpoint is."""
 
     region: str
@@ -1951,26 +1967,26 @@ class RegionHealthSchema(TypedDict):
     endpoints: list[EndpointView]
 
 
-class RegionHistory(TypedDict):
+class RegionHistory(JsonObject):
     """A region's past: columns as long as `times`; null: nothing was recorded then. Where `column` asks
     for one of them, the others are missing.
     """
 
     region: str
     whole: RegionWhole
-    minutes: NotRequired[list[int | None]]
-    demand: NotRequired[list[float | None]]
-    planned: NotRequired[list[float | None]]
-    away: NotRequired[list[float | None]]
-    refused: NotRequired[list[float | None]]
-    use: NotRequired[list[float | None]]
-    most_use: NotRequired[list[float | None]]
-    price_ms: NotRequired[list[float | None]]
-    most_price_ms: NotRequired[list[float | None]]
-    exhausted: NotRequired[list[float | None]]
+    minutes: list[int | None]
+    demand: list[float | None]
+    planned: list[float | None]
+    away: list[float | None]
+    refused: list[float | None]
+    use: list[float | None]
+    most_use: list[float | None]
+    price_ms: list[float | None]
+    most_price_ms: list[float | None]
+    exhausted: list[float | None]
 
 
-class RegionNamed(TypedDict):
+class RegionNamed(JsonObject):
     """A region, and where it is."""
 
     name: str
@@ -1980,7 +1996,7 @@ class RegionNamed(TypedDict):
     lon: float
 
 
-class RegionPlace(TypedDict):
+class RegionPlace(JsonObject):
     """A region of either policy."""
 
     region: str
@@ -1990,7 +2006,7 @@ class RegionPlace(TypedDict):
     lon: float
 
 
-class RegionTraffic(TypedDict):
+class RegionTraffic(JsonObject):
     """A region's part."""
 
     region: str
@@ -2005,7 +2021,7 @@ class RegionTraffic(TypedDict):
     """Whether the region can take no more."""
 
 
-class RegionWhole(TypedDict):
+class RegionWhole(JsonObject):
     """A region over all of the time. Rates in requests per second, means of the minutes that were
     recorded.
     """
@@ -2102,7 +2118,7 @@ class ResidencyRuleDocumentPut(TypedDict):
     """The rule leaves some service without any region, and that is meant."""
 
 
-class ResourceChangeSchema(TypedDict):
+class ResourceChangeSchema(JsonObject):
     """A resource that differs."""
 
     kind: str
@@ -2111,7 +2127,7 @@ class ResourceChangeSchema(TypedDict):
     fields: list[FieldChangeSchema]
 
 
-class ResourceChangedDataClassDocument(TypedDict):
+class ResourceChangedDataClassDocument(JsonObject):
     """ResourceChangedDataClassDocument."""
 
     revision: int
@@ -2124,7 +2140,7 @@ class ResourceChangedDataClassDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedJurisdictionDocument(TypedDict):
+class ResourceChangedJurisdictionDocument(JsonObject):
     """ResourceChangedJurisdictionDocument."""
 
     revision: int
@@ -2137,7 +2153,7 @@ class ResourceChangedJurisdictionDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedRegionDocument(TypedDict):
+class ResourceChangedRegionDocument(JsonObject):
     """ResourceChangedRegionDocument."""
 
     revision: int
@@ -2150,7 +2166,7 @@ class ResourceChangedRegionDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedResidencyRuleDocument(TypedDict):
+class ResourceChangedResidencyRuleDocument(JsonObject):
     """ResourceChangedResidencyRuleDocument."""
 
     revision: int
@@ -2163,7 +2179,7 @@ class ResourceChangedResidencyRuleDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedServiceDocument(TypedDict):
+class ResourceChangedServiceDocument(JsonObject):
     """ResourceChangedServiceDocument."""
 
     revision: int
@@ -2176,7 +2192,7 @@ class ResourceChangedServiceDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedSpilloverRuleDocument(TypedDict):
+class ResourceChangedSpilloverRuleDocument(JsonObject):
     """ResourceChangedSpilloverRuleDocument."""
 
     revision: int
@@ -2189,7 +2205,7 @@ class ResourceChangedSpilloverRuleDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedTenantDocument(TypedDict):
+class ResourceChangedTenantDocument(JsonObject):
     """ResourceChangedTenantDocument."""
 
     revision: int
@@ -2202,7 +2218,7 @@ class ResourceChangedTenantDocument(TypedDict):
     """Who manages it from now on."""
 
 
-class ResourceChangedZoneDocument(TypedDict):
+class ResourceChangedZoneDocument(JsonObject):
     """ResourceChangedZoneDocument."""
 
     revision: int
@@ -2231,10 +2247,10 @@ class ResourceName(TypedDict):
     name: HostName | JurisdictionName
 
 
-class ResourcePageDataClassDocument(TypedDict):
+class ResourcePageDataClassDocument(JsonObject):
     """ResourcePageDataClassDocument."""
 
-    items: list[DataClassDocument]
+    items_: list[DataClassDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2242,10 +2258,10 @@ class ResourcePageDataClassDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageJurisdictionView(TypedDict):
+class ResourcePageJurisdictionView(JsonObject):
     """ResourcePageJurisdictionView."""
 
-    items: list[JurisdictionView]
+    items_: list[JurisdictionView]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2253,10 +2269,10 @@ class ResourcePageJurisdictionView(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageRegionDocument(TypedDict):
+class ResourcePageRegionDocument(JsonObject):
     """ResourcePageRegionDocument."""
 
-    items: list[RegionDocument]
+    items_: list[RegionDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2264,10 +2280,10 @@ class ResourcePageRegionDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageResidencyRuleDocument(TypedDict):
+class ResourcePageResidencyRuleDocument(JsonObject):
     """ResourcePageResidencyRuleDocument."""
 
-    items: list[ResidencyRuleDocument]
+    items_: list[ResidencyRuleDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2275,10 +2291,10 @@ class ResourcePageResidencyRuleDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageServiceDocument(TypedDict):
+class ResourcePageServiceDocument(JsonObject):
     """ResourcePageServiceDocument."""
 
-    items: list[ServiceDocument]
+    items_: list[ServiceDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2286,10 +2302,10 @@ class ResourcePageServiceDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageSpilloverRuleDocument(TypedDict):
+class ResourcePageSpilloverRuleDocument(JsonObject):
     """ResourcePageSpilloverRuleDocument."""
 
-    items: list[SpilloverRuleDocument]
+    items_: list[SpilloverRuleDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2297,10 +2313,10 @@ class ResourcePageSpilloverRuleDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageTenantDocument(TypedDict):
+class ResourcePageTenantDocument(JsonObject):
     """ResourcePageTenantDocument."""
 
-    items: list[TenantDocument]
+    items_: list[TenantDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2308,10 +2324,10 @@ class ResourcePageTenantDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class ResourcePageZoneDocument(TypedDict):
+class ResourcePageZoneDocument(JsonObject):
     """ResourcePageZoneDocument."""
 
-    items: list[ZoneDocument]
+    items_: list[ZoneDocument]
     next_cursor: str | None
     managed_by: dict[str, ManagedSchema]
     """Name → who manages it; resources that no tool manages are left out."""
@@ -2319,7 +2335,7 @@ class ResourcePageZoneDocument(TypedDict):
     """Name → its entity tag, for If-Match and `unless_changed`."""
 
 
-class RevisionSchema(TypedDict):
+class RevisionSchema(JsonObject):
     """A revision without its policy."""
 
     number: int
@@ -2331,7 +2347,7 @@ class RevisionSchema(TypedDict):
     """Kind → created, updated, deleted → how many."""
 
 
-class RevisionView(TypedDict):
+class RevisionView(JsonObject):
     """A revision with its policy."""
 
     number: int
@@ -2369,7 +2385,7 @@ class RollbackRequest(TypedDict):
     """Kept with the new revision."""
 
 
-class RoomSchema(TypedDict):
+class RoomSchema(JsonObject):
     """What of a region is in use; null: no bound, or no service time, is known."""
 
     used_slots: float | None
@@ -2390,7 +2406,7 @@ class RotateRequest(TypedDict):
     """Of the new text, if whoever asks has drawn it."""
 
 
-class RowsSchema(TypedDict):
+class RowsSchema(JsonObject):
     """Rows of the table, by level: `region` counts pairs of regions that measured each other."""
 
     region: int
@@ -2407,7 +2423,7 @@ SafetyRule: TypeAlias = Literal["reach", "capacity", "moved", "dnssec", "fence",
 """The code by which a refusal names its rule."""
 
 
-class SafetySchema(TypedDict):
+class SafetySchema(JsonObject):
     """What the safety rules say of a change."""
 
     breaches: list[BreachSchema]
@@ -2436,7 +2452,7 @@ class SampleDocument(TypedDict):
     cells: list[CellDocument]
 
 
-class SampleSchema(TypedDict):
+class SampleSchema(JsonObject):
     """The requests of some time."""
 
     seconds: float
@@ -2461,7 +2477,7 @@ class ScenarioDocument(TypedDict):
     """By the law, and the policy's dates, of this moment to come; left out: of now."""
 
 
-class SeriesView(TypedDict):
+class SeriesView(JsonObject):
     """An endpoint as one vantage sees it."""
 
     endpoint: str
@@ -2471,7 +2487,7 @@ class SeriesView(TypedDict):
     """The oldest first. Time in which nothing was heard has none."""
 
 
-class ServiceCapacity(TypedDict):
+class ServiceCapacity(JsonObject):
     """Of one service in a region."""
 
     freshness: Freshness
@@ -2600,13 +2616,13 @@ class ServiceDocumentPut(TypedDict):
 ServiceHost: TypeAlias = str
 
 
-class SessionList(TypedDict):
+class SessionList(JsonObject):
     """All of them."""
 
-    items: list[SessionView]
+    items_: list[SessionView]
 
 
-class SessionView(TypedDict):
+class SessionView(JsonObject):
     """A browser in which somebody is signed in."""
 
     id: str
@@ -2620,7 +2636,7 @@ class SessionView(TypedDict):
     expires_at: str
 
 
-class SilentSchema(TypedDict):
+class SilentSchema(JsonObject):
     """An edge not heard of for 10 seconds: the revision that it had, and when it was last heard of."""
 
     name: str
@@ -2646,7 +2662,7 @@ class SimulateRequest(TypedDict):
     """For recorded traffic; left out: 24 hours ago."""
 
 
-class SimulationView(TypedDict):
+class SimulationView(JsonObject):
     """The changes that a draft would bring to traffic."""
 
     traffic: TrafficSummary
@@ -2662,7 +2678,7 @@ class SimulationView(TypedDict):
     """The revision in force: `before`."""
 
 
-class SlotBoundSchema(TypedDict):
+class SlotBoundSchema(JsonObject):
     """The same for requests at once, where reports may set a limit too."""
 
     declared: float | None
@@ -2721,7 +2737,7 @@ Standing: TypeAlias = Literal["active", "standby", "adrift"]
 """The part that a control process plays: active, standing by or adrift."""
 
 
-class StatusView(TypedDict):
+class StatusView(JsonObject):
     """The state of the control tier at a glance."""
 
     version: str
@@ -2747,7 +2763,7 @@ Steering: TypeAlias = Literal["latency", "geo", "weighted", "failover"]
 """How a service orders the regions inside the fence."""
 
 
-class StepSchema(TypedDict):
+class StepSchema(JsonObject):
     """A step of the timeline."""
 
     start: str
@@ -2760,7 +2776,7 @@ class StepSchema(TypedDict):
     requests: float
 
 
-class StepView(TypedDict):
+class StepView(JsonObject):
     """What was heard of a series in the five minutes from `start` on."""
 
     start: str
@@ -2778,10 +2794,10 @@ class StepView(TypedDict):
     """The last failure in words."""
 
 
-class StepsPage(TypedDict):
+class StepsPage(JsonObject):
     """Series by endpoint, that of all together first."""
 
-    items: list[SeriesView]
+    items_: list[SeriesView]
     next_cursor: str | None
     since: str
     until: str
@@ -2790,7 +2806,7 @@ class StepsPage(TypedDict):
     """False: the database is away, and what control has not heard within the last hour is missing."""
 
 
-class SyncSchema(TypedDict):
+class SyncSchema(JsonObject):
     """How far a revision has got."""
 
     revision: int
@@ -2855,7 +2871,7 @@ class TermDocument(TypedDict):
     """The first moment at which it is none any more; absent: for good."""
 
 
-class TierSchema(TypedDict):
+class TierSchema(JsonObject):
     """Requests of a tier: those that backends have, and those in the queue."""
 
     running: int
@@ -2866,17 +2882,17 @@ TimeSource: TypeAlias = Literal["reported", "inferred", "declared", "other_regio
 """What says how long a request is served."""
 
 
-class TimelineView(TypedDict):
+class TimelineView(JsonObject):
     """How many requests were recorded, step by step. Steps without any recorded minute are left out."""
 
     since: str
     until: str
     step: float
     """Seconds."""
-    items: list[StepSchema]
+    items_: list[StepSchema]
 
 
-class TokenCreated(TypedDict):
+class TokenCreated(JsonObject):
     """A new token."""
 
     id: str
@@ -2933,7 +2949,7 @@ class TokenRequest(TypedDict):
     """
 
 
-class TokenView(TypedDict):
+class TokenView(JsonObject):
     """A token, without its text."""
 
     id: str
@@ -2959,12 +2975,17 @@ class TokenView(TypedDict):
     """
 
 
-TopCorrection = TypedDict(
-    "TopCorrection", {"from": "str | None", "to": "str", "requests_per_second": "float"}
-)
+class TopCorrection(JsonObject):
+    """What edges send elsewhere than the plan chose, for want of a free slot there; in requests per
+    second.
+    """
+
+    from_: str | None
+    to: str
+    requests_per_second: float
 
 
-class TopEdge(TypedDict):
+class TopEdge(JsonObject):
     """An edge heard of within the last 10 seconds."""
 
     name: str
@@ -2973,13 +2994,22 @@ class TopEdge(TypedDict):
     epoch: int
 
 
-TopPush = TypedDict(
-    "TopPush",
-    {"from": "str", "to": "str | None", "why": "str", "requests_per_second": "float", "quotas": "list[str]"},
-)
+class TopPush(JsonObject):
+    """What found no slot at a region's balancer, in requests per second."""
+
+    from_: str
+    to: str | None
+    """The peer region that took it; null: it stayed."""
+    why: str
+    """`moved`: carried there; `redirected`: its client was sent there; `failed`: of those carried, what
+    the peer did not take; else why it stayed.
+    """
+    requests_per_second: float
+    quotas: list[str]
+    """The rules that it counts against, where the region is its home."""
 
 
-class TopRefusal(TypedDict):
+class TopRefusal(JsonObject):
     """Requests that are refused, by reason."""
 
     service: str
@@ -2987,7 +3017,7 @@ class TopRefusal(TypedDict):
     requests_per_second: float
 
 
-class TopRegion(TypedDict):
+class TopRegion(JsonObject):
     """A region. Rates are in requests per second."""
 
     region: str
@@ -3025,7 +3055,7 @@ class TopRegion(TypedDict):
     """Estimated, network and processing, of what is planned there."""
 
 
-class TopSlots(TypedDict):
+class TopSlots(JsonObject):
     """What a region's balancers say of their slots."""
 
     open: float
@@ -3040,13 +3070,19 @@ class TopSlots(TypedDict):
     """Seconds since the oldest of their reports that count."""
 
 
-TopSpill = TypedDict(
-    "TopSpill",
-    {"from": "str", "to": "str", "requests_per_second": "float", "planned": "float", "quotas": "list[str]"},
-)
+class TopSpill(JsonObject):
+    """What goes to another region than home, in requests per second."""
+
+    from_: str
+    to: str
+    requests_per_second: float
+    """The requests a second that edges' decisions send on this way."""
+    planned: float
+    quotas: list[str]
+    """The rules that it counts against."""
 
 
-class TopView(TypedDict):
+class TopView(JsonObject):
     """Everything at a glance."""
 
     at: float
@@ -3094,7 +3130,7 @@ class TrafficFile(TypedDict):
     """How long its requests took, if it has no times."""
 
 
-class TrafficSummary(TypedDict):
+class TrafficSummary(JsonObject):
     """The traffic that was simulated."""
 
     requests: float
@@ -3104,14 +3140,14 @@ class TrafficSummary(TypedDict):
     peak: PeakSchema
 
 
-class UnruledSchema(TypedDict):
+class UnruledSchema(JsonObject):
     """All of them: the first by the policy's order."""
 
     count: int
     services: list[UnruledService]
 
 
-class UnruledService(TypedDict):
+class UnruledService(JsonObject):
     """A service that no enforced rule concerns."""
 
     service: str
@@ -3204,15 +3240,15 @@ class ZoneDocumentPut(TypedDict):
     """
 
 
-class ZoneKeysList(TypedDict):
+class ZoneKeysList(JsonObject):
     """All zones with keys."""
 
-    items: list[ZoneKeysSchema]
+    items_: list[ZoneKeysSchema]
     problem: str
     """Why keys cannot be made, rolled or read now, as in each of the items; empty if they can."""
 
 
-class ZoneKeysSchema(TypedDict):
+class ZoneKeysSchema(JsonObject):
     """The keys of a zone, and what they wait for."""
 
     zone: str
@@ -3220,7 +3256,7 @@ class ZoneKeysSchema(TypedDict):
     """Whether the policy has it signed; keys of zones that it no longer has signed are kept."""
     withdrawing: bool
     """Whether the parent is asked to drop its DS records."""
-    keys: list[KeySchema]
+    keys_: list[KeySchema]
     """Oldest first."""
     ds: list[str]
     """The DS records that the parent should have, and no others."""

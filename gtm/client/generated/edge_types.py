@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from gtm.client.objects import JsonObject
+
 
 class Batch(TypedDict):
     """Look-ups."""
@@ -11,7 +13,7 @@ class Batch(TypedDict):
     requests: list[Lookup]
 
 
-class BatchAnswer(TypedDict):
+class BatchAnswer(JsonObject):
     """Answers in the order asked."""
 
     results: list[Route | Refusal | Problem]
@@ -23,7 +25,7 @@ class Beacons(TypedDict):
     samples: list[dict[str, Any]]
 
 
-class Candidate(TypedDict):
+class Candidate(JsonObject):
     """A member region, and what became of it."""
 
     region: str
@@ -58,10 +60,10 @@ class Candidate(TypedDict):
     monitored: list[str]
     """Those that would, if they were enforced."""
     why: str
-    endpoints: list[dict[str, Any]]
+    endpoints: list[JsonObject]
 
 
-class Client(TypedDict):
+class Client(JsonObject):
     """Whom the answer is about."""
 
     ip: str | None
@@ -69,11 +71,11 @@ class Client(TypedDict):
     network: str | None
     """The database's network that the address lies in."""
     source: Literal["geoip", "override", "none"]
-    subnet: NotRequired[str]
-    spans: NotRequired[list[str]]
+    subnet: str
+    spans: list[str]
 
 
-class Endpoint(TypedDict):
+class Endpoint(JsonObject):
     """Where to send the request."""
 
     url: str
@@ -82,7 +84,7 @@ class Endpoint(TypedDict):
     cname: str | None
 
 
-class Liveness(TypedDict):
+class Liveness(JsonObject):
     """It lives."""
 
     status: str
@@ -113,7 +115,7 @@ class Lookup(TypedDict):
     """The whole decision."""
 
 
-class Problem(TypedDict):
+class Problem(JsonObject):
     """What went wrong (RFC 9457)."""
 
     type: str
@@ -146,13 +148,13 @@ class Problem(TypedDict):
         "refused_overload",
         "refused_unavailable",
     ]
-    error: NotRequired[dict[str, Any]]
+    error: JsonObject
     """The same in OpenAI's form (`message`, `type`, `code`, `param`): where a service is asked by its
     host name or `/r/`.
     """
 
 
-class Readiness(TypedDict):
+class Readiness(JsonObject):
     """It answers."""
 
     status: str
@@ -160,7 +162,7 @@ class Readiness(TypedDict):
     epoch: int
 
 
-class Refusal(TypedDict):
+class Refusal(JsonObject):
     """Why a request is served nowhere, or not by this edge: a problem with the decision."""
 
     type: str
@@ -193,66 +195,62 @@ class Refusal(TypedDict):
         "refused_overload",
         "refused_unavailable",
     ]
-    service: NotRequired[str]
-    outcome: NotRequired[
-        Literal["served", "refused_residency", "refused_unavailable", "refused_edge", "refused_overload"]
-    ]
-    region: NotRequired[None]
-    endpoint: NotRequired[None]
-    ttl: NotRequired[int]
+    service: str
+    outcome: Literal["served", "refused_residency", "refused_unavailable", "refused_edge", "refused_overload"]
+    region: None
+    endpoint: None
+    ttl: int
     """Seconds for which the answer may be acted on; 0: for this request."""
-    reason: NotRequired[
-        Literal[
-            "lowest_latency",
-            "nearest",
-            "weighted",
-            "affinity",
-            "failover_order",
-            "spillover",
-            "slow_start",
-            "draining_session",
-            "canary",
-            "exploration",
-            "quota_exhausted",
-            "free_slots",
-            "location_unknown",
-            "health_ignored",
-            "fence_empty",
-            "fence_unusable",
-            "edge_outside",
-            "none_usable",
-            "shed",
-            "over_fair_share",
-        ]
+    reason: Literal[
+        "lowest_latency",
+        "nearest",
+        "weighted",
+        "affinity",
+        "failover_order",
+        "spillover",
+        "slow_start",
+        "draining_session",
+        "canary",
+        "exploration",
+        "quota_exhausted",
+        "free_slots",
+        "location_unknown",
+        "health_ignored",
+        "fence_empty",
+        "fence_unusable",
+        "edge_outside",
+        "none_usable",
+        "shed",
+        "over_fair_share",
     ]
-    reasons: NotRequired[list[str]]
+    reasons: list[str]
     """The same in sentences: why this region, and why none that ranks before it."""
-    client: NotRequired[Client]
-    rules: NotRequired[list[Rule]]
+    client: Client
+    rules: list[Rule]
     """Residency rules that matched."""
-    revision: NotRequired[int]
+    revision: int
     """Of the policy that the answer comes from."""
-    epoch: NotRequired[int]
+    epoch: int
     """Of the state of the world."""
-    request: NotRequired[dict[str, Any]]
+    request: JsonObject
     """The request as it was understood."""
-    ranking_class: NotRequired[str]
+    ranking_class: str
     """The requests planned together with this one."""
-    shed: NotRequired[float]
+    shed: float
     """The share of them that is refused for want of capacity."""
-    candidates: NotRequired[list[Candidate]]
+    candidates: list[Candidate]
     """Every member region in rank order."""
-    free_slots: NotRequired[dict[str, Any]]
+    free_slots: JsonObject
     """What came of asking for free slots, where balancers report them."""
-    error: NotRequired[dict[str, Any]]
+    error: JsonObject
     """The same in OpenAI's form (`message`, `type`, `code`, `param`): where a service is asked by its
     host name or `/r/`.
     """
-    edge: NotRequired[dict[str, Any]]
+    edge: JsonObject
     """Where this edge stands, and which stand inside."""
 
 
-class Route(TypedDict):
+class Route(JsonObject):
     """Where a request is served."""
 
     service: str
@@ -292,27 +290,27 @@ class Route(TypedDict):
     """Of the policy that the answer comes from."""
     epoch: int
     """Of the state of the world."""
-    request: NotRequired[dict[str, Any]]
+    request: JsonObject
     """The request as it was understood."""
-    ranking_class: NotRequired[str]
+    ranking_class: str
     """The requests planned together with this one."""
-    shed: NotRequired[float]
+    shed: float
     """The share of them that is refused for want of capacity."""
-    candidates: NotRequired[list[Candidate]]
+    candidates: list[Candidate]
     """Every member region in rank order."""
-    free_slots: NotRequired[dict[str, Any]]
+    free_slots: JsonObject
     """What came of asking for free slots, where balancers report them."""
-    handoff: NotRequired[str]
+    handoff: str
     """To be sent to the endpoint as header `gtm-handoff`, for `ttl` seconds."""
 
 
-class Rule(TypedDict):
+class Rule(JsonObject):
     """A residency rule that matched."""
 
     name: str
     mode: Literal["enforce", "monitor"]
-    legal_basis: NotRequired[str]
-    because: NotRequired[list[str]]
+    legal_basis: str
+    because: list[str]
 
 
 class Samples(TypedDict):
@@ -321,7 +319,7 @@ class Samples(TypedDict):
     samples: list[dict[str, Any]]
 
 
-class Taken(TypedDict):
+class Taken(JsonObject):
     """What became of samples."""
 
     accepted: int
@@ -329,7 +327,7 @@ class Taken(TypedDict):
     """How many, by reason."""
 
 
-class Targets(TypedDict):
+class Targets(JsonObject):
     """Regions to measure."""
 
-    targets: list[dict[str, Any]]
+    targets: list[JsonObject]

@@ -1,34 +1,16 @@
-"""The pages, each a module with its routes; its template has the same name."""
+"""The pages, each a module; its template has the same name. Whoever imports this has declared them all (`gtm.dashboard.visits.page`)."""
 
-from gtm.dashboard.pages import (
-    access,
-    ask,
-    audit,
-    edges,
-    latency,
-    plan,
-    plan_history,
-    region_changes,
-    regions,
-    residency,
-    simulate,
-    world,
-)
-from gtm.dashboard.pages.policy import resources as policy
+from importlib import import_module
+from pkgutil import walk_packages
 
-PAGES = (
-    world,
-    ask,
-    regions,
-    region_changes,
-    policy,
-    simulate,
-    residency,
-    plan,
-    plan_history,
-    access,
-    audit,
-    edges,
-    latency,
-)
-"""All of them, in the order of the menu."""
+from starlette.routing import Route
+
+from gtm.dashboard.visits import PAGES
+
+for _module in walk_packages(__path__, f"{__name__}."):
+    import_module(_module.name)
+
+
+def routes() -> list[Route]:
+    """All pages: of two whose paths fit an address, the one with a word where the other has a name comes first."""
+    return sorted(PAGES, key=lambda page: page.path)  # `{` stands behind all letters

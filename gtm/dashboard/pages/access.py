@@ -7,14 +7,17 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, name
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_TOKENS = 5000
 """Tokens that are looked through."""
@@ -50,19 +53,7 @@ PROGRAMS: Sequence[tuple[Role, str]] = (
 """What tokens of programs may do; they sign nobody in."""
 
 
-def routes() -> list[Route]:
-    """The pages."""
-    return [
-        page("/access", _access),
-        page("/access/tokens", _create, methods=("POST",), role=Role.ADMIN),
-        page("/access/tokens/{token}", _token, role=Role.ADMIN),
-        page("/access/tokens/{token}/rotate", _rotate, methods=("POST",), role=Role.ADMIN),
-        page("/access/tokens/{token}/revoke", _revoke, methods=("POST",), role=Role.ADMIN),
-        page("/access/sessions/end", _end, methods=("POST",)),
-        page("/access/people/end", _end_all, methods=("POST",), role=Role.ADMIN),
-    ]
-
-
+@page("/access")
 async def _access(visit: Visit) -> Response:
     """The page."""
     return await _overview(visit)
@@ -71,7 +62,7 @@ async def _access(visit: Visit) -> Response:
 async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
     """The page, perhaps with a problem or a new token on it."""
     now = datetime.now(UTC)
-    sessions = (await visit.api.get("/v1/sessions"))["items"]
+    sessions = (await visit.api.get("/v1/sessions")).items_
     values: dict[str, Any] = {
         "sessions": sessions,
         "people": _people(sessions),
@@ -89,38 +80,38 @@ async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
         tokens = await _all_tokens(visit)
         values |= _tokens_shown(visit, tokens, now)
         values["owners"] = sorted(
-            {one["owner"] for one in tokens if one["owner"]} | {one["name"] for one in sessions}
+            {one.owner for one in tokens if one.owner} | {one.name for one in sessions}
         )[:SHOWN]
     return visit.render("access.html", status, **{**values, **more})
 
 
-async def _all_tokens(visit: Visit) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
+async def _all_tokens(visit: Visit) -> list[types.TokenView]:
+    found: list[types.TokenView] = []
     cursor: str | None = None
     while len(found) < MOST_TOKENS:
         part = await visit.api.get("/v1/tokens", limit=1000, cursor=cursor)
-        found += part["items"]
-        cursor = part["next_cursor"]
+        found += part.items_
+        cursor = part.next_cursor
         if cursor is None:
             break
     return found
 
 
-def _tokens_shown(visit: Visit, tokens: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any]:
+def _tokens_shown(visit: Visit, tokens: Sequence[types.TokenView], now: datetime) -> dict[str, Any]:
     """Those that are looked for, with their states."""
     sought, ended = (visit.query("q") or "").lower(), visit.query("ended") is not None
-    rows = [{**one, **state_of(one, now)} for one in tokens]
+    rows = [JsonObject(one, **state_of(one, now)) for one in tokens]
     fitting = [
         one
         for one in rows
-        if sought in f"{one['name']} {one['role']} {one['owner'] or 'unknown'} {one['id']}".lower()
-        and (ended or one["works"])
+        if sought in f"{one.name} {one.role} {one.owner or 'unknown'} {one.id}".lower()
+        and (ended or one.works)
     ]
     return {
         "tokens": fitting[:SHOWN],
         "left_out": max(0, len(fitting) - SHOWN),
-        "working": sum(one["works"] for one in rows),
-        "ended_ones": sum(not one["works"] for one in rows),
+        "working": sum(one.works for one in rows),
+        "ended_ones": sum(not one.works for one in rows),
         "sought": sought,
         "ended": ended,
     }
@@ -147,17 +138,17 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _people(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _people(sessions: Sequence[types.SessionView]) -> list[dict[str, Any]]:
     """Who is signed in, by name, the last seen first."""
-    by_name: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    by_name: dict[str, list[types.SessionView]] = defaultdict(list)
     for one in sessions:
-        by_name[one["name"]].append(one)
+        by_name[one.name].append(one)
     return [
         {
             "name": who,
-            "role": found[0]["role"],
+            "role": found[0].role,
             "sessions": len(found),
-            "seen_at": max(one["seen_at"] for one in found),
+            "seen_at": max(one.seen_at for one in found),
         }
         for who, found in by_name.items()
     ]
@@ -166,6 +157,7 @@ def _people(sessions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 # Tokens
 
 
+@page("/access/tokens", methods=("POST",), role=Role.ADMIN)
 async def _create(visit: Visit) -> Response:
     """Make a token: its text is on this one answer."""
     given = await visit.form()
@@ -192,9 +184,10 @@ async def _create(visit: Visit) -> Response:
     return await _overview(visit, 201, made=made, command=shlex.join(command))
 
 
+@page("/access/tokens/{token}", role=Role.ADMIN)
 async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | None = None) -> Response:
     """One token by its name: what it is, who uses it, and what ends it."""
-    wanted = name(visit.request.path_params["token"])
+    wanted = name(visit.part("token"))
     tokens, sessions, edges, balancers = await asyncio.gather(
         _all_tokens(visit),
         visit.api.get("/v1/sessions"),
@@ -202,7 +195,7 @@ async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | N
         _told(visit, "/v1/balancers"),
     )
     now = datetime.now(UTC)
-    mine = [{**one, **state_of(one, now)} for one in tokens if one["name"] == wanted]
+    mine = [JsonObject(one, **state_of(one, now)) for one in tokens if one.name == wanted]
     if not mine:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no token `{wanted}`"})
     return visit.render(
@@ -210,22 +203,22 @@ async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | N
         status,
         token=mine[0],
         every=mine,
-        hands=tuple(dict.fromkeys((mine[0]["owner"], *mine[0]["makers"]))),
-        works=any(one["works"] for one in mine),
+        hands=tuple(dict.fromkeys((mine[0].owner, *mine[0].makers))),
+        works=any(one.works for one in mine),
         graces=GRACES,
         problem=problem,
-        sessions=[one for one in sessions["items"] if one["name"] == wanted],
+        sessions=[one for one in sessions.items_ if one.name == wanted],
         users=_users(wanted, edges, balancers),
     )
 
 
-def _users(wanted: str, *lists: list[Mapping[str, Any]] | None) -> str:
+def _users(wanted: str, *lists: list[JsonObject] | None) -> str:
     """Which edges and balancers report with a token, in words."""
     parts = []
     for kind, found in zip(("edge", "balancer"), lists, strict=True):
         if found is None:
             return "edges and balancers that only the active control knows"
-        names = [one["name"] for one in found if one["token"] == wanted]
+        names = [one.name for one in found if one.token == wanted]
         if names:
             more = f" and {len(names) - 10} more" if len(names) > 10 else ""
             parts.append(
@@ -234,10 +227,10 @@ def _users(wanted: str, *lists: list[Mapping[str, Any]] | None) -> str:
     return "; ".join(parts) or "no edge and no balancer"
 
 
-async def _told(visit: Visit, path: str) -> list[Mapping[str, Any]] | None:
+async def _told(visit: Visit, path: str) -> list[JsonObject] | None:
     """A list of the active control; None: this one stands by."""
     try:
-        items: list[Mapping[str, Any]] = (await visit.api.get(path))["items"]
+        items: list[JsonObject] = (await visit.api.get(path)).items_
     except ApiProblem as found:
         if found.status != 503:
             raise
@@ -245,9 +238,10 @@ async def _told(visit: Visit, path: str) -> list[Mapping[str, Any]] | None:
     return items
 
 
+@page("/access/tokens/{token}/rotate", methods=("POST",), role=Role.ADMIN)
 async def _rotate(visit: Visit) -> Response:
     """Replace a token's text: the new one is on this one answer."""
-    wanted, given = name(visit.request.path_params["token"]), await visit.form()
+    wanted, given = name(visit.part("token")), await visit.form()
     grace = given.get("grace", "")
     body: dict[str, Any] = {"grace_seconds": int(grace) if grace in GRACES else grace}
     owner = given.get("owner", "").strip()
@@ -262,9 +256,10 @@ async def _rotate(visit: Visit) -> Response:
     return await _overview(visit, 201, made=made, command=command)
 
 
+@page("/access/tokens/{token}/revoke", methods=("POST",), role=Role.ADMIN)
 async def _revoke(visit: Visit) -> Response:
     """Revoke a token, and those that it replaced."""
-    wanted = name(visit.request.path_params["token"])
+    wanted = name(visit.part("token"))
     await visit.api.ask("DELETE", f"/v1/tokens/{wanted}")
     return visit.go("/access")
 
@@ -272,6 +267,7 @@ async def _revoke(visit: Visit) -> Response:
 # Sessions
 
 
+@page("/access/sessions/end", methods=("POST",))
 async def _end(visit: Visit) -> Response:
     """Sign one browser out."""
     session = (await visit.form()).get("session", "")
@@ -279,6 +275,7 @@ async def _end(visit: Visit) -> Response:
     return visit.go("/access")
 
 
+@page("/access/people/end", methods=("POST",), role=Role.ADMIN)
 async def _end_all(visit: Visit) -> Response:
     """Sign somebody out everywhere."""
     who = (await visit.form()).get("name", "")

@@ -7,15 +7,18 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_NAMES = 1000
 """Names of a kind that are offered; any other can be written."""
@@ -30,16 +33,12 @@ _EDGE = "http://127.0.0.1:8081"
 _CONTROL = "http://127.0.0.1:8080"
 
 
-def routes() -> list[Route]:
-    """The page."""
-    return [page("/ask", _ask)]
-
-
+@page("/ask")
 async def _ask(visit: Visit) -> Response:
     """The form; where something is asked, with the answer."""
     asked = {name: visit.query(name) for name in FIELDS}
     names = await choices(visit.api)
-    answer: Mapping[str, Any] | None = None
+    answer: types.ExplanationView | None = None
     found = Problems({}, [])
     status = 200
     if asked["service"] is not None:
@@ -69,7 +68,7 @@ class Names:
     tenants: Sequence[str]
     data_classes: Sequence[str]
     models: Sequence[str]
-    regions: Mapping[str, Mapping[str, Any]]
+    regions: Mapping[str, types.RegionNamed]
 
     @property
     def priorities(self) -> list[str]:
@@ -81,11 +80,11 @@ async def choices(api: Inside) -> Names:
     """What the policy in force knows."""
     found = await api.get("/v1/names", limit=MOST_NAMES)
     return Names(
-        found["services"],
-        found["tenants"],
-        found["data_classes"],
-        found["models"],
-        {one["name"]: one for one in found["regions"]},
+        found.services,
+        found.tenants,
+        found.data_classes,
+        found.models,
+        {one.name: one for one in found.regions},
     )
 
 
@@ -130,11 +129,11 @@ def problems(problem: ApiProblem) -> Problems:
     fields: dict[str, str] = {}
     others: list[str] = []
     for one in problem.document.get("errors") or []:
-        name = "from" if one["path"] in _PLACES else one["path"]
+        name = "from" if one.path in _PLACES else one.path
         if name in FIELDS and name not in fields:
-            fields[name] = one["message"]
+            fields[name] = one.message
         else:
-            others.append(one["message"])
+            others.append(one.message)
     return Problems(fields, others if fields or others else [str(problem)])
 
 
@@ -157,35 +156,35 @@ class Shown:
     """
 
     def __init__(
-        self, answer: Mapping[str, Any], regions: Mapping[str, Mapping[str, Any]], at: str | None = None
+        self, answer: types.ExplanationView, regions: Mapping[str, types.RegionNamed], at: str | None = None
     ) -> None:
         self.at = at
         self._answer = answer
-        basis = {rule["name"]: rule for rule in answer["rules"]}
+        basis = {rule.name: rule for rule in answer.rules}
         self.rows = [
-            {
-                **one,
-                "kind": _kind(one, answer["region"]),
-                "why": one["why"].removeprefix(f"{one['region']}: "),
-                "by": [basis[name] for name in one["rules"]],
-            }
-            for one in answer["candidates"]
+            JsonObject(
+                one,
+                kind=_kind(one, answer.region),
+                why=one.why.removeprefix(f"{one.region}: "),
+                by=[basis[name] for name in one.rules],
+            )
+            for one in answer.candidates
         ]
-        self.served = answer["outcome"] == "served"
-        self.left = sum(one["kind"] != "outside" for one in self.rows)
+        self.served = answer.outcome == "served"
+        self.left = sum(one.kind != "outside" for one in self.rows)
         self.odds = sorted(
-            ((one["region"], one["share"]) for one in self.rows if one["share"] > 0),
+            ((one.region, one.share) for one in self.rows if one.share > 0),
             key=lambda one: -one[1],
         )
-        self.enforced = [rule["name"] for rule in answer["rules"] if rule["mode"] == "enforce"]
+        self.enforced = [rule.name for rule in answer.rules if rule.mode == "enforce"]
         self._regions = regions
 
     @property
     def headline(self) -> str:
         """In one sentence, why it is served there, or refused."""
-        region = self._answer["region"]
+        region = self._answer.region
         first = next(
-            (line for line in self._answer["lines"] if region is None or line.startswith(f"{region}: ")), ""
+            (line for line in self._answer.lines if region is None or line.startswith(f"{region}: ")), ""
         )
         words = first.removeprefix(f"{region}: ")
         return f"{words[:1].upper()}{words[1:]}."
@@ -193,60 +192,60 @@ class Shown:
     @property
     def sheds(self) -> float:
         """The share that is refused for want of capacity: none over DNS."""
-        return 0.0 if self._answer["over"] == "dns" else float(self._answer["shed"])
+        return 0.0 if self._answer.over == "dns" else float(self._answer.shed)
 
     @property
-    def location(self) -> Mapping[str, Any]:
+    def location(self) -> JsonObject:
         """The location of the client that was asked for."""
-        found: Mapping[str, Any] = self._answer["request"]["location"]
+        found: JsonObject = self._answer.request.location
         return found
 
     def excluded_by(self, rule: str) -> list[str]:
         """The regions that a rule leaves out, or would in monitor mode."""
-        return [one["region"] for one in self.rows if rule in (*one["rules"], *one["monitored"])]
+        return [one.region for one in self.rows if rule in (*one.rules, *one.monitored)]
 
     @property
     def scene(self) -> dict[str, Any]:
         """The scene that the map draws."""
-        mine = {one["region"]: one for one in self.rows}
+        mine = {one.region: one for one in self.rows}
         location = self.location
-        located = location["lat"] is not None and location["lon"] is not None
+        located = location.lat is not None and location.lon is not None
         return {
-            "client": [location["lat"], location["lon"]] if located else None,
+            "client": [location.lat, location.lon] if located else None,
             "regions": [
-                {"name": name, "lat": one["lat"], "lon": one["lon"], **_drawn(mine.get(name))}
+                {"name": name, "lat": one.lat, "lon": one.lon, **_drawn(mine.get(name))}
                 for name, one in self._regions.items()
             ],
         }
 
 
-def _kind(candidate: Mapping[str, Any], chosen: str | None) -> str:
-    if candidate["region"] == chosen:
+def _kind(candidate: JsonObject, chosen: str | None) -> str:
+    if candidate.region == chosen:
         return "chosen"
-    if candidate["excluded"] == "residency":
+    if candidate.excluded == "residency":
         return "outside"
-    return "inside" if candidate["excluded"] is None else "unusable"
+    return "inside" if candidate.excluded is None else "unusable"
 
 
-def _drawn(row: Mapping[str, Any] | None) -> dict[str, Any]:
+def _drawn(row: JsonObject | None) -> dict[str, Any]:
     """How the map draws a region; None: it is none of the service's."""
     if row is None:
         return {"kind": "other", "sign": "", "share": 0, "words": "not a region of this service"}
-    _, sign, words = KINDS[row["kind"]]
+    _, sign, words = KINDS[row.kind]
     return {
-        "kind": row["kind"],
+        "kind": row.kind,
         "sign": "" if sign == "●" else sign,
-        "share": row["share"],
-        "words": f"{words}, {row['share']:.0%} of such requests",
+        "share": row.share,
+        "words": f"{words}, {row.share:.0%} of such requests",
     }
 
 
-def commands(asked: Mapping[str, str | None], answer: Mapping[str, Any]) -> list[str]:
+def commands(asked: Mapping[str, str | None], answer: types.ExplanationView) -> list[str]:
     """What asks the same without a browser, the edge first where it can be asked."""
     body = question(asked)
     found = []
-    if answer["dns"] is not None:
-        found += _dns_commands(answer["dns"])
+    if answer.dns is not None:
+        found += _dns_commands(answer.dns)
     elif "client_ip" in body and "/" not in body["client_ip"]:
         found += _edge_commands(body)
     document = shlex.quote(json.dumps(body, ensure_ascii=False))
@@ -257,9 +256,9 @@ def commands(asked: Mapping[str, str | None], answer: Mapping[str, Any]) -> list
     return found
 
 
-def _dns_commands(told: Mapping[str, Any]) -> list[str]:
-    subnet = told["client_subnet"]
-    name = shlex.quote(told["name"])
+def _dns_commands(told: JsonObject) -> list[str]:
+    subnet = told.client_subnet
+    name = shlex.quote(told.name)
     stating = f" --subnet {shlex.quote(subnet)}" if subnet else ""
     dug = f" +subnet={shlex.quote(subnet)}" if subnet else ""
     return [f"gtm dns query {name}{stating}", f"dig @127.0.0.1 -p 5353 {name} A{dug}"]

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import KINDS, label
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.security import PERSONAL
@@ -27,16 +27,12 @@ FAMILIES = (
 PAGE = 50
 
 
-def routes() -> list[Route]:
-    """The page, and the same as lines of JSON."""
-    return [page("/access/audit", _audit), page("/access/audit.jsonl", _export)]
-
-
+@page("/access/audit")
 async def _audit(visit: Visit) -> Response:
     """A page of what was done."""
     given = {name: text for name in FIELDS if (text := visit.query(name)) is not None}
     problem: Mapping[str, Any] | None = None
-    found: Mapping[str, Any] = {"items": [], "next_cursor": None}
+    found = JsonObject(items=[], next_cursor=None)
     status = 200
     try:
         found = await visit.api.get("/v1/audit", limit=PAGE, cursor=visit.query("cursor"), **asked(given))
@@ -51,8 +47,8 @@ async def _audit(visit: Visit) -> Response:
         given=given,
         query=query,
         families=FAMILIES,
-        entries=found["items"],
-        older=found["next_cursor"] and urlencode({**given, "cursor": found["next_cursor"]}),
+        entries=found.items_,
+        older=found.next_cursor and urlencode({**given, "cursor": found.next_cursor}),
         further=visit.query("cursor") is not None,
         problem=problem,
         command=_command(given),
@@ -84,6 +80,7 @@ def _command(given: Mapping[str, str]) -> str:
     return shlex.join(parts)
 
 
+@page("/access/audit.jsonl")
 async def _export(visit: Visit) -> Response:
     """All that is found, the oldest first, as it is read."""
     given = asked({name: text for name in FIELDS if (text := visit.query(name)) is not None})
@@ -92,10 +89,10 @@ async def _export(visit: Visit) -> Response:
     async def lines() -> AsyncIterator[bytes]:
         part: Any = first
         while True:
-            yield "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in part["items"]).encode()
-            if part["next_cursor"] is None:
+            yield "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in part.items_).encode()
+            if part.next_cursor is None:
                 return
-            cursor = part["next_cursor"]
+            cursor = part.next_cursor
             part = await visit.api.get("/v1/audit", limit=1000, oldest_first=True, cursor=cursor, **given)
 
     headers = {

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_LATE = 5
 """Revisions that are looked up, of edges that lack the newest."""
@@ -21,22 +24,14 @@ MOST_DIFFERING = 100
 """Endpoints that a page of one edge tells of."""
 
 
-def routes() -> list[Route]:
-    """The page, its stream, and a page of each edge."""
-    return [
-        page("/edges", _edges),
-        page("/edges/{name}", _edge),
-        page("/edges/{name}/forget", _forget, methods=("POST",), role=Role.OPERATOR),
-        page("/live/edges", _live),
-    ]
-
-
+@page("/edges")
 async def _edges(visit: Visit) -> Response:
     """Edges as they are now; keys and tokens, which move slowly, as of now."""
     seen, dnssec, tokens = await asyncio.gather(look(visit.api), visit.api.get("/v1/dnssec"), _tokens(visit))
     return visit.render("edges.html", **body(seen), dnssec=dnssec, tokens=tokens)
 
 
+@page("/live/edges")
 async def _live(visit: Visit) -> Response:
     """The edges as they change."""
     api = visit.api
@@ -47,67 +42,71 @@ async def _live(visit: Visit) -> Response:
     return visit.stream(render, "edges")
 
 
+@page("/edges/{name}")
 async def _edge(visit: Visit) -> Response:
     """What one edge sees, answers and limits."""
-    wanted = name(visit.request.path_params["name"])
+    wanted = name(visit.part("name"))
     seen = await look(visit.api)
-    found = next((one for one in body(seen)["edges"] if one["name"] == wanted), None)
+    found = next((one for one in body(seen)["edges"] if one.name == wanted), None)
     if found is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"no edge named `{wanted}` was ever heard of"})
     told = await visit.api.get(f"/v1/edges/{wanted}")
-    rows = [row for row in _rows(seen["health"]) if row["edge"].partition("/")[0] == wanted]
-    rows.sort(
-        key=lambda row: (row["status"] == row["agreed"], row["status"] == "up", row["region"], row["url"])
-    )
+    rows = [row for row in _rows(seen.health) if row.edge.partition("/")[0] == wanted]
+    rows.sort(key=lambda row: (row.status == row.agreed, row.status == "up", row.region, row.url))
     return visit.render(
         "edge.html",
         one=found,
-        dns=None if told["dns"] is None else dns_shares(told["dns"]),
-        limits=told["dns_limits"],
-        certificates=told["certificates"],
+        dns=None if told.dns is None else dns_shares(told.dns),
+        limits=told.dns_limits,
+        certificates=told.certificates,
         may=visit.may("operator"),
-        revision=seen["status"]["sync"]["revision"],
+        revision=seen.status.sync.revision,
         rows=rows[:MOST_DIFFERING],
         left_out=max(0, len(rows) - MOST_DIFFERING),
     )
 
 
+@page("/edges/{name}/forget", methods=("POST",), role=Role.OPERATOR)
 async def _forget(visit: Visit) -> Response:
     """Strike an edge off that is gone; the API refuses while it is live."""
-    wanted = name(visit.request.path_params["name"])
+    wanted = name(visit.part("name"))
     await visit.api.ask("DELETE", f"/v1/edges/{wanted}")
     return visit.go("/edges")
 
 
-def dns_shares(dns: Mapping[str, Any]) -> dict[str, Any]:
+def dns_shares(dns: types.DnsRates) -> dict[str, Any]:
     """Answers per second by type, response code and transport, each with its share of all; and what was limited and dropped."""
-    total = sum(one["per_second"] for one in dns["answered"])
+    total = sum(one.per_second for one in dns.answered)
 
     def by(key: str) -> list[tuple[str, float, float]]:
-        added: Counter[str] = Counter()
-        for one in dns["answered"]:
-            added[one[key]] += one["per_second"]
-        return [(word, rate, rate / total) for word, rate in added.most_common()] if total else []
+        added: dict[str, float] = defaultdict(float)
+        for one in dns.answered:
+            added[one[key]] += one.per_second
+        return (
+            [(word, rate, rate / total) for word, rate in sorted(added.items(), key=lambda one: -one[1])]
+            if total
+            else []
+        )
 
     kinds = {"type": by("type"), "response code": by("rcode"), "transport": by("transport")}
-    return {"total": total, "kinds": kinds, "limited": dns["limited"], "dropped": dns["dropped"]}
+    return {"total": total, "kinds": kinds, "limited": dns.limited, "dropped": dns.dropped}
 
 
-async def look(api: Inside) -> dict[str, Any]:
+async def look(api: Inside) -> JsonObject:
     """Edges, what they see, and the revisions that some of them lack."""
     edges, status, health = await asyncio.gather(
         api.get("/v1/edges"), api.get("/v1/status"), api.get("/v1/health")
     )
-    revision = status["sync"]["revision"]
-    lacked = sorted({one["revision"] + 1 for one in edges["items"] if one["revision"] < revision})
+    revision = status.sync.revision
+    lacked = sorted({one.revision + 1 for one in edges.items_ if one.revision < revision})
     made = await asyncio.gather(*(_made(api, number) for number in lacked[:MOST_LATE]))
-    return {"edges": edges["items"], "status": status, "health": health, "made": dict(made)}
+    return JsonObject(edges=edges.items_, status=status, health=health, made=dict(made))
 
 
 async def _made(api: Inside, number: int) -> tuple[int, str | None]:
     """When a revision was made; None if that is not known, as while the database is down."""
     try:
-        return number, (await api.get(f"/v1/revisions/{number}"))["created_at"]
+        return number, (await api.get(f"/v1/revisions/{number}")).created_at
     except ApiProblem:
         return number, None
 
@@ -117,58 +116,52 @@ async def _tokens(visit: Visit) -> list[Any] | None:
     if not visit.may("admin"):
         return None
     found = await visit.api.get("/v1/tokens", limit=1000)
-    return [one for one in found["items"] if one["role"] == "edge"]
+    return [one for one in found.items_ if one.role == "edge"]
 
 
-def body(seen: Mapping[str, Any]) -> dict[str, Any]:
+def body(seen: JsonObject) -> dict[str, Any]:
     """All that moves: those first that need somebody to look."""
-    status, revision = seen["status"], seen["status"]["sync"]["revision"]
-    views = _views(_rows(seen["health"]))
+    status, revision = seen.status, seen.status.sync.revision
+    views = _views(_rows(seen.health))
     edges = [
-        {
-            **one,
-            "behind": one["revision"] < revision or one["name"] in status["sync"]["lost"],
-            "lacks_since": seen["made"].get(one["revision"] + 1) if one["revision"] < revision else None,
-            "other_version": one["version"] != status["version"],
-            "view": views.get(one["name"]),
-        }
-        for one in seen["edges"]
+        JsonObject(
+            one,
+            behind=one.revision < revision or one.name in status.sync.lost,
+            lacks_since=seen.made.get(one.revision + 1) if one.revision < revision else None,
+            other_version=one.version != status.version,
+            view=views.get(one.name),
+        )
+        for one in seen.edges
     ]
-    live = [one for one in edges if one["live"]]
+    live = [one for one in edges if one.live]
     return {
-        "edges": sorted(edges, key=lambda one: (one["live"] and not one["behind"], one["live"], one["name"])),
-        "sync": status["sync"],
+        "edges": sorted(edges, key=lambda one: (one.live and not one.behind, one.live, one.name)),
+        "sync": status.sync,
         "control": status,
         "live": len(live),
-        "in_sync": sum(not one["behind"] for one in live),
-        "decisions": _added(one["decisions"] for one in live),
-        "warnings": [words for words in status["warnings"] if "edge" in words],
+        "in_sync": sum(not one.behind for one in live),
+        "decisions": _added(one.decisions for one in live),
+        "warnings": [words for words in status.warnings if "edge" in words],
     }
 
 
-def _rows(health: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(health: types.HealthView) -> list[JsonObject]:
     """What each edge sees of each endpoint, beside what all see together."""
     return [
-        {
-            "edge": edge,
-            "region": region["region"],
-            "url": endpoint["url"],
-            "agreed": endpoint["status"],
-            **found,
-        }
-        for region in health["regions"]
-        for endpoint in region["endpoints"]
-        for edge, found in endpoint["vantages"].items()
+        JsonObject(found, edge=edge, region=region.region, url=endpoint.url, agreed=endpoint.status)
+        for region in health.regions
+        for endpoint in region.endpoints
+        for edge, found in endpoint.vantages.items()
     ]
 
 
-def _views(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _views(rows: Iterable[JsonObject]) -> dict[str, dict[str, Any]]:
     """By edge: endpoints up and not, and those that it sees otherwise than all together."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        view = found.setdefault(row["edge"].partition("/")[0], {"counts": Counter(), "differs": 0})
-        view["counts"][row["status"]] += 1
-        view["differs"] += row["status"] != row["agreed"]
+        view = found.setdefault(row.edge.partition("/")[0], {"counts": Counter(), "differs": 0})
+        view["counts"][row.status] += 1
+        view["differs"] += row.status != row.agreed
     return found
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC
 from gtm.dashboard.rendering import ms, rate, share
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_CURVES = 8
 """Regions with a curve: so many lines can be told apart."""
@@ -44,11 +46,7 @@ OVER = {name: TRAFFIC[name].removeprefix("of ") for name in BACK}
 USUAL = "24h"
 
 
-def routes() -> list[Route]:
-    """A part of the Plan page, and a page of its own without scripts."""
-    return [page("/plan/history", _history)]
-
-
+@page("/plan/history")
 async def _history(visit: Visit) -> Response:
     measure = visit.query("measure") if visit.query("measure") in MEASURES else "use"
     over = visit.query("over") if visit.query("over") in OVER else USUAL
@@ -74,30 +72,30 @@ def over_in_words(over: str) -> str:
     return {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}[over]
 
 
-def shown(found: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
+def shown(found: types.PlanHistoryView, measure: Measure) -> dict[str, Any]:
     """A history as the templates have it: curves of the regions with most of a measure, and a row for each region."""
-    regions = sorted(found["regions"], key=lambda one: (-_most(one[measure.field]), one["region"]))
+    regions = sorted(found.regions, key=lambda one: (-_most(one[measure.field]), one.region))
     curves = regions[:MOST_CURVES]
     factor = 100 if measure.unit == "%" else 1
     return {
-        "step": found["step_seconds"],
-        "times": found["times"],
+        "step": found.step_seconds,
+        "times": found.times,
         "curves": curves,
         "table": [
-            (at, [one[measure.field][place] for one in curves]) for place, at in enumerate(found["times"])
+            (at, [one[measure.field][place] for one in curves]) for place, at in enumerate(found.times)
         ][::-1],
         "left_out": max(0, len(regions) - len(curves)),
-        "rows": [{"region": one["region"], **one["whole"]} for one in regions[:MOST_ROWS]],
+        "rows": [{"region": one.region, **one.whole} for one in regions[:MOST_ROWS]],
         "more": max(0, len(regions) - MOST_ROWS),
         "chart": {
             "unit": measure.unit,
-            "times": found["times"],
-            "since": datetime.fromisoformat(found["since"]).timestamp(),
-            "until": datetime.fromisoformat(found["until"]).timestamp(),
-            "step": found["step_seconds"],
+            "times": found.times,
+            "since": datetime.fromisoformat(found.since).timestamp(),
+            "until": datetime.fromisoformat(found.until).timestamp(),
+            "step": found.step_seconds,
             "series": [
                 {
-                    "name": one["region"],
+                    "name": one.region,
                     "values": [
                         None if value is None else float(f"{value * factor:.{_DIGITS}g}")
                         for value in one[measure.field]

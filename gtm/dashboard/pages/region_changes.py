@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.effects import told
@@ -50,18 +49,14 @@ CHANGES = {
 }
 
 
-def routes() -> list[Route]:
-    """The page of a change; its preview is a part of it."""
-    return [page("/regions/{name}/{verb}", _change, methods=("GET", "POST"), role=Role.OPERATOR)]
-
-
+@page("/regions/{name}/{verb}", methods=("GET", "POST"), role=Role.OPERATOR)
 async def _change(visit: Visit) -> Response:
-    change = CHANGES.get(visit.request.path_params["verb"])
+    change = CHANGES.get(visit.part("verb"))
     if change is None:
         raise HTTPException(404)
-    which = name(visit.request.path_params["name"])
+    which = name(visit.part("name"))
     top = await visit.api.get("/v1/top")
-    region = next((one for one in top["regions"] if one["region"] == which), None)
+    region = next((one for one in top.regions if one.region == which), None)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     chosen = visit.query("traffic")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard.inside import ApiProblem, Inside, name
-from gtm.dashboard.pages.region_history import SPANS, history
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 MOST_ROWS = 2000
 """Rows of demand that the countries of a region's clients are from, the largest first."""
@@ -26,19 +27,8 @@ STATES = ("up", "down", "unknown", "draining", "disabled", "full")
 """What regions can be narrowed to."""
 
 
-def routes() -> list[Route]:
-    """The two pages, and their streams."""
-    return [
-        page("/regions", _regions),
-        page("/live/regions", _live_regions),
-        page("/regions/{name}", _region),
-        page("/live/regions/{name}", _live_region),
-        page("/regions/{name}/history", _history),
-    ]
-
-
 @dataclass(frozen=True, slots=True)
-class Filter:
+class RegionFilter:
     """Which regions are shown; None: all. `find` is a part of the name, `country` where they stand."""
 
     find: str | None = None
@@ -46,19 +36,17 @@ class Filter:
     country: str | None = None
 
     @classmethod
-    def of(cls, visit: Visit) -> Filter:
+    def of(cls, visit: Visit) -> RegionFilter:
         """The filter that a page's address states."""
         return cls(**{one: visit.query(one) for one in cls.__slots__})
 
-    def holds(self, one: Mapping[str, Any]) -> bool:
+    def holds(self, one: types.TopRegion) -> bool:
         """Whether a region is among them."""
         return (
-            (self.find is None or self.find.lower() in one["region"])
-            and (self.country is None or self.country == one["country"])
+            (self.find is None or self.find.lower() in one.region)
+            and (self.country is None or self.country == one.country)
             and (
-                self.state is None
-                or self.state == state_of(one)
-                or (self.state == "full" and one["exhausted"])
+                self.state is None or self.state == state_of(one) or (self.state == "full" and one.exhausted)
             )
         )
 
@@ -68,15 +56,16 @@ class Filter:
         return any(value is not None for value in asdict(self).values())
 
 
-def state_of(one: Mapping[str, Any]) -> str:
+def state_of(one: types.TopRegion) -> str:
     """What somebody has switched, else what edges see."""
-    return str(one["health"] if one["admin_state"] == "active" else one["admin_state"])
+    return str(one.health if one.admin_state == "active" else one.admin_state)
 
 
+@page("/regions")
 async def _regions(visit: Visit) -> Response:
-    chosen = Filter.of(visit)
+    chosen = RegionFilter.of(visit)
     shown = table(await visit.api.get("/v1/top"), chosen)
-    countries = sorted({one["country"] for one in shown["top"]["regions"]})
+    countries = sorted({one.country for one in shown["top"].regions})
     return visit.render(
         "regions.html",
         chosen=chosen,
@@ -87,8 +76,9 @@ async def _regions(visit: Visit) -> Response:
     )
 
 
+@page("/live/regions")
 async def _live_regions(visit: Visit) -> Response:
-    chosen, api = Filter.of(visit), visit.api
+    chosen, api = RegionFilter.of(visit), visit.api
 
     async def render() -> Mapping[str, str]:
         return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
@@ -96,18 +86,19 @@ async def _live_regions(visit: Visit) -> Response:
     return visit.stream(render, "regions", asdict(chosen))
 
 
-def table(top: Mapping[str, Any], chosen: Filter) -> dict[str, Any]:
+def table(top: types.TopView, chosen: RegionFilter) -> dict[str, Any]:
     """What the table shows: the regions chosen, and how many of all there are in each state."""
     counts: dict[str, int] = defaultdict(int)
-    for one in top["regions"]:
+    for one in top.regions:
         counts[state_of(one)] += 1
-        counts["full"] += one["exhausted"]
-        counts["unsure"] += one["freshness"] in ("stale", "lost")
-    return {"top": top, "counts": counts, "regions": [one for one in top["regions"] if chosen.holds(one)]}
+        counts["full"] += one.exhausted
+        counts["unsure"] += one.freshness in ("stale", "lost")
+    return {"top": top, "counts": counts, "regions": [one for one in top.regions if chosen.holds(one)]}
 
 
+@page("/regions/{name}")
 async def _region(visit: Visit) -> Response:
-    which = name(visit.request.path_params["name"])
+    which = name(visit.part("name"))
     shown = await look(visit.api, which)
     older = visit.query("changes")
     (document, missing), past = await asyncio.gather(
@@ -131,9 +122,10 @@ def _span(visit: Visit) -> str:
     return asked if asked in SPANS else "hour"
 
 
+@page("/regions/{name}/history")
 async def _history(visit: Visit) -> Response:
     """What probes said, as a part that the page asks for now and then: the database has it, so it is no part of the stream."""
-    which, span = name(visit.request.path_params["name"]), _span(visit)
+    which, span = name(visit.part("name")), _span(visit)
     if not visit.partial:
         return visit.go(f"/regions/{which}?history={span}#history")
     past = await history(visit.api, which, span, None, datetime.now(UTC))
@@ -148,8 +140,9 @@ async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, 
         return None, str(found)
 
 
+@page("/live/regions/{name}")
 async def _live_region(visit: Visit) -> Response:
-    which, api, may = name(visit.request.path_params["name"]), visit.api, visit.may("operator")
+    which, api, may = name(visit.part("name")), visit.api, visit.may("operator")
 
     async def render() -> Mapping[str, str]:
         try:
@@ -168,7 +161,7 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
         ApiProblem: 404, there is no such region.
     """
     top = await api.get("/v1/top")
-    region = _of(which, top["regions"])
+    region = _of(which, top.regions)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     health, load, balancers, status, demand = await asyncio.gather(
@@ -178,68 +171,174 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
         api.get("/v1/status"),
         api.get("/v1/demand", limit=MOST_ROWS, region=which),
     )
-    capacity = _of(which, load["regions"])
+    capacity = _of(which, load.regions)
     return {
-        "at": top["at"],
+        "at": top.at,
         "region": region,
         "state": state_of(region),
-        "health": _of(which, health["regions"]),
+        "health": _of(which, health.regions),
         "capacity": capacity,
         "reductions": [] if capacity is None else list(reductions(capacity)),
-        "balancers": [one for one in balancers["items"] if one["region"] == which],
-        "sync": status["sync"],
+        "balancers": [one for one in balancers.items_ if one.region == which],
+        "sync": status.sync,
         "clients": clients(demand),
         **neighbours(top, which),
     }
 
 
-def _of(which: str, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _of(which: str, found: Iterable[Any]) -> Any:
     """What a list has of a region."""
-    return next((one for one in found if one["region"] == which), None)
+    return next((one for one in found if one.region == which), None)
 
 
-def clients(demand: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+def clients(demand: types.DemandView) -> list[tuple[str, str, float]]:
     """Where those are whom edges send somewhere: country, service, requests per second; the most first."""
     found: dict[tuple[str, str], float] = defaultdict(float)
-    for row in demand["rows"]:
-        cell = row["cell"]
-        found[cell["country"] or "unknown", cell["service"]] += row["requests_per_second"]
+    for row in demand.rows:
+        cell = row.cell
+        found[cell.country or "unknown", cell.service] += row.requests_per_second
     most = sorted(found.items(), key=lambda one: (-one[1], one[0]))[:MOST_COUNTRIES]
     return [(*place, rps) for place, rps in most if rps >= 0.005]
 
 
-def neighbours(top: Mapping[str, Any], which: str) -> dict[str, Any]:
+def neighbours(top: types.TopView, which: str) -> dict[str, Any]:
     """What leaves a region and what comes to it: by plan, by free slots, and by its balancers; and the rules of that."""
     return {
-        name: [one for one in top[name] if which in (one["from"], one["to"])]
+        name: [one for one in top[name] if which in (one.from_, one.to)]
         for name in ("spill", "corrections", "pushes")
-    } | {"quotas": [one for one in top["quotas"] if one["from"] == which or which in one["to"]]}
+    } | {"quotas": [one for one in top.quotas if one.from_ == which or which in one.to]}
 
 
-def reductions(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def reductions(capacity: types.RegionCapacityView) -> Iterator[tuple[str, str]]:
     """What makes a region's capacity for new clients less than its limits: how much, and why."""
-    if capacity["admin_state"] != "active":
-        yield "nothing is left", f"The region is {capacity['admin_state']}: it takes no new clients."
-    if capacity["health"] < 1:
-        up = "This share of its endpoints is up." if capacity["health"] else "None of its endpoints is up."
-        yield f"× {_percent(capacity['health'])}", up
-    if capacity["slow_start"] < 1:
+    if capacity.admin_state != "active":
+        yield "nothing is left", f"The region is {capacity.admin_state}: it takes no new clients."
+    if capacity.health < 1:
+        up = "This share of its endpoints is up." if capacity.health else "None of its endpoints is up."
+        yield f"× {_percent(capacity.health)}", up
+    if capacity.slow_start < 1:
         yield (
-            f"× {_percent(capacity['slow_start'])}",
+            f"× {_percent(capacity.slow_start)}",
             "Slow start: so far have endpoints that came back ramped up.",
         )
-    if capacity["freshness"] == "stale":
+    if capacity.freshness == "stale":
         yield "no gain", "Load reports are late: until new ones come, the region gets no more than before."
-    if capacity["freshness"] == "lost":
+    if capacity.freshness == "lost":
         yield "× 50%", "Load reports have stopped: a region that falls silent counts half."
-    if capacity["backlog"] > 0:
+    if capacity.backlog > 0:
         yield (
-            f"{capacity['backlog']:,.0f} waiting",
+            f"{capacity.backlog:,.0f} waiting",
             "Requests that wait for a slot: what they need to be gone in 10 s is not for new clients.",
         )
-    if capacity["reserve"] > 0:
-        yield f"× {_percent(1 - capacity['reserve'])}", "The reserve, which no plan uses."
+    if capacity.reserve > 0:
+        yield f"× {_percent(1 - capacity.reserve)}", "The reserve, which no plan uses."
 
 
 def _percent(value: float) -> str:
     return f"{100 * value:.0f}%"
+
+
+# What probes said of a region lately, as strips of time and in words.
+
+SPANS = {"hour": timedelta(hours=1), "day": timedelta(hours=24)}
+"""What can be looked at: the last hour, the last day."""
+MOST_SERIES = 40
+MOST_CHANGES = 20
+WIDTH = 1000.0
+"""Of a strip, in units of its drawing."""
+
+
+async def history(api: Inside, region: str, span: str, cursor: str | None, now: datetime) -> dict[str, Any]:
+    """What the page shows: a strip of each series, and changes in words.
+
+    Args:
+        api: asked for whoever looks.
+        region: its name.
+        span: one of `SPANS`.
+        cursor: of the changes, to go on behind; None: the newest.
+        now: the end of the strips.
+    """
+    since = now - SPANS[span]
+    steps, changes = await asyncio.gather(
+        api.get(
+            "/v1/health/steps",
+            region=region,
+            since=since.isoformat(),
+            until=now.isoformat(),
+            limit=MOST_SERIES,
+        ),
+        api.get("/v1/health/changes", region=region, limit=MOST_CHANGES, cursor=cursor),
+    )
+    begins = _time(steps.since)
+    return {
+        "span": span,
+        "since": begins,
+        "until": now,
+        "complete": steps.complete and changes.complete,
+        "series": [strip(one, begins, now, steps.step_seconds) for one in steps.items_],
+        "more": steps.next_cursor is not None,
+        "changes": changes.items_,
+        "older": changes.next_cursor,
+    }
+
+
+def strip(series: types.SeriesView, since: datetime, until: datetime, step_seconds: float) -> dict[str, Any]:
+    """A series as it is drawn: `pieces` of time that were alike, and what they come to."""
+    steps = series.steps
+    told = [one.probes for one in steps if one.probes is not None]
+    slowest = [one.p99_ms for one in steps if one.p99_ms is not None]
+    return {
+        "endpoint": series.endpoint,
+        "vantage": series.vantage,
+        "pieces": list(_pieces(steps, since, until, timedelta(seconds=step_seconds))),
+        "probes": sum(told) if told else None,
+        "failed": sum(one.failed for one in steps),
+        "p99_ms": max(slowest, default=None),
+        "changes": sum(one.changes for one in steps),
+    }
+
+
+def kind_of(step: types.StepView) -> str:
+    """How a step is drawn: `bad` if the verdict was down in it, `warn` if probes failed, else `good`."""
+    if step.worst == "down":
+        return "bad"
+    return "warn" if step.failed else "good"
+
+
+def _pieces(
+    steps: Sequence[types.StepView], since: datetime, until: datetime, size: timedelta
+) -> Iterator[dict[str, Any]]:
+    """Steps that follow each other and are alike, as one; where nothing was heard there is none."""
+    whole = (until - since).total_seconds()
+    alike: list[types.StepView] = []
+    for step in (*steps, None):
+        if alike and (step is None or _parts(alike[-1], step, size)):
+            begins, ends = _time(alike[0].start), min(until, _time(alike[-1].start) + size)
+            yield {
+                "kind": kind_of(alike[0]),
+                "x": round(WIDTH * (begins - since).total_seconds() / whole, 2),
+                "width": round(WIDTH * (ends - begins).total_seconds() / whole, 2),
+                "words": _words(alike, begins, ends),
+            }
+            alike = []
+        if step is not None:
+            alike.append(step)
+
+
+def _parts(one: types.StepView, other: types.StepView, size: timedelta) -> bool:
+    """Whether a step begins a new piece: it is not like the one before, or time is missing between them."""
+    return kind_of(one) != kind_of(other) or _time(other.start) - _time(one.start) != size
+
+
+def _words(alike: Sequence[types.StepView], begins: datetime, ends: datetime) -> str:
+    """A piece in words."""
+    kind = kind_of(alike[0])
+    state = {"bad": "down for a time", "warn": "up, but probes failed", "good": "up"}[kind]
+    told = [one.probes for one in alike if one.probes is not None]
+    probes = f"; {sum(one.failed for one in alike)} of {sum(told)} probes failed" if told else ""
+    detail = next((one.detail for one in reversed(alike) if one.detail), "")
+    return f"{begins:%H:%M}–{ends:%H:%M} UTC: {state}{probes}{f'; last: {detail}' if detail else ''}"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)

@@ -7,14 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 FILTERS = ("service", "client", "tenant", "data_class", "at")
 PER_PAGE = 20
@@ -23,11 +26,7 @@ MOST_NAMES = 6
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def routes() -> list[Route]:
-    """The page."""
-    return [page("/residency", _residency)]
-
-
+@page("/residency")
 async def _residency(visit: Visit) -> Response:
     """All of it; what cannot be asked so is told above the form."""
     chosen = {name: visit.query(name) for name in FILTERS}
@@ -42,7 +41,7 @@ async def _residency(visit: Visit) -> Response:
     known = await asyncio.gather(*(_names(visit.api, kind) for kind in ("tenants", "data-classes")))
     here = {name: value for name, value in chosen.items() if value}
     matrix = seen["matrix"]
-    following = urlencode({**here, "cursor": matrix["next_cursor"]}) if matrix["next_cursor"] else None
+    following = urlencode({**here, "cursor": matrix.next_cursor}) if matrix.next_cursor else None
     return visit.render(
         "residency.html",
         status,
@@ -51,7 +50,7 @@ async def _residency(visit: Visit) -> Response:
         chosen=chosen,
         tenants=known[0],
         data_classes=known[1],
-        rows=[matrix_row(one) for one in matrix["items"]],
+        rows=[matrix_row(one) for one in matrix.items_],
         following=following,
         first=urlencode(here) if visit.query("cursor") else None,
         then=lambda at: "/residency?" + urlencode({**here, "at": at}),
@@ -86,26 +85,26 @@ async def _look(api: Inside, asked: Mapping[str, str], cursor: str | None) -> di
         api.get("/v1/jurisdictions", limit=1000),
     )
     decisions = [
-        {**one, "jurisdiction": each["name"]} for each in jurisdictions["items"] for one in each["decisions"]
+        JsonObject(one, jurisdiction=each.name) for each in jurisdictions.items_ for one in each.decisions
     ]
     return {
         "matrix": matrix,
         "calendar": calendar,
         "watched": watched,
-        "decisions": sorted(decisions, key=lambda one: (one["until"] or "9999", one["country"])),
+        "decisions": sorted(decisions, key=lambda one: (one.until or "9999", one.country)),
     }
 
 
 async def _names(api: Inside, kind: str) -> list[str]:
     """Names to choose from: the first hundred."""
-    return [one["name"] for one in (await api.get(f"/v1/{kind}", limit=100))["items"]]
+    return [one.name for one in (await api.get(f"/v1/{kind}", limit=100)).items_]
 
 
-def matrix_row(one: Mapping[str, Any]) -> dict[str, Any]:
+def matrix_row(one: types.MatrixRow) -> JsonObject:
     """A service with its cells in words."""
-    members = one["members"]
-    cells = [[{**part, **_words(part["regions"], members)} for part in cell] for cell in one["cells"]]
-    return {"service": one["service"], "members": members, "cells": cells}
+    members = one.members
+    cells = [[JsonObject(part, **_words(part.regions, members)) for part in cell] for cell in one.cells]
+    return JsonObject(service=one.service, members=members, cells=cells)
 
 
 def _words(regions: Sequence[str], members: Sequence[str]) -> dict[str, Any]:

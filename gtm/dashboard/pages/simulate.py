@@ -8,22 +8,23 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.dashboard import static_files
-from gtm.dashboard.curves import latency_curves
 from gtm.dashboard.drafts import Draft
-from gtm.dashboard.effects import told
+from gtm.dashboard.effects import latency_curves, told
 from gtm.dashboard.form_bodies import MAX_UPLOAD
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.ask import choices
 from gtm.dashboard.pages.policy.revisions import shown
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 TRAFFIC = {
     "now": "as of this moment",
@@ -47,11 +48,6 @@ LASTS: Mapping[str, tuple[str, float]] = {
 """How long a file's requests took: the choice, in words, in seconds."""
 MOST_EVENTS = 100
 _COUNTRIES = 20
-
-
-def routes() -> list[Route]:
-    """The page: GET by its address; POST of the form, and of drafts from the Policy pages."""
-    return [page("/simulate", _simulate, methods=("GET", "POST"), files=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +159,7 @@ class Asked:
         return asked
 
 
+@page("/simulate", methods=("GET", "POST"), files=True)
 async def _simulate(visit: Visit) -> Response:
     """The form; and the report, which a part of the page asks for once it is shown, since it takes seconds."""
     if visit.request.method == "POST":
@@ -189,26 +186,8 @@ async def _page(visit: Visit, asked: Asked, *, run: bool) -> Response:
         services=[*asked.services, ("", "")],
         run=run,
         wanted=bool(visit.request.query_params) or run,
-        called=await _called(visit.api, asked.draft),
+        called=None if asked.draft is None else asked.draft.called(await asked.draft.read(visit.api)),
     )
-
-
-async def _called(api: Inside, draft: Draft | None) -> str | None:
-    """What the draft is of, in a word."""
-    if draft is None:
-        return None
-    if draft.whole:
-        return "the whole policy"
-    found = await _read(api, draft)
-    names = [one["name"] for items in (found["policy"] or {}).values() for one in items]
-    names += [key.partition("/")[2] for key in draft.delete]
-    return names[0] if len(names) == 1 else f"{len(names)} resources"
-
-
-async def _read(api: Inside, draft: Draft) -> dict[str, Any]:
-    body = {"text": draft.text, **draft.partial}
-    found: dict[str, Any] = (await api.ask("POST", "/v1/policy:read", body=body)).content
-    return found
 
 
 async def _report(api: Inside, asked: Asked) -> dict[str, Any]:
@@ -226,7 +205,7 @@ async def _report(api: Inside, asked: Asked) -> dict[str, Any]:
         **shown([]),
     }
     try:
-        policy = None if asked.draft is None else (await _read(api, asked.draft))["policy"]
+        policy = None if asked.draft is None else (await asked.draft.read(api)).policy
         if asked.draft is not None and policy is None:
             words = {"title": "The draft has problems", "detail": "open it at its own page: they stand there"}
             return {**facts, "problem": words}
@@ -236,25 +215,25 @@ async def _report(api: Inside, asked: Asked) -> dict[str, Any]:
         )
     except ApiProblem as error:
         return {**facts, "problem": error.document}
-    changes = {} if tried is None else shown(tried["changes"])
+    changes = {} if tried is None else shown(tried.changes)
     return {
         **facts,
         "tried": tried,
         **changes,
         "effect": told(made.content, _COUNTRIES),
-        "curves": latency_curves(
-            *(made.content["average"][side]["latency_ms"] for side in ("before", "after"))
-        ),
+        "curves": latency_curves(*(made.content.average[side].latency_ms for side in ("before", "after"))),
     }
 
 
-async def _tried(api: Inside, draft: Draft | None, policy: Mapping[str, Any] | None) -> dict[str, Any] | None:
+async def _tried(
+    api: Inside, draft: Draft | None, policy: Mapping[str, Any] | None
+) -> types.PolicyChanged | None:
     """What applying the draft would change, with what is perhaps not meant; None: there is no draft, or it cannot be applied."""
     if draft is None:
         return None
     body = {"policy": policy or {}, **draft.partial, "dry_run": True}
     try:
-        found: dict[str, Any] = (await api.ask("POST", "/v1/policy:apply", body=body)).content
+        found: types.PolicyChanged = (await api.ask("POST", "/v1/policy:apply", body=body)).content
     except ApiProblem:
         return None
     return found

@@ -29,11 +29,10 @@ TOO_OFTEN = "too many attempts: wait a minute, then try again"
 
 
 def routes() -> list[Route]:
-    """The pages."""
+    """The page that asks who it is."""
     return [
         Route("/sign-in", _ask, methods=["GET"]),
         Route("/sign-in", _token, methods=["POST"]),
-        page("/sign-out", _out, methods=["POST"]),
     ]
 
 
@@ -128,6 +127,7 @@ async def begun(request: Request, who: Person, to: str, how: str) -> Response:
     return answer
 
 
+@page("/sign-out", methods=["POST"])
 async def _out(visit: Visit) -> Response:
     """Signed out: the browser forgets its session in any case."""
     by_provider = visit.dashboard.identity is not None and "@" in visit.session.name

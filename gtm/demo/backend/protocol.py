@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
+from urllib.parse import parse_qsl
 
 import httptools
 
@@ -275,9 +277,53 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def _error(error: ApiError) -> tuple[bytes, str, dict[str, str]]:
-    import json
+class HttpServer:
+    """Serves one address.
 
+    Args:
+        handler: answers a request.
+    """
+
+    def __init__(self, handler: Handler) -> None:
+        self.connections: set[Connection] = set()
+        """The connections that are open."""
+        self._handler = handler
+        self._server: asyncio.Server | None = None
+
+    @property
+    def listening(self) -> bool:
+        """Whether the server takes connections."""
+        return self._server is not None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen on an address from now on, on a free port for port 0; return the port.
+
+        Raises:
+            OSError: the address is taken.
+        """
+        self._server = await asyncio.get_running_loop().create_server(
+            self._connection, host, port, backlog=4096, reuse_address=True
+        )
+        taken: int = self._server.sockets[0].getsockname()[1]
+        return taken
+
+    async def adopt(self, listening: socket.socket) -> None:
+        """Serve a socket that listens already."""
+        self._server = await asyncio.get_running_loop().create_server(self._connection, sock=listening)
+
+    def stop(self) -> None:
+        """Stop listening, and break off what is open."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _connection(self) -> Connection:
+        return Connection(self._handler, self.connections)
+
+
+def _error(error: ApiError) -> tuple[bytes, str, dict[str, str]]:
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return json.dumps(error.document()).encode(), wire.JSON, headers
 
@@ -296,6 +342,4 @@ def _too_large() -> ApiError:
 
 def query(request: Request) -> dict[str, str]:
     """The parameters of a request's target."""
-    from urllib.parse import parse_qsl
-
     return dict(parse_qsl(request.target.partition(b"?")[2].decode("latin-1")))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,16 +20,17 @@ from gtm.demo.backend.faults import HEALTHY, Fault, FaultError, Mode, read_fault
 from gtm.demo.backend.meters import Reading, metrics_text
 from gtm.demo.backend.models import Models
 from gtm.demo.backend.profile import Profile
-from gtm.demo.backend.protocol import Connection, Request, query
+from gtm.demo.backend.protocol import Connection, HttpServer, Request, query
 from gtm.demo.backend.requests import read_chat, read_completion
 from gtm.demo.backend.streams import Answering
 from gtm.nesting import shallow
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_FOUND = "there is no such path here"
+_Body = TypeVar("_Body")
 
 
-class Backend:
+class Backend(HttpServer):
     """One simulated model server: an engine, a timer for all its streams, and an address.
 
     Args:
@@ -42,15 +43,14 @@ class Backend:
     def __init__(
         self, profile: Profile, models: Sequence[str], *, loaded: bool = True, on_demand: bool = False
     ) -> None:
+        super().__init__(self.handle)
         self.engine = Engine(profile, Models(profile, models, loaded=loaded, on_demand=on_demand))
-        self.connections: set[Connection] = set()
         self._loaded = loaded
         self.answers: set[Answering] = set()
         """Those that are not written to their end."""
         self._numbers = count(1)
         self._created = int(time.time())
         self._address: tuple[str, int] = ("127.0.0.1", 0)
-        self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._over: asyncio.TimerHandle | None = None
         self._switching: set[asyncio.Task[None]] = set()
@@ -69,22 +69,14 @@ class Backend:
         Raises:
             OSError: the address is taken.
         """
-        self._server = await self._loop.create_server(
-            lambda: Connection(self.handle, self.connections), host, port, backlog=4096, reuse_address=True
-        )
-        self._address = (host, self._server.sockets[0].getsockname()[1])
+        self._address = (host, await self.listen(host, port))
         if not self._loaded:
             self._loaded = True
             for name in self.engine.models.names:
                 self.engine.models.load(name, self._loop.time())
 
     def stop(self) -> None:
-        """Stop listening, and break off what is open."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        for connection in list(self.connections):
-            connection.abort()
+        super().stop()
         for timer in (self._timer, self._over):
             if timer is not None:
                 timer.cancel()
@@ -117,7 +109,7 @@ class Backend:
                 answer.release()
         if fault.mode is Mode.REFUSE:
             self.stop()
-        elif self._server is None:
+        elif not self.listening:
             await self.start(*self._address)
         if fault.ends_after is not None:
             self._over = self._loop.call_later(fault.ends_after, self.switch_soon, HEALTHY)
@@ -197,7 +189,7 @@ class Backend:
 
     def load_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/load_lora_adapter: answered when it is loaded."""
-        wanted = adapter_of(request)
+        wanted = _decoded(request, _Adapter)
         at = self.engine.models.load_adapter(
             wanted.lora_name, wanted.lora_path, self._loop.time(), wanted.base_model_name
         )
@@ -207,7 +199,7 @@ class Backend:
 
     def unload_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/unload_lora_adapter."""
-        name = adapter_of(request).lora_name
+        name = _decoded(request, _Adapter).lora_name
         self.engine.models.unload_adapter(name)
         body = f"Success: LoRA adapter '{name}' removed successfully.".encode()
         connection.respond(HTTPStatus.OK, body, "text/plain")
@@ -229,7 +221,7 @@ class Backend:
 
     def load(self, connection: Connection, request: Request) -> None:
         """POST /demo/load and /demo/unload: a model."""
-        name = model_of(request)
+        name = _decoded(request, _Model, 'the body must be {"model": …}').model
         if request.path == "/demo/load":
             self.engine.models.load(name, self._loop.time())
         else:
@@ -270,7 +262,7 @@ _ROUTES: dict[tuple[str, str], Route] = {
 }
 
 
-class Switch:
+class Switch(HttpServer):
     """One address from which all backends of a process are looked at and made to fail, those too that refuse connections.
 
     Args:
@@ -278,9 +270,8 @@ class Switch:
     """
 
     def __init__(self, backends: Sequence[Backend]) -> None:
+        super().__init__(self.handle)
         self._backends = backends
-        self._connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listen; the URL.
@@ -288,18 +279,7 @@ class Switch:
         Raises:
             OSError: the address is taken.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self.handle, self._connections), host, port, reuse_address=True
-        )
-        return f"http://{host}:{self._server.sockets[0].getsockname()[1]}"
-
-    def stop(self) -> None:
-        """Stop listening, and break off what is open."""
-        if self._server is not None:
-            self._server.close()
-        for connection in list(self._connections):
-            connection.abort()
+        return f"http://{host}:{await self.listen(host, port)}"
 
     def handle(self, connection: Connection, request: Request) -> None:
         """GET /demo/state; POST /demo/fail, of `?backend=N` (from 0) or all."""
@@ -356,28 +336,16 @@ class _Model(msgspec.Struct):
     model: str
 
 
-def adapter_of(request: Request) -> _Adapter:
-    """The adapter in a request's body.
+def _decoded(request: Request, kind: type[_Body], wrong: str = "the body is not such a request") -> _Body:
+    """What a request's body holds.
 
     Raises:
         ApiError: 400, it is none.
     """
     try:
-        return msgspec.json.decode(shallow(request.body), type=_Adapter)
+        return msgspec.json.decode(shallow(request.body), type=kind)
     except ValueError as error:
-        raise bad_request(f"the body is not such a request: {error}", "invalid_json") from error
-
-
-def model_of(request: Request) -> str:
-    """The name of a model in a request's body.
-
-    Raises:
-        ApiError: 400, it is none.
-    """
-    try:
-        return msgspec.json.decode(shallow(request.body), type=_Model).model
-    except ValueError as error:
-        raise bad_request(f'the body must be {{"model": …}}: {error}', "invalid_json") from error
+        raise bad_request(f"{wrong}: {error}", "invalid_json") from error
 
 
 def _no_route(path: str) -> ApiError:

@@ -7,6 +7,7 @@ import psycopg
 from gtm.cli.common.exits import Exit
 from gtm.cli.common.output import cells
 from gtm.cli.live.edges import CERTIFICATES, dns_rows
+from gtm.client.objects import as_answered
 from tests.cli.conftest import Control, Gtm
 
 
@@ -64,7 +65,7 @@ def test_what_it_tells_is_a_table() -> None:
         "limited": {"slipped": 2.0},
         "dropped": {"short": 0.25},
     }
-    assert dns_rows(dns) == [
+    assert dns_rows(as_answered(dns)) == [
         ("A", "NOERROR", "udp", "1.50"),
         ("limited", "slipped", "udp", "2.00"),
         ("dropped", "short", "", "0.25"),
@@ -80,7 +81,7 @@ def test_what_it_tells_is_a_table() -> None:
         "ends_soon": True,
         "sha256": "ab" * 32,
     }
-    assert cells(certificate, CERTIFICATES) == [
+    assert cells(as_answered(certificate), CERTIFICATES) == [
         "eu",
         "https://eu.example.com",
         "eu.example.com",

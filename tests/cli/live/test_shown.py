@@ -14,6 +14,7 @@ from gtm.cli.common import client
 from gtm.cli.live import routing
 from gtm.cli.policy import regions
 from gtm.client import Answer, Call
+from gtm.client.objects import JsonObject
 from gtm.core.decision.decide import routed
 from gtm.core.decision.explain import answer
 from gtm.core.model.requests import Location, Request
@@ -102,7 +103,7 @@ NOT_LISTED_OF_SERVICES = {
 """Of a service: its settings, which `gtm export` has."""
 
 
-class Watched(dict[str, Any]):
+class Watched(JsonObject):
     """An object of JSON that notes by path which of its fields were read."""
 
     read: ClassVar[set[str]] = set()
@@ -178,7 +179,7 @@ class _Control:
 
     def get_health(self) -> dict[str, Any]:
         """Everybody's health."""
-        return {"regions": [Watched(self._health, "health.")]}
+        return JsonObject(regions=[Watched(self._health, "health.")])
 
     def send(self, _: Call[Any]) -> Answer[Any]:
         """The resource."""
@@ -186,7 +187,7 @@ class _Control:
 
     def pages(self, _: Call[Any]) -> list[dict[str, Any]]:
         """The list of it alone."""
-        return [{"items": [self._told()], "managed_by": {}}]
+        return [JsonObject(items=[self._told()], managed_by={})]
 
     def _told(self) -> dict[str, Any]:
         return Watched(self._document)

@@ -9,6 +9,7 @@ import httpx
 from rich.console import Console
 
 from gtm.cli.live.top_view import bar, screen
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from tests.cli.conftest import DEMO, Control, Gtm
 
@@ -102,7 +103,7 @@ def shown(document: dict[str, Any], lost: str = "") -> str:
     """A screen as text."""
     console = Console(width=200, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(screen(document, lost))
+        console.print(screen(as_answered(document), lost))
     return captured.get()
 
 

@@ -301,7 +301,7 @@ def test_a_change_in_between_is_not_undone(run: Gtm, folder: Path, monkeypatch: 
         )
         assert response.status_code == 200
 
-    monkeypatch.setattr("gtm.cli.common.consent.require", meanwhile)
+    monkeypatch.setattr("gtm.cli.common.options.require_consent", meanwhile)
     done = run("apply", folder, "--yes")
     assert done.code == 2
     assert "revision 3 is in force, not 2" in done.err

@@ -73,7 +73,7 @@ async def current(api: Inside, kind: str, called: str) -> tuple[dict[str, Any], 
         ApiProblem: there is none, or it is not to be changed.
     """
     # The revision first: what is read afterwards is this or newer, so that nobody's change is taken for the draft's.
-    revision: int = (await api.get("/v1/resources", limit=1))["revision"]
+    revision: int = (await api.get("/v1/resources", limit=1)).revision
     document, tag = await _read(api, (kind, called))
     if document is None:
         words = (
@@ -91,7 +91,7 @@ async def _read(api: Inside, key: Key) -> tuple[dict[str, Any] | None, str]:
         if error.status != 404:
             raise
         return None, ""
-    if kind == "jurisdictions" and found.content["origin"] != "operator":
+    if kind == "jurisdictions" and found.content.origin != "operator":
         return None, ""
     return complete(kind, found.content), found.headers["etag"]
 
@@ -100,8 +100,8 @@ async def managers(api: Inside, draft: Draft) -> list[dict[str, Any]]:
     """Which tools manage what a draft began from: of a few resources by name, of more or all of them each tool once."""
     keys = [key_of(one) for one in draft.tags]
     if draft.whole or len(keys) > _AT_ONCE:
-        found = (await api.get("/v1/managers"))["items"]
-        return [{"manager": one["manager"], "since": None, "name": ""} for one in found]
+        found = (await api.get("/v1/managers")).items_
+        return [{"manager": one.manager, "since": None, "name": ""} for one in found]
 
     async def one(key: Key) -> dict[str, Any] | None:
         kind, called = key
@@ -119,7 +119,7 @@ async def managers(api: Inside, draft: Draft) -> list[dict[str, Any]]:
 def documents(policy: Mapping[str, Any], *, states: bool = False) -> Documents:
     """A policy's resources by kind and name, with all defaults; with admin states of regions only if somebody wrote them (`states`)."""
     return {
-        (kind, one["name"]): complete(kind, one, states=states)
+        (kind, one.name): complete(kind, one, states=states)
         for kind in KINDS
         for one in policy.get(kind) or ()
     }
@@ -129,7 +129,7 @@ async def _then(api: Inside, revision: int) -> Mapping[str, Any]:
     """The policy of a revision."""
     if revision == 0:
         return {}
-    found: dict[str, Any] = (await api.get(f"/v1/revisions/{revision}"))["policy"]
+    found: dict[str, Any] = (await api.get(f"/v1/revisions/{revision}")).policy
     return found
 
 
@@ -143,7 +143,7 @@ async def _now_whole(api: Inside, draft: Draft, mine: Documents) -> _Now:
     if revision == draft.revision:
         return _Now(revision, {}, ())
     then = documents(await _then(api, draft.revision))
-    today = documents(found.content["policy"])
+    today = documents(found.content.policy)
     changed = [
         Changed(key, then.get(key), today.get(key), mine.get(key))
         for key in {**then, **today}
@@ -153,7 +153,7 @@ async def _now_whole(api: Inside, draft: Draft, mine: Documents) -> _Now:
 
 
 async def _now_part(api: Inside, draft: Draft, mine: Documents) -> _Now:
-    revision: int = (await api.get("/v1/resources", limit=1))["revision"]
+    revision: int = (await api.get("/v1/resources", limit=1)).revision
     keys = list(dict.fromkeys([*mine, *map(key_of, draft.delete)]))
     bound = asyncio.Semaphore(_AT_ONCE)
 
@@ -197,11 +197,10 @@ async def against(api: Inside, draft: Draft, policy: Mapping[str, Any]) -> tuple
 
 async def merged(api: Inside, draft: Draft, form: Mapping[str, str]) -> Draft:
     """A draft with what somebody has chosen, field by field; as it was, if there was another change meanwhile."""
-    body = {"text": draft.text, **draft.partial}
-    found = (await api.ask("POST", "/v1/policy:read", body=body)).content
-    mine = documents(found["policy"] or {}, states=True)
+    found = await draft.read(api)
+    mine = documents(found.policy or {}, states=True)
     now = await _now(api, draft, mine)
-    if found["problems"] or form.get("seen") != now.seen:
+    if found.problems or form.get("seen") != now.seen:
         return draft
     taken = {
         one.key: [

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from msgspec.structs import replace
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.api.examples import EXAMPLES
+from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
-from gtm.dashboard.drafts import Draft, key_of
+from gtm.dashboard.drafts import Draft
 from gtm.dashboard.effects import told
-from gtm.dashboard.inside import ApiProblem, Query, name
+from gtm.dashboard.inside import ApiProblem, name
 from gtm.dashboard.pages.policy import conflicts, forms
 from gtm.dashboard.pages.policy.revisions import on_purpose, shown
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml, concise, kind_of
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _HIDE_MUCH = frozenset({"regions"})
 """Kinds whose forms leave out what a new one needs: a region's endpoints would be the example's, unseen."""
@@ -27,21 +30,7 @@ _REFUSED = (400, 403, 409, 412, 422)
 """Statuses with which the API says no to a change."""
 
 
-def routes() -> list[Route]:
-    """Where drafts begin, and the one address at which they go on."""
-    operator = Role.OPERATOR
-    return [
-        page("/policy/edit", _edit_whole, role=operator),
-        page("/policy/draft", _shared),
-        page("/policy/draft", _go_on, methods=("POST",)),
-        page("/policy/draft/problems", _problems, methods=("POST",)),
-        page("/policy/draft/effect", _effect, methods=("POST",)),
-        page("/policy/{kind}/new", _new, role=operator),
-        page("/policy/{kind}/{name}/edit", _edit, role=operator),
-        page("/policy/{kind}/{name}/delete", _delete, role=operator),
-    ]
-
-
+@page("/policy/edit", role=Role.OPERATOR)
 async def _edit_whole(visit: Visit) -> Response:
     """All of the policy."""
     found = await visit.api.ask("GET", "/v1/policy", headers={"accept": "application/yaml"})
@@ -49,10 +38,11 @@ async def _edit_whole(visit: Visit) -> Response:
     return await _editor(visit, Draft(found.content, revision, whole=True).checked())
 
 
+@page("/policy/{kind}/{name}/edit", role=Role.OPERATOR)
 async def _edit(visit: Visit) -> Response:
     """One resource, as a form where there is one unless YAML is asked for."""
-    kind = kind_of(visit.request.path_params["kind"])
-    called = name(visit.request.path_params["name"])
+    kind = kind_of(visit.part("kind"))
+    called = name(visit.part("name"))
     document, tag, revision = await conflicts.current(visit.api, kind, called)
     draft = Draft(as_yaml({kind: [document or {}]}), revision, tags={f"{kind}/{called}": tag})
     if kind in forms.FORMS and visit.query("as") != "yaml":
@@ -60,10 +50,11 @@ async def _edit(visit: Visit) -> Response:
     return await _editor(visit, draft)
 
 
+@page("/policy/{kind}/new", role=Role.OPERATOR)
 async def _new(visit: Visit) -> Response:
     """A new resource, that begins as an example."""
-    kind = kind_of(visit.request.path_params["kind"])
-    revision = (await visit.api.get("/v1/resources", limit=1))["revision"]
+    kind = kind_of(visit.part("kind"))
+    revision = (await visit.api.get("/v1/resources", limit=1)).revision
     example = EXAMPLES[kind]["typical"]["value"]
     called = "example.com" if kind == "zones" else f"new-{label(kind).replace(' ', '-')}"
     if kind in forms.FORMS and kind not in _HIDE_MUCH and visit.query("as") != "yaml":
@@ -72,15 +63,17 @@ async def _new(visit: Visit) -> Response:
     return await _editor(visit, Draft(as_yaml({kind: [{"name": called, **example}]}), revision))
 
 
+@page("/policy/{kind}/{name}/delete", role=Role.OPERATOR)
 async def _delete(visit: Visit) -> Response:
     """What becomes of it, if one resource goes."""
-    kind = kind_of(visit.request.path_params["kind"])
-    called = name(visit.request.path_params["name"])
+    kind = kind_of(visit.part("kind"))
+    called = name(visit.part("name"))
     _, tag, revision = await conflicts.current(visit.api, kind, called)
     key = f"{kind}/{called}"
     return await _preview(visit, Draft("", revision, tags={key: tag}, delete=[key]))
 
 
+@page("/policy/draft")
 async def _shared(visit: Visit) -> Response:
     """A draft that somebody has sent; who may change nothing sees what it would do to traffic."""
     packed = visit.query("d") or ""
@@ -90,6 +83,7 @@ async def _shared(visit: Visit) -> Response:
     return await _preview(visit, draft)
 
 
+@page("/policy/draft", methods=("POST",))
 async def _go_on(visit: Visit) -> Response:
     """Carry out what the pressed button of a draft asks for."""
     form = await visit.form()
@@ -107,26 +101,21 @@ async def _go_on(visit: Visit) -> Response:
 
 async def _filled(visit: Visit, draft: Draft, kind: str, form: Mapping[str, str]) -> Draft | Response:
     """A draft with what its form says; or the form once more, with what is wrong with it."""
-    found = await _read(visit, draft)
-    items = (found["policy"] or {}).get(kind) or [{}]
+    found = await draft.read(visit.api)
+    items = (found.policy or JsonObject()).get(kind) or [{}]
     document = forms.filled(kind, concise(kind, items[0], states=True) if items[0] else {}, form)
     made = replace(draft, text=forms.rewritten(kind, document)).checked()
-    problems = (await _read(visit, made))["problems"]
+    problems = (await made.read(visit.api)).problems
     if problems and form.get("do") != "yaml":
         return await _form_page(visit, draft, kind, document, problems)
     return made
 
 
-async def _read(visit: Visit, draft: Draft) -> dict[str, Any]:
-    body = {"text": draft.text, **draft.partial}
-    found: dict[str, Any] = (await visit.api.ask("POST", "/v1/policy:read", body=body)).content
-    return found
-
-
+@page("/policy/draft/problems", methods=("POST",))
 async def _problems(visit: Visit) -> Response:
     """What is wrong with a text, as it is typed."""
     draft = Draft.of_form(await visit.form())
-    found = await _read(visit, draft)
+    found = await draft.read(visit.api)
     return visit.render("policy_problems.html", read=found)
 
 
@@ -134,40 +123,32 @@ async def _editor(
     visit: Visit, draft: Draft, status: int = 200, refused: Mapping[str, Any] | None = None
 ) -> Response:
     """The text."""
-    found = await _read(visit, draft)
+    found = await draft.read(visit.api)
     return visit.render(
         "policy_edit.html",
         status,
         draft=draft,
         read=found,
         refused=refused,
-        called=_called(draft, found),
+        called=draft.called(found),
         managers=await conflicts.managers(visit.api, draft),
-        form_kind=forms.kind_of_draft(found["policy"]),
+        form_kind=forms.kind_of_draft(found.policy),
     )
-
-
-def _called(draft: Draft, found: Mapping[str, Any]) -> str:
-    """What a draft is of, in a word."""
-    keys = [
-        *draft.delete,
-        *(f"{kind}/{one['name']}" for kind, items in (found["policy"] or {}).items() for one in items),
-    ]
-    keys = keys or list(draft.tags)
-    if draft.whole:
-        return "the whole policy"
-    return key_of(keys[0])[1] if len(keys) == 1 else f"{len(keys)} resources" if keys else "nothing yet"
 
 
 async def _form(visit: Visit, draft: Draft) -> Response:
     """The same as fields; a text that is wrong, or of no form, stays YAML."""
-    found = await _read(visit, draft)
-    kind = forms.kind_of_draft(found["policy"])
+    found = await draft.read(visit.api)
+    kind = forms.kind_of_draft(found.policy)
     if kind is None:
         words = "only a sound text of a single region, service, residency rule or spillover rule can be shown as a form"
         return await _editor(visit, draft, 422, {"title": "This stays YAML", "detail": words})
     return await _form_page(
-        visit, draft, kind, concise(kind, found["policy"][kind][0], states=True), found["problems"]
+        visit,
+        draft,
+        kind,
+        concise(kind, (found.policy or JsonObject())[kind][0], states=True),
+        found.problems,
     )
 
 
@@ -195,15 +176,15 @@ async def _preview(
     visit: Visit, draft: Draft, status: int = 200, refused: Mapping[str, Any] | None = None
 ) -> Response:
     """What a draft changes: read, compared, judged; or what keeps it from that."""
-    found = await _read(visit, draft)
-    if found["problems"]:
+    found = await draft.read(visit.api)
+    if found.problems:
         return await _editor(visit, draft, 422)
-    draft, against = await conflicts.against(visit.api, draft, found["policy"])
+    draft, against = await conflicts.against(visit.api, draft, found.policy or {})
     if against.conflicts:
         return visit.render(
             "policy_conflict.html", 409, draft=draft, against=against, titles=TITLES, slugs=SLUGS
         )
-    found = await _read(visit, draft)
+    found = await draft.read(visit.api)
     try:
         tried = (
             await visit.api.ask("POST", "/v1/policy:apply", body=_body(draft, found, dry_run=True))
@@ -213,7 +194,7 @@ async def _preview(
             raise
         return await _editor(visit, draft, error.status, error.document)
     form = await visit.form() if visit.request.method == "POST" else {}
-    safety = tried["safety"]
+    safety = tried.safety
     return visit.render(
         "policy_preview.html",
         status,
@@ -221,52 +202,48 @@ async def _preview(
         tried=tried,
         refused=refused,
         carried=against.carried,
-        called=_called(draft, found),
+        called=draft.called(found),
         titles=TITLES,
         given=form,
-        approvals=await _approvals(visit, safety["fingerprint"] if safety else None),
-        **shown(tried["changes"], tried["managed"], found["policy"]),
+        approvals=await _approvals(visit, safety.fingerprint if safety else None),
+        **shown(tried.changes, tried.managed, found.policy),
     )
 
 
-def _body(draft: Draft, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"policy": found["policy"], **draft.partial, "unless_changed": draft.held, **more}
+def _body(draft: Draft, found: types.ReadView, **more: Any) -> dict[str, Any]:
+    return {"policy": found.policy, **draft.partial, "unless_changed": draft.held, **more}
 
 
 async def _approvals(visit: Visit, fingerprint: str | None) -> list[dict[str, Any]]:
     if fingerprint is None:
         return []
-    items = (await visit.api.get("/v1/fence-approvals"))["items"]
-    return [one for one in items if one["sha256"] == fingerprint]
+    items = (await visit.api.get("/v1/fence-approvals")).items_
+    return [one for one in items if one.sha256 == fingerprint]
 
 
 async def _apply(visit: Visit, draft: Draft) -> Response:
     """Put it in force, if nobody changed meanwhile what it changes."""
     form = await visit.form()
-    reason, overruled = form.get("reason", "").strip(), form.get("force_reason", "").strip()
+    reason = form.get("reason", "").strip()
     if not reason:
         words = {"title": "Not done", "detail": "say why: it is kept with the revision"}
         return await _preview(visit, draft, 422, words)
-    found = await _read(visit, draft)
-    if found["problems"]:
+    found = await draft.read(visit.api)
+    if found.problems:
         return await _editor(visit, draft, 422)
-    stands, against = await conflicts.against(visit.api, draft, found["policy"])
+    stands, against = await conflicts.against(visit.api, draft, found.policy or {})
     if against.conflicts or against.carried:
         return await _preview(visit, draft, 409)
     draft = stands
-    forced: Query = {
-        **({"force": True, "force_reason": overruled} if overruled else {}),
-        **on_purpose(form, reason),
-    }
     headers = {"if-match": f'"{draft.revision}"'} if draft.whole else {}
     body = _body(draft, found, comment=reason)
     try:
-        done = await visit.api.ask("POST", "/v1/policy:apply", forced, body, headers)
+        done = await visit.api.ask("POST", "/v1/policy:apply", on_purpose(form, reason), body, headers)
     except ApiProblem as error:
         if error.status not in _REFUSED:
             raise
         return await _preview(visit, draft, error.status, error.document)
-    return visit.go(f"/policy/revisions/{done.content['revision']}")
+    return visit.go(f"/policy/revisions/{done.content.revision}")
 
 
 async def _approve(visit: Visit, draft: Draft) -> Response:
@@ -280,13 +257,14 @@ async def _approve(visit: Visit, draft: Draft) -> Response:
     return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
 
 
+@page("/policy/draft/effect", methods=("POST",))
 async def _effect(visit: Visit) -> Response:
     """What it would make of traffic, on the map and in numbers."""
     form = await visit.form()
     draft = Draft.of_form(form)
-    found = await _read(visit, draft)
+    found = await draft.read(visit.api)
     traffic = "current" if form.get("traffic") == "current" else "recorded"
-    body = {"policy": found["policy"] or {}, **draft.partial, "traffic": traffic}
+    body = {"policy": found.policy or {}, **draft.partial, "traffic": traffic}
     values: dict[str, Any] = {"draft": draft, "effect": None, "problem": None}
     try:
         values["effect"] = told((await visit.api.ask("POST", "/v1/policy:simulate", body=body)).content)

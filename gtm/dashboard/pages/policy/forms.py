@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import REFERENCES
 from gtm.dashboard.inside import Inside
 from gtm.dashboard.pages.policy.words import as_yaml
@@ -164,14 +165,14 @@ def beginning(kind: str, example: Mapping[str, Any], names: Mapping[str, list[st
     return made
 
 
-def placed(kind: str, called: str, problems: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+def placed(kind: str, called: str, problems: Iterable[JsonObject]) -> dict[str, list[str]]:
     """What is wrong, by the path of the field of the form that it is about."""
     found: dict[str, list[str]] = {}
     for one in problems:
-        way = one["path"].removeprefix(f"{kind}.{called}.")
+        way = one.path.removeprefix(f"{kind}.{called}.")
         for field in FORMS[kind]:
             if way == field.path or way.startswith((f"{field.path}.", f"{field.path}[")):
-                found.setdefault(field.path, []).append(one["message"])
+                found.setdefault(field.path, []).append(one.message)
     return found
 
 
@@ -214,8 +215,8 @@ async def known(api: Inside) -> dict[str, list[str]]:
         *(api.get("/v1/resources", kind=kind, limit=_KNOWN) for kind in kinds),
         api.get("/v1/jurisdictions", limit=_KNOWN),
     )
-    names = {kind: [one["name"] for one in page["items"]] for kind, page in zip(kinds, found, strict=True)}
-    return {**names, "jurisdictions": [one["name"] for one in shipped["items"]]}
+    names = {kind: [one.name for one in page.items_] for kind, page in zip(kinds, found, strict=True)}
+    return {**names, "jurisdictions": [one.name for one in shipped.items_]}
 
 
 def filled(kind: str, document: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.inside import ApiProblem, name
-from gtm.dashboard.pages.policy import drafts, revisions
 from gtm.dashboard.pages.policy.forms import FORMS
 from gtm.dashboard.pages.policy.words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 PAGE = 100
 """Resources on a page."""
@@ -24,17 +25,7 @@ _SEARCH = 200
 """Characters of a search that are used."""
 
 
-def routes() -> list[Route]:
-    """All pages below `/policy`."""
-    return [
-        page("/policy", _overview),
-        *revisions.routes(),
-        *drafts.routes(),
-        page("/policy/{kind}/{name}", _resource),
-        page("/policy/{kind}/{name}/release", _release, methods=("POST",), role=Role.OPERATOR),
-    ]
-
-
+@page("/policy")
 async def _overview(visit: Visit) -> Response:
     """What there is, by kind; found by words, a page at a time."""
     asked = visit.query("kind")
@@ -53,18 +44,18 @@ async def _overview(visit: Visit) -> Response:
         visit.api.get("/v1/managers"),
     )
     kept = {"search": search, "managed_by": managed_by}
-    address = {"kind": asked, **kept, "after": found["next_cursor"]}
+    address = {"kind": asked, **kept, "after": found.next_cursor}
     return visit.render(
         "policy.html",
         kind=kind,
         search=search,
         managed_by=managed_by,
-        managers=managers["items"],
+        managers=managers.items_,
         found=found,
-        rows=[_row(one) for one in found["items"]],
+        rows=[_row(one) for one in found.items_],
         titles=TITLES,
         slugs=SLUGS,
-        more=f"/policy?{_query(address)}" if found["next_cursor"] else None,
+        more=f"/policy?{_query(address)}" if found.next_cursor else None,
         links={one: f"/policy?{_query({'kind': SLUGS[one], **kept})}" for one in TITLES},
         every=f"/policy?{_query(kept)}",
         paged=visit.query("after") is not None,
@@ -75,17 +66,17 @@ def _query(parameters: Mapping[str, str | None]) -> str:
     return urlencode({key: value for key, value in parameters.items() if value})
 
 
-def _row(one: Mapping[str, Any]) -> dict[str, str]:
-    kind, resource = one["kind"], one["resource"]
+def _row(one: types.InventoryItem) -> dict[str, str]:
+    kind, resource = one.kind, one.resource
     return {
         "kind": kind,
-        "name": one["name"],
-        "path": path_of(kind, one["name"]),
+        "name": one.name,
+        "path": path_of(kind, one.name),
         "display_name": resource.get("display_name", ""),
         "mode": resource.get("mode", ""),
         "state": resource.get("admin_state", ""),
         "words": SENTENCES[kind](resource),
-        "manager": one["managed_by"]["manager"] if one["managed_by"] else "",
+        "manager": one.managed_by.manager if one.managed_by else "",
     }
 
 
@@ -94,6 +85,7 @@ def path_of(kind: str, called: str) -> str:
     return f"/policy/{SLUGS[kind]}/{called}"
 
 
+@page("/policy/{kind}/{name}/release", methods=("POST",), role=Role.OPERATOR)
 async def _release(visit: Visit) -> Response:
     """Let nobody manage a resource any more."""
     given, form = visit.request.path_params, await visit.form()
@@ -112,6 +104,7 @@ async def _release(visit: Visit) -> Response:
     return visit.go(path_of(kind, called))
 
 
+@page("/policy/{kind}/{name}")
 async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] | None = None) -> Response:
     """One resource: what it says in a sentence and in YAML, and what refers to it."""
     given = visit.request.path_params
@@ -136,9 +129,9 @@ async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] 
         words=SENTENCES[kind](resource),
         shipped=kind == "jurisdictions" and resource.get("origin") != "operator",
         text=as_yaml({kind: [resource]}),
-        revision=referring["revision"],
-        referring=[{**one, "href": path_of(one["kind"], one["name"])} for one in referring["items"]],
-        left_out=referring["left_out"],
+        revision=referring.revision,
+        referring=[{**one, "href": path_of(one.kind, one.name)} for one in referring.items_],
+        left_out=referring.left_out,
         api_path=path,
         has_form=kind in FORMS,
         titles=TITLES,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Query
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 _DIGITS = 18
 """Of a revision's number: Postgres knows none that is longer."""
@@ -26,16 +28,7 @@ FORCED = "forced against the safety rules "
 """How what control adds to a forced change's reason begins."""
 
 
-def routes() -> list[Route]:
-    """The timeline, a revision, and the way back to it."""
-    return [
-        page("/policy/revisions", _timeline),
-        page("/policy/revisions/{number}", _revision),
-        page("/policy/revisions/{number}/roll-back", _ask_back, role=Role.OPERATOR),
-        page("/policy/revisions/{number}/roll-back", _go_back, methods=("POST",), role=Role.OPERATOR),
-    ]
-
-
+@page("/policy/revisions")
 async def _timeline(visit: Visit) -> Response:
     """Newest first."""
     newest, found = await asyncio.gather(
@@ -44,24 +37,25 @@ async def _timeline(visit: Visit) -> Response:
     )
     return visit.render(
         "policy_revisions.html",
-        items=[{**one, "forced": FORCED in one["comment"]} for one in found["items"]],
+        items=[{**one, "forced": FORCED in one.comment} for one in found.items_],
         in_force=_newest(newest),
-        next_cursor=found["next_cursor"],
+        next_cursor=found.next_cursor,
         titles=TITLES,
     )
 
 
-def _newest(found: Mapping[str, Any]) -> int:
-    return int(found["items"][0]["number"]) if found["items"] else 0
+def _newest(found: types.PageRevisionSchema) -> int:
+    return int(found.items_[0].number) if found.items_ else 0
 
 
 def _number(visit: Visit) -> int:
-    text: str = visit.request.path_params["number"]
+    text: str = visit.part("number")
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no revision {text[:20]}"})
     return int(text)
 
 
+@page("/policy/revisions/{number}")
 async def _revision(visit: Visit) -> Response:
     """One of them, and what differs from the one before."""
     number = _number(visit)
@@ -70,43 +64,45 @@ async def _revision(visit: Visit) -> Response:
         visit.api.get(f"/v1/revisions/{number}/diff"),
         visit.api.get("/v1/revisions", limit=1),
     )
-    policy = await _after(visit, number, changed["changes"])
+    policy = await _after(visit, number, changed.changes)
     return visit.render(
         "policy_revision.html",
-        one=before["items"][0],
-        forced=FORCED in before["items"][0]["comment"],
+        one=before.items_[0],
+        forced=FORCED in before.items_[0].comment,
         in_force=_newest(newest),
         titles=TITLES,
-        **shown(changed["changes"], policy=policy),
+        **shown(changed.changes, policy=policy),
     )
 
 
-async def _after(visit: Visit, number: int, changes: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+async def _after(
+    visit: Visit, number: int, changes: Iterable[types.ResourceChangeSchema]
+) -> Mapping[str, Any] | None:
     """The policy of a revision, if something in it is new: it may be large."""
-    if not any(one["action"] == "created" for one in changes):
+    if not any(one.action == "created" for one in changes):
         return None
-    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}"))["policy"]
+    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}")).policy
     return found
 
 
 def shown(
     changes: list[Any],
-    managed: Iterable[Mapping[str, Any]] = (),
+    managed: Iterable[types.ManagedResourceSchema] = (),
     policy: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Changes as pages list them: no more than somebody may read, each with the tool that manages it.
 
     `policy` is the one after them, or the part of it that they are of: what is new is shown as it stands there.
     """
-    managers = {(one["kind"], one["name"]): one["manager"] for one in managed}
-    new = [one for one in changes[:MOST_CHANGES] if one["action"] == "created"][:MOST_TEXTS]
-    texts = {(one["kind"], one["name"]): _text(one, policy or {}) for one in new}
+    managers = {(one.kind, one.name): one.manager for one in managed}
+    new = [one for one in changes[:MOST_CHANGES] if one.action == "created"][:MOST_TEXTS]
+    texts = {(one.kind, one.name): _text(one, policy or {}) for one in new}
     return {
         "changes": [
             {
                 **one,
-                "manager": managers.get((one["kind"], one["name"])),
-                "text": texts.get((one["kind"], one["name"])),
+                "manager": managers.get((one.kind, one.name)),
+                "text": texts.get((one.kind, one.name)),
             }
             for one in changes[:MOST_CHANGES]
         ],
@@ -115,13 +111,14 @@ def shown(
     }
 
 
-def _text(change: Mapping[str, Any], policy: Mapping[str, Any]) -> str | None:
+def _text(change: types.ResourceChangeSchema, policy: Mapping[str, Any]) -> str | None:
     """A new resource as YAML; None: the policy at hand does not hold it."""
-    kind = change["kind"]
-    found = next((one for one in policy.get(kind) or () if one["name"] == change["name"]), None)
+    kind = change.kind
+    found = next((one for one in policy.get(kind) or () if one.name == change.name), None)
     return None if found is None else as_yaml({kind: [found]})
 
 
+@page("/policy/revisions/{number}/roll-back", role=Role.OPERATOR)
 async def _ask_back(visit: Visit) -> Response:
     """What going back would change, and what stands against it."""
     return await _question(visit, _number(visit), 200)
@@ -131,7 +128,7 @@ async def _question(
     visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
 ) -> Response:
     tried = await visit.api.ask("POST", f"/v1/revisions/{number}:rollback", body={"dry_run": True})
-    policy = await _after(visit, number, tried.content["changes"])
+    policy = await _after(visit, number, tried.content.changes)
     given = {} if visit.request.method == "GET" else await visit.form()
     return visit.render(
         "policy_roll_back.html",
@@ -141,33 +138,32 @@ async def _question(
         refused=refused,
         given=given,
         titles=TITLES,
-        **shown(tried.content["changes"], tried.content["managed"], policy),
+        **shown(tried.content.changes, tried.content.managed, policy),
     )
 
 
 def on_purpose(form: Mapping[str, str], reason: str) -> Query:
-    """What a request says whose form says that another tool's resource is meant."""
-    meant = form.get("on_managed") == "override"
-    return {"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}
+    """What a request says whose form says that safety rules are overruled, or that another tool's resource is meant."""
+    overruled, meant = form.get("force_reason", "").strip(), form.get("on_managed") == "override"
+    return {
+        **({"force": True, "force_reason": overruled} if overruled else {}),
+        **({"on_managed": "override", "managed_reason": reason[:1000]} if meant else {}),
+    }
 
 
+@page("/policy/revisions/{number}/roll-back", methods=("POST",), role=Role.OPERATOR)
 async def _go_back(visit: Visit) -> Response:
     """Go back, if nothing was changed since it was shown what that does."""
     number, form = _number(visit), await visit.form()
     reason = form.get("reason", "").strip()
     if not reason:
         return await _question(visit, number, 422, {"detail": "say why: it is kept with the revision"})
-    overruled = form.get("force_reason", "").strip()
-    forced: Query = {
-        **({"force": True, "force_reason": overruled} if overruled else {}),
-        **on_purpose(form, reason),
-    }
     seen = form.get("revision", "")
     try:
         done = await visit.api.ask(
             "POST",
             f"/v1/revisions/{number}:rollback",
-            forced,
+            on_purpose(form, reason),
             {"comment": reason},
             {"If-Match": f'"{seen}"'} if seen.isascii() and seen.isdigit() else {},
         )
@@ -175,4 +171,4 @@ async def _go_back(visit: Visit) -> Response:
         if found.status not in (400, 403, 409, 412, 422):
             raise
         return await _question(visit, number, found.status, found.document)
-    return visit.go(f"/policy/revisions/{done.content['revision']}")
+    return visit.go(f"/policy/revisions/{done.content.revision}")

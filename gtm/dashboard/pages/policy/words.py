@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.rendering import count, share
@@ -69,50 +70,48 @@ def some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _FEW} more" if len(names) > _FEW else shown
 
 
-def _region(one: Mapping[str, Any]) -> str:
-    ends = len(one["endpoints"])
-    return f"In {one['country']}, with {ends} endpoint{'' if ends == 1 else 's'}."
+def _region(one: JsonObject) -> str:
+    ends = len(one.endpoints)
+    return f"In {one.country}, with {ends} endpoint{'' if ends == 1 else 's'}."
 
 
-def _zone(one: Mapping[str, Any]) -> str:
-    sets = len(one["records"])
-    signed = ", signed" if one["dnssec"] else ""
-    return (
-        f"Primary {one['primary_ns']}, {sets} record set{'' if sets == 1 else 's'} beside services{signed}."
-    )
+def _zone(one: JsonObject) -> str:
+    sets = len(one.records)
+    signed = ", signed" if one.dnssec else ""
+    return f"Primary {one.primary_ns}, {sets} record set{'' if sets == 1 else 's'} beside services{signed}."
 
 
-def _service(one: Mapping[str, Any]) -> str:
-    hosts = [host if isinstance(host, str) else host["name"] for host in one["hostnames"]]
-    served = f"Served in {some([member['region'] for member in one['members']])}"
+def _service(one: JsonObject) -> str:
+    hosts = [host if isinstance(host, str) else host.name for host in one.hostnames]
+    served = f"Served in {some([member.region for member in one.members])}"
     return f"{served}, as {some(hosts)}." if hosts else f"{served}."
 
 
-def _residency(one: Mapping[str, Any]) -> str:
-    match = one["match"]
-    clients = [*match["client_jurisdictions"], *match["client_countries"]]
+def _residency(one: JsonObject) -> str:
+    match = one.match
+    clients = [*match.client_jurisdictions, *match.client_countries]
     tenants = [
-        *match["tenants"],
-        *(f"those established in {place}" for place in match["tenant_jurisdictions"]),
+        *match.tenants,
+        *(f"those established in {place}" for place in match.tenant_jurisdictions),
     ]
     who = f"Clients in {some(clients)}" if clients else "All clients"
     whom = [
         f"{word} {some(names)}"
         for word, names in (
-            ("of service", match["services"]),
+            ("of service", match.services),
             ("of tenant", tenants),
-            ("with data of class", match["data_classes"]),
+            ("with data of class", match.data_classes),
         )
         if names
     ]
-    return f"{', '.join([who, *whom])}: {_where(one['allow'], one['deny'])}."
+    return f"{', '.join([who, *whom])}: {_where(one.allow, one.deny)}."
 
 
-def _where(allow: Mapping[str, Any], deny: Mapping[str, Any]) -> str:
+def _where(allow: JsonObject, deny: JsonObject) -> str:
     said = []
     for places, word in ((allow, "only"), (deny, "not")):
-        named = [*places["jurisdictions"], *places["regions"]]
-        operators = places["operator_jurisdictions"]
+        named = [*places.jurisdictions, *places.regions]
+        operators = places.operator_jurisdictions
         if named:
             said.append(f"{word} in {some(named)}")
         if operators:
@@ -120,32 +119,32 @@ def _where(allow: Mapping[str, Any], deny: Mapping[str, Any]) -> str:
     return ", ".join(said) or "anywhere"
 
 
-def _spillover(one: Mapping[str, Any]) -> str:
+def _spillover(one: JsonObject) -> str:
     limits = []
-    if one["max_share"] is not None:
-        limits.append(f"at most {share(one['max_share'])} of its demand")
-    if one["max_requests_per_second"] is not None:
-        limits.append(f"at most {count(one['max_requests_per_second'])} requests/s")
-    if one["max_added_latency_ms"] is not None:
-        limits.append(f"at most {count(one['max_added_latency_ms'])} ms longer")
-    way = f"From {one['from_region']} to {some(one['to_regions'])}"
+    if one.max_share is not None:
+        limits.append(f"at most {share(one.max_share)} of its demand")
+    if one.max_requests_per_second is not None:
+        limits.append(f"at most {count(one.max_requests_per_second)} requests/s")
+    if one.max_added_latency_ms is not None:
+        limits.append(f"at most {count(one.max_added_latency_ms)} ms longer")
+    way = f"From {one.from_region} to {some(one.to_regions)}"
     return f"{', '.join([way, *limits])}."
 
 
-def _jurisdiction(one: Mapping[str, Any]) -> str:
-    return f"Members: {some(one['members'])}."
+def _jurisdiction(one: JsonObject) -> str:
+    return f"Members: {some(one.members)}."
 
 
-def _tenant(one: Mapping[str, Any]) -> str:
-    where = f"Established in {one['country']}" if one["country"] else "Where it is established is not stated"
-    return f"{where}, weight {count(one['weight'])}."
+def _tenant(one: JsonObject) -> str:
+    where = f"Established in {one.country}" if one.country else "Where it is established is not stated"
+    return f"{where}, weight {count(one.weight)}."
 
 
-def _data_class(_: Mapping[str, Any]) -> str:
+def _data_class(_: JsonObject) -> str:
     return "What rules may be about."
 
 
-SENTENCES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+SENTENCES: Mapping[str, Callable[[JsonObject], str]] = {
     "regions": _region,
     "zones": _zone,
     "services": _service,

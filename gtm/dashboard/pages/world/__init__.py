@@ -9,29 +9,22 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from gtm.dashboard.pages.world import country, seen
-from gtm.dashboard.pages.world.scene import away, scene_now, scene_then, tables
-from gtm.dashboard.pages.world.seen import Filter, Now, Then, choices, jurisdictions
-from gtm.dashboard.pages.world.times import line
-from gtm.dashboard.pages.world.wrong import wrong
+from gtm.dashboard.pages.world import seen
+from gtm.dashboard.pages.world.scene import away, scene_now, scene_then, tables, wrong
+from gtm.dashboard.pages.world.seen import DemandFilter, Now, Then, choices, jurisdictions, line
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.security import PERSONAL
 from gtm.dashboard.visits import Visit, page
 
 
-def routes() -> list[Route]:
-    """The page, its stream, what it shows of then, and countries."""
-    return [page("/", _world), page("/live/world", _live), page("/live/then", _then), *country.routes()]
-
-
+@page("/")
 async def _world(visit: Visit) -> Response:
     """The page with what is known, so that it reads without scripts."""
-    chosen, api, at = Filter.of(visit), visit.api, visit.query("at")
+    chosen, api, at = DemandFilter.of(visit), visit.api, visit.query("at")
     shown, every, names, times = await asyncio.gather(
         _look(visit, chosen, at),
-        _look(visit, Filter(), at) if chosen.any else asyncio.sleep(0),
+        _look(visit, DemandFilter(), at) if chosen.any else asyncio.sleep(0),
         jurisdictions(api),
         line(api, visit.query("span"), at),
     )
@@ -49,20 +42,20 @@ async def _world(visit: Visit) -> Response:
     )
 
 
-async def _look(visit: Visit, chosen: Filter, at: str | None) -> Now | Then:
+async def _look(visit: Visit, chosen: DemandFilter, at: str | None) -> Now | Then:
     if at is None:
         return await seen.now(visit.api, chosen)
     return await seen.then(visit.api, chosen, at)
 
 
-def _of_now(shown: Now, chosen: Filter) -> dict[str, Any]:
+def _of_now(shown: Now, chosen: DemandFilter) -> dict[str, Any]:
     """What templates know of the present."""
     return {
         "recorded": None,
         "scene": scene_now(shown, chosen),
         "top": shown.top,
-        "regions": shown.top["regions"],
-        "sync": shown.status["sync"],
+        "regions": shown.top.regions,
+        "sync": shown.status.sync,
         "wrong": wrong(shown),
         **tables(shown.demand),
     }
@@ -70,7 +63,7 @@ def _of_now(shown: Now, chosen: Filter) -> dict[str, Any]:
 
 def _of_then(shown: Then) -> dict[str, Any]:
     """What templates know of a recorded minute: regions that are gone are among them."""
-    served = shown.demand["served"]
+    served = shown.demand.served
     gone = sorted(served.keys() - shown.regions.keys())
     regions = [
         {
@@ -83,11 +76,11 @@ def _of_then(shown: Then) -> dict[str, Any]:
         for plan in (shown.plans.get(name, {}),)
     ]
     return {
-        "recorded": shown.demand["recorded"] or {"start": None, "seconds": 0, "revision": None},
+        "recorded": shown.demand.recorded or {"start": None, "seconds": 0, "revision": None},
         "scene": scene_then(shown),
         "regions": regions,
         "changes": shown.changes,
-        "away": away(shown.demand["rows"]),
+        "away": away(shown.demand.rows),
         **tables(shown.demand),
     }
 
@@ -102,9 +95,10 @@ def _parts(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+@page("/live/world")
 async def _live(visit: Visit) -> Response:
     """What goes on, as it changes."""
-    chosen, api = Filter.of(visit), visit.api
+    chosen, api = DemandFilter.of(visit), visit.api
 
     async def render() -> Mapping[str, str]:
         return _parts(_of_now(await seen.now(api, chosen), chosen))
@@ -112,9 +106,10 @@ async def _live(visit: Visit) -> Response:
     return visit.stream(render, "world", chosen.given)
 
 
+@page("/live/then")
 async def _then(visit: Visit) -> Response:
     """The parts of the page as of a recorded minute."""
-    shown = await seen.then(visit.api, Filter.of(visit), visit.query("at") or "")
+    shown = await seen.then(visit.api, DemandFilter.of(visit), visit.query("at") or "")
     values = _of_then(shown)
     when = rendered("world_when.html", {**values, "problem": shown.problem})
     return JSONResponse({**_parts(values), "when": when}, headers=PERSONAL)

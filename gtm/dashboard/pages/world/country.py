@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Route
 
+from gtm.client.objects import JsonObject
 from gtm.core.model.countries import COUNTRIES
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.pages.residency import few, matrix_row
+from gtm.dashboard.pages.world.scene import largest, summed
 from gtm.dashboard.pages.world.seen import MOST_ROWS
 from gtm.dashboard.visits import Visit, page
+
+if TYPE_CHECKING:
+    from gtm.client import types
 
 PER_PAGE = 20
 MOST_RULES = 30
@@ -25,11 +29,7 @@ MOST_EXPLAINED = 8
 """Services of which the odds are asked: those that most is asked of."""
 
 
-def routes() -> list[Route]:
-    """All countries, and one."""
-    return [page("/countries", _countries), page("/countries/{code}", _country)]
-
-
+@page("/countries")
 async def _countries(visit: Visit) -> Response:
     """A list, by what is asked for now; `code` is one to go to."""
     asked = (visit.query("code") or "").upper()
@@ -39,21 +39,22 @@ async def _countries(visit: Visit) -> Response:
         visit.api.get("/v1/demand", limit=MOST_ROWS), visit.api.get("/v1/names", limit=1000)
     )
     sums: dict[str, float] = defaultdict(float)
-    for row in demand["rows"]:
-        if row["cell"]["country"] is not None:
-            sums[row["cell"]["country"]] += row["requests_per_second"]
+    for row in demand.rows:
+        if row.cell.country is not None:
+            sums[row.cell.country] += row.requests_per_second
     standing: dict[str, list[str]] = defaultdict(list)
-    for region in names["regions"]:
-        standing[region["country"]].append(region["name"])
+    for region in names.regions:
+        standing[region.country].append(region.name)
     codes = sorted(COUNTRIES, key=lambda code: (-sums.get(code, 0.0), -len(standing.get(code, ())), code))
     return visit.render(
         "countries.html", codes=codes, sums=sums, standing=standing, asked=visit.query("code"), few=few
     )
 
 
+@page("/countries/{code}")
 async def _country(visit: Visit) -> Response:
     """All that is known of one."""
-    code, api = str(visit.request.path_params["code"]), visit.api
+    code, api = visit.part("code"), visit.api
     if code not in COUNTRIES:
         raise HTTPException(404, "there is no country of such a code")
     matrix, demand, names, latency, law = await asyncio.gather(
@@ -63,16 +64,16 @@ async def _country(visit: Visit) -> Response:
         api.get("/v1/latency", country=code),
         _law(api, code),
     )
-    rows = [matrix_row(one) for one in matrix["items"]]
-    services = by_service(demand["rows"])
-    named = list(dict.fromkeys(rule for row in rows for part in row["cells"][0] for rule in part["rules"]))
+    rows = [matrix_row(one) for one in matrix.items_]
+    services = by_service(demand.rows)
+    named = list(dict.fromkeys(rule for row in rows for part in row.cells[0] for rule in part.rules))
     rules, odds = await asyncio.gather(_rules(api, named), _odds(api, code, services, rows))
     return visit.render(
         "country.html",
         code=code,
         demand=demand,
-        refusals=sorted(demand["refused"].items(), key=lambda one: -one[1]),
-        served=sorted(demand["served"].items(), key=lambda one: -one[1]),
+        refusals=sorted(demand.refused.items(), key=lambda one: -one[1]),
+        served=sorted(demand.served.items(), key=lambda one: -one[1]),
         services=services[:PER_PAGE],
         services_left=max(0, len(services) - PER_PAGE),
         odds=odds,
@@ -80,37 +81,23 @@ async def _country(visit: Visit) -> Response:
         rows=rows,
         rules=rules,
         rules_left=max(0, len(named) - MOST_RULES),
-        standing=[one for one in names["regions"] if one["country"] == code],
+        standing=[one for one in names.regions if one.country == code],
         regions=[
-            one for one in (latency["estimates"] or {"regions": ()})["regions"] if one["rtt_ms"] is not None
+            one for one in (latency.estimates.regions if latency.estimates else ()) if one.rtt_ms is not None
         ],
         law=law,
-        following=urlencode({"cursor": matrix["next_cursor"]}) if matrix["next_cursor"] else None,
+        following=urlencode({"cursor": matrix.next_cursor}) if matrix.next_cursor else None,
         first=visit.query("cursor") is None,
         few=few,
     )
 
 
-def by_service(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def by_service(rows: Iterable[types.DemandRow]) -> list[JsonObject]:
     """Services by what is asked of them: how much of it is refused, and the shares that regions serve; the most first."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        name, rps = row["cell"]["service"], row["requests_per_second"]
-        one = found.setdefault(
-            name, {"service": name, "rps": 0.0, "refused": 0.0, "regions": defaultdict(float)}
-        )
-        one["rps"] += rps
-        if row["region"] is None:
-            one["refused"] += rps
-        else:
-            one["regions"][row["region"]] += rps
     return [
-        {
-            **one,
-            "regions": [(name, rps / one["rps"]) for name, rps in sorted(one["regions"].items(), key=_last)],
-        }
-        for one in sorted(found.values(), key=lambda one: -one["rps"])
-        if one["rps"] > 0
+        JsonObject(one, regions=[(name, rps / one.rps) for name, rps in largest(one.regions)])
+        for one in sorted(summed(rows, "service"), key=lambda one: -one.rps)
+        if one.rps > 0
     ]
 
 
@@ -126,30 +113,32 @@ async def _law(api: Inside, code: str) -> Mapping[str, Any] | None:
         )
     except ApiProblem:
         return None
-    return {"laws": own["laws"], **memberships(found["items"], code)}
+    return {"laws": own.laws, **memberships(found.items_, code)}
 
 
-def memberships(jurisdictions: Iterable[Mapping[str, Any]], code: str) -> dict[str, list[dict[str, Any]]]:
+def memberships(
+    jurisdictions: Iterable[types.JurisdictionView], code: str
+) -> dict[str, list[dict[str, Any]]]:
     """Jurisdictions that have a country as a member now, and memberships that are over or to come."""
     now, other = [], []
     for one in jurisdictions:
-        terms = [term for term in one["terms"] if term["member"] == code]
-        decisions = [each for each in one["decisions"] if each["country"] == code]
+        terms = [term for term in one.terms if term["member"] == code]
+        decisions = [each for each in one.decisions if each.country == code]
         told = {
-            "name": one["name"],
-            "display_name": one["display_name"],
-            "since": next((term["effective_from"] for term in terms), None),
-            "until": next((term["effective_until"] for term in terms), None),
+            "name": one.name,
+            "display_name": one.display_name,
+            "since": next((term.get("effective_from") for term in terms), None),
+            "until": next((term.get("effective_until") for term in terms), None),
             "decisions": decisions,
         }
-        if code in one["countries"]:
+        if code in one.countries:
             now.append(told)
         elif terms:
             other.append(told)
         other += [
-            {**told, "since": each["since"], "until": each["until"], "decisions": []}
-            for each in one["past"]
-            if each["country"] == code
+            {**told, "since": each.since, "until": each.until, "decisions": []}
+            for each in one.past
+            if each.country == code
         ]
     return {"now": now, "other": other}
 
@@ -168,20 +157,18 @@ async def _rules(api: Inside, names: Sequence[str]) -> list[Mapping[str, Any]]:
 
 
 async def _odds(
-    api: Inside, code: str, services: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+    api: Inside, code: str, services: Sequence[JsonObject], rows: Sequence[JsonObject]
 ) -> dict[str, Mapping[str, Any]]:
     """Service → where a new request from the middle of the country would go, and with what odds."""
-    names = dict.fromkeys([one["service"] for one in services] + [one["service"] for one in rows])
+    names = dict.fromkeys([one.service for one in services] + [one.service for one in rows])
 
     async def one(name: str) -> Mapping[str, Any] | None:
         try:
             answer = await api.ask("POST", "/v1/route:explain", body={"service": name, "country": code})
         except ApiProblem:
             return None
-        shares = [
-            (each["region"], each["share"]) for each in answer.content["candidates"] if each["share"] > 0
-        ]
-        return {"shares": sorted(shares, key=_last), "shed": answer.content["shed"]}
+        shares = [(each.region, each.share) for each in answer.content.candidates if each.share > 0]
+        return {"shares": sorted(shares, key=_last), "shed": answer.content.shed}
 
     asked = list(names)[:MOST_EXPLAINED]
     found = await asyncio.gather(*map(one, asked))

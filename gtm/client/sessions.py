@@ -1,23 +1,26 @@
-"""What both sessions share: where the server is, how to speak with it, how its answers are read and its failures told."""
+"""Sessions send calls: one for threads, one for asyncio. Both do the same: where the server is, how to speak with it, how its answers are read and its failures told."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import re
 import ssl
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 
-from gtm.client.calls import Answer, Call
+from gtm.client.calls import Answer, Call, PagedCall
 from gtm.client.errors import ConnectionFailed, GtmError, NotGtm, UsageError
 from gtm.client.proxies import proxy_for
-from gtm.client.reading import answer
+from gtm.client.reading import answer, line
 from gtm.client.retries import PATIENT, Retries
 from gtm.secret import TOKEN, SecretError, clean, given, redact, said
 from gtm.transport import CertificatesError, context_for, in_the_clear
@@ -38,7 +41,7 @@ class Options:
         retries: which calls are made again (`gtm.client.retries`).
         managed_by: the tool for which changes are made (`terraform/prod-network`, docs/managers.md); None: nobody's.
         agent: what the client calls itself in `User-Agent`.
-        hook: makes the objects of answers; None: they are dicts.
+        hook: makes the objects of answers; None: they are dicts with attributes (`gtm.client.objects.JsonObject`).
     """
 
     ca_file: Path | str | None = None
@@ -248,3 +251,186 @@ def _reason(error: Exception) -> str:
     if "WRONG_VERSION_NUMBER" in text.upper():
         return "it speaks http there, not https"
     return re.sub(r"^\[Errno -?\d+\] ", "", text).lower()
+
+
+class Session(Speaker):
+    """Sends calls, for programs with threads; safe to share among them. A context manager: its connections end with it.
+
+    Args:
+        url: the server's base, http or https.
+        token: a bearer token; None where none is needed.
+        options: how to speak with it.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+
+    def __init__(self, url: str, token: str | None = None, options: Options | None = None) -> None:
+        super().__init__(url, token, options)
+        self._http = httpx.Client(**self.settings())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End its connections."""
+        self._http.close()
+
+    def send(self, call: Call[T], *, known: Answer[T] | None = None) -> Answer[T]:
+        """Make a call, again where that is safe.
+
+        Args:
+            call: which.
+            known: an answer to it that was had before: returned again if it still holds (304).
+
+        Raises:
+            ProblemError: gtm says no.
+            ConnectionFailed: nothing answered.
+            NotGtm: something else did.
+        """
+        call, made = self.asking(call, known), 0
+        while True:
+            made += 1
+            try:
+                return self.read(call, self._made(call), known)
+            except GtmError as error:
+                pause = self.pause(call, error, made)
+            time.sleep(pause)
+
+    def _made(self, call: Call[Any]) -> httpx.Response:
+        try:
+            return self._http.request(**self.request(call))
+        except UNMADE as error:
+            raise self.failed(error) from error
+
+    def ask(self, call: Call[T]) -> T:
+        """Make a call; what it answers."""
+        return self.send(call).value
+
+    def items(self, call: PagedCall[Any, T]) -> Iterator[T]:
+        """Every item of a list, page after page; each page is asked for once its items are wanted."""
+        for page in self.pages(call.largest):
+            yield from page["items"]
+
+    def pages(self, call: Call[T]) -> Iterator[T]:
+        """Every page of a list."""
+        cursor = None
+        while True:
+            page = self.send(page_of(call, cursor)).value
+            yield page
+            cursor = cursor_of(self.url, page)
+            if cursor is None:
+                return
+
+    def lines(self, call: Call[Any]) -> Iterator[Any]:
+        """Every value of an answer that has one a line, as they come; such a call is made once."""
+        with self._streamed(call) as response:
+            try:
+                for text in response.iter_lines():
+                    yield line(self.url, text)
+            except UNMADE as error:
+                raise self.failed(error) from error
+
+    @contextmanager
+    def _streamed(self, call: Call[Any]) -> Iterator[httpx.Response]:
+        request = self._http.build_request(**self.request(call))
+        try:
+            response = self._http.send(request, stream=True)
+            if response.status_code != 200:
+                response.read()
+        except UNMADE as error:
+            raise self.failed(error) from error
+        try:
+            if response.status_code != 200:
+                self.read(call, response, None)
+                raise NotGtm(self.url, f"status {response.status_code}")
+            yield response
+        finally:
+            response.close()
+
+
+class AsyncSession(Speaker):
+    """Sends calls, for programs with asyncio. An asynchronous context manager: its connections end with it.
+
+    Arguments and exceptions are those of `Session`.
+    """
+
+    def __init__(self, url: str, token: str | None = None, options: Options | None = None) -> None:
+        super().__init__(url, token, options)
+        self._http = httpx.AsyncClient(**self.settings())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End its connections."""
+        await self._http.aclose()
+
+    async def send(self, call: Call[T], *, known: Answer[T] | None = None) -> Answer[T]:
+        """Send a request, as `Session.send` does."""
+        call, made = self.asking(call, known), 0
+        while True:
+            made += 1
+            try:
+                return self.read(call, await self._made(call), known)
+            except GtmError as error:
+                pause = self.pause(call, error, made)
+            await asyncio.sleep(pause)
+
+    async def _made(self, call: Call[Any]) -> httpx.Response:
+        try:
+            return await self._http.request(**self.request(call))
+        except UNMADE as error:
+            raise self.failed(error) from error
+
+    async def ask(self, call: Call[T]) -> T:
+        """Make a call, as `Session.ask` does."""
+        return (await self.send(call)).value
+
+    async def items(self, call: PagedCall[Any, T]) -> AsyncIterator[T]:
+        """Yield the items of all pages, as `Session.items` does."""
+        async for page in self.pages(call.largest):
+            for item in page["items"]:
+                yield item
+
+    async def pages(self, call: Call[T]) -> AsyncIterator[T]:
+        """Yield pages, as `Session.pages` does."""
+        cursor = None
+        while True:
+            page = (await self.send(page_of(call, cursor))).value
+            yield page
+            cursor = cursor_of(self.url, page)
+            if cursor is None:
+                return
+
+    async def lines(self, call: Call[Any]) -> AsyncIterator[Any]:
+        """Yield the lines of an answer, as `Session.lines` does."""
+        async with self._streamed(call) as response:
+            try:
+                async for text in response.aiter_lines():
+                    yield line(self.url, text)
+            except UNMADE as error:
+                raise self.failed(error) from error
+
+    @asynccontextmanager
+    async def _streamed(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
+        request = self._http.build_request(**self.request(call))
+        try:
+            response = await self._http.send(request, stream=True)
+            if response.status_code != 200:
+                await response.aread()
+        except UNMADE as error:
+            raise self.failed(error) from error
+        try:
+            if response.status_code != 200:
+                self.read(call, response, None)
+                raise NotGtm(self.url, f"status {response.status_code}")
+            yield response
+        finally:
+            await response.aclose()
