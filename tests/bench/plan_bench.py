@@ -38,8 +38,9 @@ from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.advance import advance
 from gtm.core.plan.model import build
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, violations
+from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
 from gtm.core.plan.solve import solve
+from tests.core.plan.violations import violations
 
 _BASE_MS = 16.0
 _MS_PER_KM = 0.0175

@@ -20,7 +20,7 @@ import numpy as np
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
 from gtm.core.plan.model import Model, build
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
+from gtm.core.plan.problem import ClassDemand, Problem, Solution, admitted
 from gtm.core.plan.rows import Flags, Floats, Ints, total
 
 _TOLERANCE = 0.01
@@ -170,7 +170,7 @@ class _Routes:
             np.repeat(np.arange(len(moves), dtype=np.intp), [len(move.base) for move in moves]),
             np.array(base),
             np.array(target),
-            np.array([_admitted(move) for move in moves]),
+            np.array([admitted(move.demand, move.plan) for move in moves]),
         )
 
     def load(self, weights: Floats) -> Floats:
@@ -186,16 +186,6 @@ class _Routes:
         classes = np.zeros(len(self.admitted), dtype=np.bool_)
         classes[self.classes[touched & (self.base > 0)]] = True
         return classes
-
-
-def _admitted(move: _Move) -> float:
-    """The rate of a class that is not refused."""
-    total = sum(move.demand.tenants.values())
-    if not move.plan.tenants:
-        return move.demand.rate * (1 - move.plan.shed)
-    shares = move.plan.tenants
-    refused = sum(rate * shares.get(name, move.plan.shed) for name, rate in move.demand.tenants.items())
-    return move.demand.rate * (1 - refused / total)
 
 
 def rounded(weights: Mapping[str, float], target: Mapping[str, float], least: float) -> dict[str, float]:

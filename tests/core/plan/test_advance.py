@@ -13,19 +13,10 @@ from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.advance import advance, rounded
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import (
-    Breach,
-    ClassDemand,
-    PlanError,
-    Problem,
-    Solution,
-    SpillQuota,
-    plan_flow,
-    plan_violations,
-    violations,
-)
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, plan_flow
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import REGIONS, demand, problems
+from tests.core.plan.violations import BrokenPromise, plan_violations, violations
 from tests.core.strategies import quick
 
 KNOBS = Knobs(free_rate=0.0)
@@ -65,7 +56,7 @@ def test_weights_sum_to_one_inside_the_class(plan: Plan, problem: Problem) -> No
     """Whatever the plan before, the next one names only the class's regions, and weights sum to 1."""
     after = tick(plan, problem)
     broken = {found.breach for found in plan_violations(problem, after, 1e-9)}
-    assert not broken & {Breach.FENCE, Breach.DEMAND}
+    assert not broken & {BrokenPromise.FENCE, BrokenPromise.DEMAND}
     assert all(0 <= one.shed <= 1 for one in after.classes.values())
     assert all(0 <= share <= 1 for one in after.classes.values() for share in one.tenants.values())
     assert {one.key for one in problem.classes if one.rate > 0 and one.regions} <= after.classes.keys()
@@ -178,7 +169,7 @@ def test_steps_are_bounded(first: Problem, second: Problem) -> None:
         and (one.key not in plan.classes or not plan.classes[one.key].weights.keys() <= set(one.regions))
     }
     broken = any(
-        found.breach is not Breach.FENCE
+        found.breach is not BrokenPromise.FENCE
         for held in (plan, replace(plan, classes=plan.classes | admits | begun))
         for found in plan_violations(second, held, 1e-9)
     )
@@ -358,23 +349,23 @@ def test_the_check_finds_what_is_wrong() -> None:
     flow = {"a": {"near": 4.0, "far": 5.0}, "b": {"far": 9.0, "elsewhere": 1.0}}
     found = violations(problem, Solution(flow, {"none": 1.0}, {"none": {"": 0.5}}, {}, {}, ()))
     assert [(one.breach, one.where, one.amount) for one in found] == [
-        (Breach.FENCE, "b → elsewhere", 1.0),
-        (Breach.DEMAND, "a", 1.0),
-        (Breach.DEMAND, "none", 0.5),
-        (Breach.CAPACITY, "near", 3.0),
-        (Breach.CAPACITY, "near", 2.0),
-        (Breach.SPILL_IN, "far", 4.0),
-        (Breach.QUOTA, "r", 5.0),
-        (Breach.QUOTA, "r", 3.0),
-        (Breach.QUOTA, "far → elsewhere", 1.0),
+        (BrokenPromise.FENCE, "b → elsewhere", 1.0),
+        (BrokenPromise.DEMAND, "a", 1.0),
+        (BrokenPromise.DEMAND, "none", 0.5),
+        (BrokenPromise.CAPACITY, "near", 3.0),
+        (BrokenPromise.CAPACITY, "near", 2.0),
+        (BrokenPromise.SPILL_IN, "far", 4.0),
+        (BrokenPromise.QUOTA, "r", 5.0),
+        (BrokenPromise.QUOTA, "r", 3.0),
+        (BrokenPromise.QUOTA, "far → elsewhere", 1.0),
     ]
     assert str(found[3]) == "capacity of `near`: 3 slots beyond 1"
     plan = Plan(classes={"a": ClassPlan({"near": 0.5}, 0.5, {"p": 0.0}), "gone": ClassPlan({"near": 1.0})})
     broken = plan_violations(replace(problem, quotas=()), plan)
     assert [(one.breach, one.amount) for one in broken] == [
-        (Breach.DEMAND, 0.5),
-        (Breach.CAPACITY, 1.5),
-        (Breach.CAPACITY, 0.5),
+        (BrokenPromise.DEMAND, 0.5),
+        (BrokenPromise.CAPACITY, 1.5),
+        (BrokenPromise.CAPACITY, 0.5),
     ]
 
 

@@ -12,7 +12,8 @@ from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.congestion import LEVELS, Tick, marginal_wait_ms, solve_tick
-from gtm.core.plan.problem import ClassDemand, Problem, violations
+from gtm.core.plan.problem import ClassDemand, Problem
+from tests.core.plan.violations import violations
 
 SECONDS = 2.0
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.plan.fairness import water_fill
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, violations
+from gtm.core.plan.problem import ClassDemand, Problem, Solution
 from gtm.core.plan.solve import solve
+from tests.core.plan.violations import violations
 from tests.core.strategies import quick
 
 

@@ -12,10 +12,11 @@ from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan import lp
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import PlanError, Problem, Solution, SpillQuota, violations
+from gtm.core.plan.problem import PlanError, Problem, Solution, SpillQuota
 from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import TIERS, demand, problems, reference
+from tests.core.plan.violations import violations
 from tests.core.strategies import quick
 
 
