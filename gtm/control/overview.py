@@ -250,7 +250,9 @@ def _pushes(moment: Moment) -> list[dict[str, Any]]:
 def _ruled(moment: Moment, home: str, region: str) -> list[str]:
     """The rules that what goes from one region to another counts against, if the first is its home."""
     return [
-        quota.name for quota in moment.planned.problem.quotas if quota.home == home and region in quota.to
+        quota.name
+        for quota in moment.planned.problem.quotas
+        if quota.from_region == home and region in quota.to_regions
     ]
 
 
@@ -276,14 +278,14 @@ def _quotas(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dic
         used = sum(
             rate
             for (home, region), rate in planned.items()
-            if (rule is not None and home == rule.home and region in rule.to)
+            if (rule is not None and home == rule.from_region and region in rule.to_regions)
             or (rule is None and region == into)
         )
         found.append(
             {
                 "name": name,
-                "from": None if rule is None else rule.home,
-                "to": [into] if rule is None else list(rule.to),
+                "from": None if rule is None else rule.from_region,
+                "to": [into] if rule is None else list(rule.to_regions),
                 "allowed": allowed if allowed < inf else None,
                 "planned": used,
                 "binding": name in solution.binding,

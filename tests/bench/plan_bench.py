@@ -34,11 +34,12 @@ from scipy.sparse import csc_array
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.latency import great_circle_km
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.advance import advance
 from gtm.core.plan.model import build
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem
 from gtm.core.plan.solve import solve
 from tests.core.plan.violations import violations
 
@@ -72,7 +73,7 @@ def world(classes: int, regions: int, variant: str, seed: int = 1) -> Problem:
         for name, size in zip(names, sizes, strict=True)
     }
     quotas = tuple(
-        SpillQuota(
+        SpilloverRule(
             f"rule-{home}-{part}",
             home,
             tuple(draw.sample(names, regions // 2)),

@@ -16,12 +16,12 @@ from typing import Protocol
 from gtm.control.lead.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
-from gtm.core.model.policy import Policy
+from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.regions import Capacity
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.congestion import Fill
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem
 from gtm.core.quota.buckets import TokenBucket
 from tests import worlds
 from tests.bench.sim_queue import SlotQueue
@@ -135,7 +135,7 @@ class Planned:
     order: Sequence[Sequence[int]]
     round_trip: Sequence[Sequence[float]]
     policy: Policy
-    quotas: tuple[SpillQuota, ...]
+    quotas: tuple[SpilloverRule, ...]
     planner: Planner
     caches: bool = True
     movement: float | None = 0.0
@@ -157,9 +157,9 @@ class Planned:
         numbers = {name: number for number, name in enumerate(self.names)}
         self.buckets = [
             [
-                (frozenset(numbers[other] for other in quota.to), quota.name, TokenBucket())
+                (frozenset(numbers[other] for other in quota.to_regions), quota.name, TokenBucket())
                 for quota in self.quotas
-                if quota.home == name
+                if quota.from_region == name
             ]
             for name in self.names
         ]

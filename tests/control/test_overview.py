@@ -15,10 +15,11 @@ from gtm.core.balance.spill.room import Standing
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem, Solution
 from gtm.feed.reports import EdgeReport
 from tests import worlds
 
@@ -39,7 +40,7 @@ PLANNED = Planned(
     problem=Problem(
         (ClassDemand(KEY, "chat", Priority.REAL_TIME, ("home", "away"), (20.0, 50.0), 50.0),),
         {},
-        (SpillQuota("rule", "home", ("away",), max_share=0.25),),
+        (SpilloverRule("rule", "home", ("away",), max_share=0.25),),
     ),
     solution=Solution(
         {KEY: {"home": 30.0, "away": 10.0}}, {KEY: 10.0}, {}, {"home": 12.0}, {"rule": 12.5}, ("home",)

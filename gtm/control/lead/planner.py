@@ -195,7 +195,9 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
     """
     rates = {name: rate for name, rate in solution.quota_rates.items() if QuotaName.parse(name).into}
     rates |= {
-        QuotaName(quota.name).text: quota.max_rate for quota in problem.quotas if quota.max_rate is not None
+        QuotaName(quota.name).text: quota.max_requests_per_second
+        for quota in problem.quotas
+        if quota.max_requests_per_second is not None
     }
     by_dns: dict[QuotaText, float] = defaultdict(float)
     for one in problem.classes:
@@ -206,7 +208,7 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
             names = [
                 QuotaName(quota.name).text
                 for quota in problem.quotas
-                if quota.home == one.regions[0] and region in quota.to
+                if quota.from_region == one.regions[0] and region in quota.to_regions
             ]
             for name in (*names, QuotaName(region, into=True).text):
                 by_dns[name] += rate * part
@@ -245,7 +247,7 @@ def unrefused(plan: Plan, problem: Problem, free: frozenset[str]) -> Plan:
     """
     if not free or not any(one.shed or one.tenants for one in plan.classes.values()):
         return plan
-    bounded = {(quota.home, region) for quota in problem.quotas for region in quota.to}
+    bounded = {(quota.from_region, region) for quota in problem.quotas for region in quota.to_regions}
     guests = {
         name
         for name, one in problem.supply.items()

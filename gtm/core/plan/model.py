@@ -14,7 +14,8 @@ from math import isfinite
 import numpy as np
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, SpillQuota
+from gtm.core.model.policy import SpilloverRule
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem
 from gtm.core.plan.rows import (
     Bound,
     Columns,
@@ -42,7 +43,7 @@ class Model:
 
     classes: tuple[ClassDemand, ...]
     regions: tuple[str, ...]
-    quotas: tuple[SpillQuota, ...]
+    quotas: tuple[SpilloverRule, ...]
     rate: Floats
     work: Floats
     offsets: Ints
@@ -149,7 +150,7 @@ def _columns(
 
 
 def _quotas(
-    quotas: Sequence[SpillQuota],
+    quotas: Sequence[SpilloverRule],
     number: dict[str, int],
     rate: Floats,
     columns: Columns,
@@ -164,22 +165,22 @@ def _quotas(
     added = latency - latency[offsets][columns.classes]
     ruled = {
         name: np.flatnonzero((home == number.get(name, -1)) & columns.foreign)
-        for name in {q.home for q in quotas}
+        for name in {q.from_region for q in quotas}
     }
     led = np.zeros(len(latency), dtype=np.bool_)
     covered, limits = [], np.full(len(quotas), np.inf)
     for index, quota in enumerate(quotas):
-        candidates = ruled[quota.home]
+        candidates = ruled[quota.from_region]
         to = np.zeros(len(number), dtype=np.bool_)
-        to[[number[name] for name in quota.to if name in number]] = True
+        to[[number[name] for name in quota.to_regions if name in number]] = True
         mine = candidates[to[columns.regions[candidates]]]
         led[mine] = True
         if quota.max_added_latency_ms is not None:
             keep[mine[added[mine] > quota.max_added_latency_ms]] = False
         if quota.max_share is not None:
-            limits[index] = quota.max_share * rate[homes == number.get(quota.home, -1)].sum()
-        if quota.max_rate is not None:
-            limits[index] = min(limits[index], quota.max_rate)
+            limits[index] = quota.max_share * rate[homes == number.get(quota.from_region, -1)].sum()
+        if quota.max_requests_per_second is not None:
+            limits[index] = min(limits[index], quota.max_requests_per_second)
         covered.append(mine)
     for candidates in ruled.values():
         keep[candidates[~led[candidates]]] = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.quota.names import QuotaText
@@ -36,29 +37,18 @@ class ClassDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class SpillQuota:
-    """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together; `max_share` is of what is not fixed.
-
-    A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow to a region
-    that several rules name must satisfy each: it stays within every added latency (the difference of `latency_ms`
-    between there and home), and counts against every share and rate.
-    """
-
-    name: str
-    home: str
-    to: tuple[str, ...]
-    max_share: float | None = None
-    max_rate: float | None = None
-    max_added_latency_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Problem:
-    """One tick's question. `tenant_weights`: of tenants inside a tier, 1 where absent."""
+    """One tick's question.
+
+    A quota says how much of the demand whose home is its region may go to its others together; `max_share` is of what is not fixed.
+    A home without quotas spills freely inside the fence; one with quotas only where a quota leads. A flow to a region
+    that several quotas name must satisfy each: it stays within every added latency (the difference of `latency_ms`
+    between there and home), and counts against every share and rate. `tenant_weights` are of tenants inside a tier, 1 where absent.
+    """
 
     classes: tuple[ClassDemand, ...]
     supply: dict[str, Supply]
-    quotas: tuple[SpillQuota, ...] = ()
+    quotas: tuple[SpilloverRule, ...] = ()
     tenant_weights: dict[str, float] = field(default_factory=dict)
 
 

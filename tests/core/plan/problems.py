@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem
 
 REGIONS = tuple("abcdefg")
 SERVICES = {"chat": 2.0, "embed": 0.1, "rank": 0.5}
@@ -70,14 +71,14 @@ def supplies(draw: st.DrawFn) -> Supply:
 
 
 @st.composite
-def quotas(draw: st.DrawFn) -> tuple[SpillQuota, ...]:
+def quotas(draw: st.DrawFn) -> tuple[SpilloverRule, ...]:
     """A few rules; several may have the same home and regions."""
     rules = []
     for number in range(draw(st.integers(0, 4))):
         home = draw(st.sampled_from(REGIONS))
         to = draw(st.lists(st.sampled_from(REGIONS), min_size=1, max_size=4, unique=True))
         rules.append(
-            SpillQuota(
+            SpilloverRule(
                 f"rule-{number}",
                 home,
                 tuple(name for name in to if name != home),
@@ -104,8 +105,8 @@ def columns(problem: Problem) -> list[tuple[ClassDemand, str]]:
     for one in problem.classes:
         for region, latency in zip(one.regions, one.latency_ms, strict=True):
             home = one.regions[0]
-            rules = [rule for rule in problem.quotas if rule.home == home]
-            leading = [rule for rule in rules if region in rule.to]
+            rules = [rule for rule in problem.quotas if rule.from_region == home]
+            leading = [rule for rule in rules if region in rule.to_regions]
             added = [rule.max_added_latency_ms for rule in leading if rule.max_added_latency_ms is not None]
             if (
                 region == home
@@ -150,9 +151,14 @@ def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list
                     share * limit,
                 )
     for rule in problem.quotas:
-        uses = [float(one.regions[0] == rule.home != region and region in rule.to) for one, region in pairs]
-        demand = sum(one.rate for one in problem.classes if one.regions[:1] == (rule.home,) and not one.fixed)
-        add(uses, rule.max_rate)
+        uses = [
+            float(one.regions[0] == rule.from_region != region and region in rule.to_regions)
+            for one, region in pairs
+        ]
+        demand = sum(
+            one.rate for one in problem.classes if one.regions[:1] == (rule.from_region,) and not one.fixed
+        )
+        add(uses, rule.max_requests_per_second)
         add(uses, None if rule.max_share is None else rule.max_share * demand)
     return rows, limits
 

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.advance import advance, rounded
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, SpillQuota, plan_flow
+from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, plan_flow
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import REGIONS, demand, problems
 from tests.core.plan.violations import BrokenPromise, plan_violations, violations
@@ -239,7 +240,10 @@ def test_overload_is_left_in_larger_steps() -> None:
 def test_a_new_rule_takes_effect_in_larger_steps() -> None:
     """Weights where a rule forbids them, or beyond its share, count as overload."""
     plan = Plan(classes={"a": ClassPlan({"far": 1.0})})
-    for rule in (SpillQuota("r", "near", ("far",), max_share=0.0), SpillQuota("r", "near", ("elsewhere",))):
+    for rule in (
+        SpilloverRule("r", "near", ("far",), max_share=0.0),
+        SpilloverRule("r", "near", ("elsewhere",)),
+    ):
         after = tick(plan, Problem((demand("a", 5.0, NEAR_FAR),), {}, (rule,)))
         assert after.classes["a"].weights == pytest.approx({"near": 0.5, "far": 0.5})
 
@@ -344,7 +348,7 @@ def test_the_check_finds_what_is_wrong() -> None:
     problem = Problem(
         (demand("a", 10.0, NEAR_FAR), demand("b", 10.0, {"far": 1.0}), demand("none", 1.0, {})),
         {"near": Supply(rate=2.0, slots=1.0, service_time_s={"chat": 1.0}), "far": Supply(spill_in_rate=1.0)},
-        (SpillQuota("r", "near", ("far",), 0.2, None, 30.0), SpillQuota("s", "far", ("near",))),
+        (SpilloverRule("r", "near", ("far",), 0.2, None, 30.0), SpilloverRule("s", "far", ("near",))),
     )
     flow = {"a": {"near": 4.0, "far": 5.0}, "b": {"far": 9.0, "elsewhere": 1.0}}
     found = violations(problem, Solution(flow, {"none": 1.0}, {"none": {"": 0.5}}, {}, {}, ()))

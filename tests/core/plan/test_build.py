@@ -17,7 +17,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Families, OnOverload, Priority, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.plan.build import problem_of, ranking_of
-from gtm.core.plan.problem import Problem, SpillQuota
+from gtm.core.plan.problem import Problem
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
 from tests import worlds
@@ -148,6 +148,6 @@ def test_rules_priorities_and_weights_go_along() -> None:
     view = _view(SERVICE, rule)
     batch = Request("chat", BERLIN, priority=Priority.BATCH)
     problem = _ask(view, {_counted(view, batch): 1.0})
-    assert problem.quotas == (SpillQuota("r", "de", ("ie",), 0.4, 10.0, 40.0),)
+    assert problem.quotas == (SpilloverRule("r", "de", ("ie",), 0.4, 10.0, 40.0),)
     assert problem.classes[0].priority is Priority.BATCH
     assert problem.tenant_weights == {}

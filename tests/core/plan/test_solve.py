@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan import lp
 from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import PlanError, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import PlanError, Problem, Solution
 from gtm.core.plan.simplex import Optimum, Simplex
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import TIERS, demand, problems, reference
@@ -162,9 +163,9 @@ def test_what_may_not_be_refused_queues_at_home() -> None:
     assert found.unplaced == pytest.approx(2.0)
 
 
-def quota(**limits: float) -> SpillQuota:
+def quota(**limits: float) -> SpilloverRule:
     """A rule from `near` to `far`."""
-    return SpillQuota("rule", "near", ("far",), **limits)
+    return SpilloverRule("rule", "near", ("far",), **limits)
 
 
 @pytest.mark.parametrize(
@@ -172,17 +173,17 @@ def quota(**limits: float) -> SpillQuota:
     [
         ((), 14.0),
         ((quota(max_share=0.3),), 6.0),
-        ((quota(max_rate=5.0),), 5.0),
-        ((quota(max_share=0.3), quota(max_rate=5.0)), 5.0),
+        ((quota(max_requests_per_second=5.0),), 5.0),
+        ((quota(max_share=0.3), quota(max_requests_per_second=5.0)), 5.0),
         ((quota(max_added_latency_ms=40.0),), 14.0),
         ((quota(max_added_latency_ms=39.0),), 0.0),
         ((quota(), quota(max_added_latency_ms=39.0)), 0.0),
-        ((SpillQuota("rule", "near", ("elsewhere",)),), 0.0),
-        ((SpillQuota("rule", "far", ("near",), 0.0),), 14.0),
+        ((SpilloverRule("rule", "near", ("elsewhere",)),), 0.0),
+        ((SpilloverRule("rule", "far", ("near",), 0.0),), 14.0),
         ((quota(max_share=0.0),), 0.0),
     ],
 )
-def test_quotas_bound_what_leaves_home(rules: tuple[SpillQuota, ...], spilt: float) -> None:
+def test_quotas_bound_what_leaves_home(rules: tuple[SpilloverRule, ...], spilt: float) -> None:
     """Of 20 requests/s with capacity for 6 at home, what the rules allow spills, and the rest is refused."""
     found = solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0)}, rules))
     assert found.flow["a"].get("far", 0.0) == pytest.approx(spilt)
@@ -315,8 +316,8 @@ def test_the_example_of_the_documentation() -> None:
     """Frankfurt in docs/planning.md: 25 at home, 12 to Dublin, 2 to Paris, none to Stockholm, and 1 refused."""
     latency = {"frankfurt": 10.0, "paris": 25.0, "dublin": 30.0, "stockholm": 35.0}
     rules = (
-        SpillQuota("to-dublin", "frankfurt", ("dublin",), 0.3, None, 40.0),
-        SpillQuota("to-paris", "frankfurt", ("paris",), None, 2.0),
+        SpilloverRule("to-dublin", "frankfurt", ("dublin",), 0.3, None, 40.0),
+        SpilloverRule("to-paris", "frankfurt", ("paris",), None, 2.0),
     )
     supply = {"frankfurt": Supply(slots=100.0, service_time_s={"chat": 4.0})}
     found = solve(Problem((demand("a", 40.0, latency),), supply, rules))

@@ -8,8 +8,9 @@ from enum import StrEnum
 from math import isfinite
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Problem, Solution
 
 Flow = Mapping[str, Mapping[str, float]]
 """Class → region → requests per second."""
@@ -145,21 +146,24 @@ def _region(problem: Problem, flow: Flow, region: str, supply: Supply) -> Iterat
         yield Violation(BrokenPromise.SPILL_IN, region, sum(away.values()) - limit, limit)
 
 
-def _quota(problem: Problem, flow: Flow, quota: SpillQuota) -> Iterator[Violation]:
+def _quota(problem: Problem, flow: Flow, quota: SpilloverRule) -> Iterator[Violation]:
     """The share, rate and added latency of one rule."""
-    of_home = [one for one in problem.classes if one.regions and one.regions[0] == quota.home]
+    of_home = [one for one in problem.classes if one.regions and one.regions[0] == quota.from_region]
     spilt = 0.0
     for one in of_home:
         latency = dict(zip(one.regions, one.latency_ms, strict=True))
         for region, rate in flow.get(one.key, {}).items():
-            if region == quota.home or region not in quota.to or region not in latency:
+            if region == quota.from_region or region not in quota.to_regions or region not in latency:
                 continue
             spilt += rate
             added = latency[region] - one.latency_ms[0]
             if quota.max_added_latency_ms is not None and added > quota.max_added_latency_ms:
                 yield Violation(BrokenPromise.QUOTA, quota.name, rate, 0.0)
     demand = sum(one.rate for one in of_home if not one.fixed)
-    for limit in (quota.max_rate, None if quota.max_share is None else quota.max_share * demand):
+    for limit in (
+        quota.max_requests_per_second,
+        None if quota.max_share is None else quota.max_share * demand,
+    ):
         if limit is not None:
             yield Violation(BrokenPromise.QUOTA, quota.name, spilt - limit, limit)
 
@@ -168,7 +172,7 @@ def _unled(problem: Problem, flow: Flow) -> Iterator[Violation]:
     """Flows from a home with rules to where none of them leads."""
     led: dict[str, set[str]] = {}
     for quota in problem.quotas:
-        led.setdefault(quota.home, {quota.home}).update(quota.to)
+        led.setdefault(quota.from_region, {quota.from_region}).update(quota.to_regions)
     for one in problem.classes:
         home = one.regions[0] if one.regions else ""
         for region, rate in flow.get(one.key, {}).items():
