@@ -324,7 +324,7 @@ class LimitsDocument(Document):
     input_tokens_per_minute: float | None = Field(default=None, gt=0)
     output_tokens_per_minute: float | None = Field(default=None, gt=0)
     priority: Priority | None = None
-    """What its requests have, and the most that they may claim (`gtm.core.handoff.priority`); absent: the service's own."""
+    """What its requests have, and the most that they may claim (`gtm.core.handoff.verdict`); absent: the service's own."""
 
     def limits(self) -> core.TenantLimits:
         """The same for admission."""

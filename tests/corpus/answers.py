@@ -17,7 +17,7 @@ from gtm.control.errors import ControlError
 from gtm.control.policy import simulation
 from gtm.control.policy.situation import Situation
 from gtm.core.decision.router import Router
-from gtm.core.handoff.priority import no_higher
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.access import Access, Role, TokenGrant

@@ -37,7 +37,7 @@ from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import FAILED, Sender, Sent, Slots, Standing, Why, standing, wanting
 from gtm.core.decision.decide import Routing
-from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.options import endpoint_for
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.handoff.judge import onward

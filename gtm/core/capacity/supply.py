@@ -17,8 +17,7 @@ from math import inf
 
 from gtm.core.capacity.load import Freshness, Key, Load, freshness, mean, whole
 from gtm.core.capacity.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
-from gtm.core.health.ramps import endpoint_factor
-from gtm.core.health.verdicts import HealthTable
+from gtm.core.health.verdicts import HealthTable, endpoint_factor
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Capacity, Region
 from gtm.core.model.services import Service

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gtm.core.decision.candidates import Candidate, Exclusion
-from gtm.core.decision.decide import Decision, RuleTrace
+from gtm.core.decision.decide import Candidate, Decision, Exclusion, RuleTrace
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.regions import AddressFamily, Endpoint

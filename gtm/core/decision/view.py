@@ -13,7 +13,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 from gtm.core.health.addresses import FAMILIES, answered, lost_families
-from gtm.core.health.ramps import drain_factor, next_change, slow_start_factor
+from gtm.core.health.verdicts import drain_factor, next_change, slow_start_factor
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
 from gtm.core.model.regions import AddressFamily, AdminState, Endpoint
 from gtm.core.model.state import HealthStatus, State

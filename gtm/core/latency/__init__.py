@@ -10,8 +10,8 @@ from gtm.core.latency.aggregates import Aggregates, Settings, Sum
 from gtm.core.latency.doubt import Disputed, Doubt, Doubts, DoubtSettings, Vote, Witness
 from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.geographic import NetworkPath
-from gtm.core.latency.levels import Source
 from gtm.core.latency.samples import Delta, Interval, Level, Sample, SampleAggregator, SampleMethod, Verdict
+from gtm.core.latency.squares import Source
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import EARTH_RADIUS_KM, great_circle_km
 

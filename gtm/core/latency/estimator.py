@@ -72,9 +72,17 @@ from gtm.core.latency.geographic import (
     route_km,
     terminal_at,
 )
-from gtm.core.latency.levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
-from gtm.core.latency.mutual import fit_mutual
-from gtm.core.latency.squares import Correction, Squares
+from gtm.core.latency.squares import (
+    ASN_TRUST,
+    COUNTRY_TRUST,
+    NETWORK_TRUST,
+    Correction,
+    Source,
+    Squares,
+    Trust,
+    fit_mutual,
+    offset,
+)
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 from gtm.core.memory import Memory
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of

@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.model import Model, build
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, admitted
-from gtm.core.plan.rows import Flags, Floats, Ints, total
+from gtm.core.plan.model import Flags, Floats, Ints, Model, build, total
+from gtm.core.plan.problem import DEFAULT_KNOBS, ClassDemand, Knobs, Problem, Solution, admitted
 
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""

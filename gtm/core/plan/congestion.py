@@ -22,8 +22,7 @@ from math import inf, sqrt
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.state import Plan
-from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.problem import Problem, Solution
+from gtm.core.plan.problem import DEFAULT_KNOBS, Knobs, Problem, Solution
 from gtm.core.plan.solve import solve
 
 LEVELS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)

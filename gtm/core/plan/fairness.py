@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gtm.core.plan.lp import Answer
-from gtm.core.plan.model import Model
-from gtm.core.plan.rows import Bound, Flags, Floats, Ints, total
+from gtm.core.plan.model import Bound, Flags, Floats, Ints, Model, total
 
 _EXHAUSTED = 1e-6
 _BETTER = 0.01

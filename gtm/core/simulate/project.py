@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.decision.candidates import Objections
+from gtm.core.decision.decide import Objections
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.weights import canaries_of
 from gtm.core.model.outcomes import Outcome, Reason
@@ -22,8 +22,7 @@ from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
+from gtm.core.plan.problem import ClassDemand, Knobs, Problem, Solution
 from gtm.core.policy.snapshot import bits
 from gtm.core.simulate.scenario import Ranked
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
-from gtm.core.handoff.priority import no_higher
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
-from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
+from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, SourceBudget, Verdict
 from gtm.core.model.access import matches
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot

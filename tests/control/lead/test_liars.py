@@ -19,7 +19,7 @@ from gtm.core.capacity import processing
 from gtm.core.latency import Estimator, Settings
 from gtm.core.model.requests import Request
 from gtm.core.quota import ledger
-from gtm.core.quota.shares import shares
+from gtm.core.quota.ledger import shares
 from tests.core.strategies import quick
 from tests.drills.liars import balancer
 from tests.drills.liars.arena import NONE, climb

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
 from gtm.core.latency import squares as rtt_squares
-from gtm.core.latency.cables import HUB_NAMES, HUB_VECTORS, NEAREST, hub_distances
 from gtm.core.latency.estimator import location_of
-from gtm.core.latency.geographic import SHIPPED, model_ms, point_at, terminal_at
+from gtm.core.latency.geographic import (
+    HUB_NAMES,
+    HUB_VECTORS,
+    NEAREST,
+    SHIPPED,
+    hub_distances,
+    model_ms,
+    point_at,
+    terminal_at,
+)
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
     arc_km,

@@ -13,8 +13,7 @@ from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.advance import advance, rounded
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem, Solution, plan_flow
+from gtm.core.plan.problem import ClassDemand, Knobs, PlanError, Problem, Solution, plan_flow
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import REGIONS, demand, problems
 from tests.core.plan.violations import BrokenPromise, plan_violations, violations

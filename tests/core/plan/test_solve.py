@@ -12,9 +12,8 @@ from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan import lp
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import PlanError, Problem, Solution
-from gtm.core.plan.simplex import Optimum, Simplex
+from gtm.core.plan.lp import Optimum, Simplex
+from gtm.core.plan.problem import Knobs, PlanError, Problem, Solution
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import TIERS, demand, problems, reference
 from tests.core.plan.violations import violations

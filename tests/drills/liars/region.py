@@ -25,7 +25,7 @@ from gtm.core.balance.choosing.values import By, Wanted, Why
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Check
 from gtm.core.balance.health import Settings as HealthSettings
-from gtm.core.handoff.priority import PriorityGrant, priority_of
+from gtm.core.handoff.verdict import PriorityGrant, priority_of
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority
 

@@ -10,8 +10,7 @@ from gtm.core.balance.health.breaker import Breaker, Circuit
 from gtm.core.balance.health.limit import LearnedLimit
 from gtm.core.balance.health.settings import Settings, back_off
 from gtm.core.balance.health.values import Check, Load, Standing, State
-from gtm.core.health.ramps import endpoint_factor
-from gtm.core.health.verdicts import ProbeResult, Track, advance
+from gtm.core.health.verdicts import ProbeResult, Track, advance, endpoint_factor
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 
@@ -243,7 +242,7 @@ class Verdict:
 
 # --- Slow start: how much of its weight a backend gets that has come back.
 #
-# The curve of regions (`gtm.core.health.ramps`): 10% at once, then linear, in steps of 5%, at moments that follow from when it came back
+# The curve of regions (`gtm.core.health.verdicts`): 10% at once, then linear, in steps of 5%, at moments that follow from when it came back
 # alone. (Envoy's slow start with an aggression of 1.)
 
 
