@@ -18,8 +18,7 @@ import maxminddb
 from maxminddb.decoder import Decoder
 
 from gtm.files import FileState, state_of
-from gtm.geoip.errors import GeoIPError
-from gtm.geoip.records import Schema
+from gtm.geoip.records import GeoIPError, Schema
 
 T = TypeVar("T")
 

@@ -23,10 +23,8 @@ from gtm.geoip.address import Address, from_packed, network_text, normal, parse_
 from gtm.geoip.centres import country_centres
 from gtm.geoip.database import Database
 from gtm.geoip.database import keep as keep_file
-from gtm.geoip.errors import GeoIPError
-from gtm.geoip.overrides import Override, OverrideIndex
-from gtm.geoip.overrides_file import load_overrides
-from gtm.geoip.records import ANONYMITY, NOWHERE, PLACES, Place
+from gtm.geoip.overrides import Override, OverrideIndex, load_overrides
+from gtm.geoip.records import ANONYMITY, NOWHERE, PLACES, GeoIPError, Place
 
 __all__ = ["SHIPPED_DATABASE", "GeoIPError", "Locator", "parse_address"]
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MAX_BYTES, MAX_LINE, MetricsError, Sample, Samples, read_samples
-from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, Totals, signals
-from gtm.adapters.servers import Series, ServerType, read_series, read_server
+from gtm.adapters.servers import Series, ServerType, load_lines, read_series, read_server, recognised
 from gtm.core.capacity.load import SIGNALS
 from tests.adapters import texts
 

@@ -12,8 +12,7 @@ from gtm.core.latency import great_circle_km
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.requests import Location
 from gtm.geoip.centres import country_centres
-from gtm.geoip.overrides import Override, OverrideIndex
-from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.overrides import Override, OverrideIndex, load_overrides
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.geoip.records import Place
 

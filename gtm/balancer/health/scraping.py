@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from gtm.adapters.exposition import MetricsError
 from gtm.adapters.orca import read_orca
-from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, signals
-from gtm.adapters.servers import ServerType, read_server
+from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
 from gtm.core.balance.health import Load
 
 

@@ -27,9 +27,19 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import inf
 
-from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, around, covers, overlap, uncovered, within
-from gtm.core.change.facts import Facts, TooManyFacts
-from gtm.core.change.ground import Ground, Way
+from gtm.core.change.boxes import (
+    Bounded,
+    Box,
+    Budget,
+    OutOfBudget,
+    Wall,
+    around,
+    covers,
+    overlap,
+    uncovered,
+    within,
+)
+from gtm.core.change.ground import Facts, Ground, TooManyFacts, Way
 from gtm.core.change.leads import (
     NOTHING_FORMER,
     Decider,
@@ -45,7 +55,6 @@ from gtm.core.change.leads import (
     servers_of,
     taken_over,
 )
-from gtm.core.change.walls import Bounded
 from gtm.core.model.names import WILDCARD, ancestors, closest
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.regions import AdminState

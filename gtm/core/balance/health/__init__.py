@@ -15,11 +15,19 @@ Laws (docs/backend-health.md has the rules in full):
   6. Draining ends nothing before its deadline.
 """
 
-from gtm.core.balance.health.comparing import CallKind
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.health.settings import Settings, Thresholds
-from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load, Sending, Standing, State
+from gtm.core.balance.health.values import (
+    SERVER_FAILURES,
+    CallKind,
+    Check,
+    Failure,
+    Load,
+    Sending,
+    Standing,
+    State,
+)
 
 __all__ = [
     "SERVER_FAILURES",

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import MOST_REQUESTS, Backend, Scraped
-from gtm.core.balance.flights import MOST_RUNNING, PEERS_LAST_S, SCRAPED_LASTS_S, Flights, InFlight, Told
-from gtm.core.balance.latency import DECAY_S, LatencyByLoad, PeakEwma
+from gtm.core.balance.flights import (
+    DECAY_S,
+    MOST_RUNNING,
+    PEERS_LAST_S,
+    SCRAPED_LASTS_S,
+    Flights,
+    InFlight,
+    LatencyByLoad,
+    PeakEwma,
+    Told,
+)
 from tests.core.strategies import quick
 
 WEIGHTS = {"a": 1.0, "b": 2.0, "c": 0.5}

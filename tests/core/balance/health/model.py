@@ -11,7 +11,7 @@ from statistics import fmean, median, pstdev
 
 from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health import CallKind, Check, Failure, Load, Settings
-from gtm.core.balance.health.comparing import ANY_CALL
+from gtm.core.balance.health.values import ANY_CALL
 
 NEVER = float("-inf")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.health import BackendHealth, Check, Failure, Settings, State
-from gtm.core.balance.health.comparing import Run, needed
+from gtm.core.balance.health.values import Run, needed
 from gtm.core.health.verdicts import ProbeResult
 from tests.effort import examples
 

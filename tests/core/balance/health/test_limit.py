@@ -12,7 +12,7 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import pool_of
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health import BackendHealth, Check, Failure, Load, Settings, State
-from gtm.core.balance.health.limit import FORGET, LATELY, LearnedLimit
+from gtm.core.balance.health.monitor import FORGET, LATELY, LearnedLimit
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 

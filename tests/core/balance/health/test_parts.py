@@ -23,8 +23,8 @@ from gtm.core.balance.health import (
     State,
     Thresholds,
 )
+from gtm.core.balance.health.health import median_without
 from gtm.core.balance.health.monitor import warmth
-from gtm.core.balance.health.outliers import median_without
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 

@@ -21,7 +21,7 @@ from gtm.core.balance.health import (
     State,
     Thresholds,
 )
-from gtm.core.balance.health.comparing import ANY_CALL
+from gtm.core.balance.health.values import ANY_CALL
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.balance.health.model import Page, Sent, most_terms
 from tests.effort import examples
