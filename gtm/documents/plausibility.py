@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from gtm.core.change.protections import led_out
 from gtm.core.findings.report import findings
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.names import closest
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem

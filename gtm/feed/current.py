@@ -21,7 +21,8 @@ from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.timekeeping import LEAD, Kept, Times
 from gtm.core.decision.view import Window, build_basis, build_view
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS
-from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.policy.edges import NOWHERE, EdgePlace

@@ -20,7 +20,10 @@ from gtm.control.lead import latency
 from gtm.control.lead.latency import LatencyBook, delta_problem
 from gtm.core.capacity.processing import Times
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import Doubt, Witness
+from gtm.core.latency.samples import Delta, Level
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
 from gtm.feed.reports import MAX_DELTAS, BalancerReport, EdgeReport
 from gtm.feed.wire import LatencyMessage

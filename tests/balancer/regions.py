@@ -23,8 +23,8 @@ from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings as HealthSettings
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text

@@ -28,7 +28,7 @@ from gtm.balancer.wire.facts import Cut
 from gtm.core.balance.admission.settings import Settings as AdmissionSettings
 from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.settings import Settings as HealthSettings
 from gtm.core.model.problems import PolicyError
 from gtm.runtime.balancer.health import health_settings
 from tests.docs.blocks import ROOT

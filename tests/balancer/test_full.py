@@ -16,7 +16,9 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import Settings as Choosing
-from gtm.core.balance.health import BackendHealth, Check, Settings, State
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, State
 from gtm.core.health.verdicts import ProbeResult
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections

@@ -24,8 +24,8 @@ from gtm.balancer.wire.paths import Paths
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings as HealthSettings
 from tests.balancer.test_bodies import AUDIO, CHAT, MULTIPART, _field, _form
 from tests.balancer.world import Backend, Peer, World, run, world
 

@@ -15,8 +15,8 @@ from gtm.balancer.wire.facts import Cut, Facts
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, Prefix, Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings as HealthSettings
 from tests.balancer.world import ended_exchange
 
 SERVERS = [Backend(f"http://10.0.0.{number}:8000") for number in range(4)]

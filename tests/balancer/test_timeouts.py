@@ -25,7 +25,9 @@ from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import Pick
 from gtm.core.balance.choosing.values import Settings as Choosing
-from gtm.core.balance.health import BackendHealth, Check, Settings, State
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, State
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.problems import PolicyError
 from tests.balancer.world import Backend, Peer, World, answering, ended_exchange, run, world

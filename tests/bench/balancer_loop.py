@@ -34,7 +34,9 @@ from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.proxy import Proxy
-from gtm.core.balance.health import BackendHealth, Check, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.access import Access
 from gtm.core.model.requests import UNKNOWN_LOCATION

@@ -29,19 +29,13 @@ from pathlib import Path
 
 from latency_fit import City, Measured, fit, load, tuning
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
-    Doubts,
-    Estimator,
-    Interval,
-    LatencyTable,
-    Sample,
-    SampleAggregator,
-    SampleMethod,
-    great_circle_km,
-)
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import Doubts
+from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.geographic import Parameters
+from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 

@@ -33,7 +33,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_array
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN

@@ -18,9 +18,10 @@ from gtm.core.decision.options import Maker
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.router import CANDIDATES, Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access, Role, TokenGrant, matches, permits
+from gtm.core.model.geometry import EARTH_RADIUS_KM, great_circle_km
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.model.policy import OnDoubtfulLocation, ResidencyRule
 from gtm.core.model.regions import Endpoint, Region

@@ -13,8 +13,8 @@ from gtm.core.decision.decide import routed
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, view_of
-from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Member, Priority, Steering

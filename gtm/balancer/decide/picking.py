@@ -24,7 +24,8 @@ from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
 from gtm.core.balance.flights import Flights, Ticket
-from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, CallKind, Load, Sending
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.values import SERVER_FAILURES, CallKind, Load, Sending
 from gtm.core.balance.work import Asked, Costs
 from gtm.core.handoff.verdict import Verdict
 

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from gtm.adapters.orca import FORMAT_HEADER
 from gtm.adapters.servers import ServerType
-from gtm.core.balance.health import Check, Thresholds
+from gtm.core.balance.health.settings import Thresholds
+from gtm.core.balance.health.values import Check
 from gtm.documents.fields import File, invalid
 from gtm.documents.resources import Document
 from gtm.secret import KEY, SecretError, clean, read_file

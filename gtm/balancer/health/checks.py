@@ -45,7 +45,8 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Load
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.values import Check, Load
 from gtm.core.health.verdicts import ProbeResult
 from gtm.nesting import NestingError, shallow
 

@@ -12,7 +12,7 @@ from gtm.adapters.exposition import MetricsError
 from gtm.adapters.orca import read_orca
 from gtm.adapters.scrape import Scrape, signals
 from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
-from gtm.core.balance.health import Load
+from gtm.core.balance.health.values import Load
 
 
 @dataclass(slots=True)

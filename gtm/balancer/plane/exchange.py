@@ -89,7 +89,7 @@ from gtm.balancer.wire.responses import (
 from gtm.balancer.wire.scanning import BodyScan
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
-from gtm.core.balance.health import Failure
+from gtm.core.balance.health.values import Failure
 from gtm.core.balance.work import Asked
 from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw

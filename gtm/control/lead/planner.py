@@ -22,7 +22,7 @@ from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, 
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, Plan, State

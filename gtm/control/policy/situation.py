@@ -12,7 +12,7 @@ from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.rows import Row
-from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.scenario import NOTHING, Scenario, World, presumed_up

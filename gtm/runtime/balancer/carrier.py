@@ -29,7 +29,7 @@ from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.choosing.values import By
-from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.sharing import Sharing, Use
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN

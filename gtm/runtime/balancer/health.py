@@ -12,7 +12,8 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.health.checks import Checks
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
 
 EVERY = 0.1
 """Seconds between looks at what time alone changes."""

@@ -21,7 +21,9 @@ from gtm.balancer.health.check_settings import (
 from gtm.balancer.health.checks import Checks, tokenless
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, Load, State
 from gtm.demo.backend.faults import Mode
 from tests.balancer.health.world import COMPLETION, PATIENCE, QUICK, World, run, world
 from tests.descriptors import none_left

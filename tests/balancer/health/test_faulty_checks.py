@@ -26,7 +26,8 @@ from gtm.balancer.health.check_settings import (
 from gtm.balancer.health.checks import Checks, names_model
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
 from gtm.core.model.problems import PolicyError
 from tests.balancer.health.world import PATIENCE, run
 

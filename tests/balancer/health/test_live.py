@@ -23,7 +23,8 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
 from gtm.core.balance.flights import Ticket
-from gtm.core.balance.health import Check, Failure, Sending, Settings, State
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, Failure, Sending, State
 from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world

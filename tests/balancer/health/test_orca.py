@@ -22,8 +22,8 @@ from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings as HealthSettings
 from gtm.core.balance.health.values import Load
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops

@@ -15,7 +15,9 @@ from gtm.adapters.servers import MAX_LINES, ServerType
 from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Load, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Load
 from gtm.core.capacity.load import MOST_CACHE_TOKENS, SIGNALS
 from tests.adapters import texts
 from tests.balancer.health.world import run, world

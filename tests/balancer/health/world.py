@@ -19,7 +19,8 @@ from gtm.balancer.health.checks import Checks
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
 from gtm.demo.backend.faults import Fault, Mode
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import Connection, Request

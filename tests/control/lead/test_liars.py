@@ -16,7 +16,8 @@ from gtm.control.lead import planning
 from gtm.control.lead.reports import Pushed
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
-from gtm.core.latency import Estimator, Settings
+from gtm.core.latency.aggregates import Settings
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
 from gtm.core.quota import ledger
 from gtm.core.quota.ledger import shares

@@ -25,7 +25,9 @@ from gtm.core.balance.choosing.filters import takers
 from gtm.core.balance.choosing.values import ANYTHING, Candidate, Wanted
 from gtm.core.balance.choosing.values import Settings as Choosing
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Failure, Settings, State, Thresholds
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings, Thresholds
+from gtm.core.balance.health.values import Check, Failure, State
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority
 from tests.core.balance.health.model import Page

@@ -15,7 +15,7 @@ from gtm.core.change import safety
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Policy, SpilloverRule, Tenant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState

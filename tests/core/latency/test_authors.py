@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from gtm.control.lead.latency import NOT_KNOWN, LatencyBook, Teachers
 from gtm.core.capacity.supply import NO_ASSESSMENT
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, Settings, Witness
-from gtm.core.latency.aggregates import Authors
-from gtm.core.latency.samples import source_bit
+from gtm.core.latency.aggregates import Aggregates, Authors, Settings
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Delta, Level, source_bit
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location

@@ -13,24 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import (
     Doubt,
     Doubts,
     DoubtSettings,
-    Estimator,
-    LatencyTable,
-    Level,
-    Sample,
-    SampleAggregator,
-    SampleMethod,
-    Source,
-    Verdict,
     Vote,
     Witness,
+    check_witness,
+    claim_of,
+    tellable,
 )
-from gtm.core.latency.doubt import check_witness, claim_of, tellable
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Level, Sample, SampleAggregator, SampleMethod, Verdict
+from gtm.core.latency.squares import Source
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.requests import Location
 from tests import worlds

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable, NetworkPath, Source
 from gtm.core.latency import squares as rtt_squares
-from gtm.core.latency.estimator import location_of
+from gtm.core.latency.estimator import Estimator, location_of
 from gtm.core.latency.geographic import (
     HUB_NAMES,
     HUB_VECTORS,
     NEAREST,
     SHIPPED,
+    NetworkPath,
     hub_distances,
     model_ms,
     point_at,
     terminal_at,
 )
+from gtm.core.latency.squares import Source
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
     arc_km,

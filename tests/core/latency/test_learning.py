@@ -10,23 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
-    Delta,
-    Estimator,
-    LatencyTable,
-    Level,
-    Sample,
-    SampleAggregator,
-    SampleMethod,
-    Settings,
-    Source,
-    Sum,
-    Verdict,
-)
+from gtm.core.latency.aggregates import Aggregates, Settings, Sum
+from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.geographic import model_ms, point_at, terminal_at
-from gtm.core.latency.samples import source_bit
+from gtm.core.latency.samples import Delta, Level, Sample, SampleAggregator, SampleMethod, Verdict, source_bit
+from gtm.core.latency.squares import Source
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.requests import Location
 from tests import worlds
 from tests.core.strategies import quick

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.latency import delta_problem
-from gtm.core.latency import Estimator, LatencyTable, Level, Sample, SampleAggregator
-from gtm.core.latency.table import network_key
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Level, Sample, SampleAggregator
+from gtm.core.latency.table import LatencyTable, network_key
 from gtm.core.model.requests import Location
 from tests import worlds
 

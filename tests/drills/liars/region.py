@@ -23,8 +23,9 @@ from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.choosing.chooser import begin, choice, pool_of
 from gtm.core.balance.choosing.values import By, Wanted, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings as HealthSettings
+from gtm.core.balance.health.values import Check
 from gtm.core.handoff.verdict import PriorityGrant, priority_of
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.geoip.records import GeoIPError
 from tests.release.geoip.source import PACKAGE, Family, read_source
 

@@ -8,7 +8,7 @@ import pytest
 
 from gtm.balancer import metrics
 from gtm.balancer.metrics import Family, MergedMetrics, render
-from gtm.core.balance.health import State
+from gtm.core.balance.health.values import State
 from gtm.core.capacity.load import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.workers.merging import STANDINGS, merged_state

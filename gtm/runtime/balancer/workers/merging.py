@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from gtm.core.balance.health import State
+from gtm.core.balance.health.values import State
 
 STANDINGS = (
     *(State.DRAINING, State.DOWN, State.HELD, State.EJECTED),

@@ -9,7 +9,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleMethod, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Interval, Sample, SampleAggregator, SampleMethod
 from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.policy.snapshot import Snapshot
 

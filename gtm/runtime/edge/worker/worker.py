@@ -21,7 +21,7 @@ from typing import assert_never
 
 from gtm.core.decision.router import Router
 from gtm.core.handoff.claims import Issuer
-from gtm.core.latency import SampleMethod
+from gtm.core.latency.samples import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.earned import Worth
 from gtm.core.quota.leases import Parts

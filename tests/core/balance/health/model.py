@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 
 from gtm.core.balance.backends import Condition, Scraped
-from gtm.core.balance.health import CallKind, Check, Failure, Load, Settings
-from gtm.core.balance.health.values import ANY_CALL
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import ANY_CALL, CallKind, Check, Failure, Load
 
 NEVER = float("-inf")
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, Check, Failure, Settings, State
-from gtm.core.balance.health.values import Run, needed
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, Failure, Run, State, needed
 from gtm.core.health.verdicts import ProbeResult
 from tests.effort import examples
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import pool_of
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Failure, Load, Settings, State
+from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.monitor import FORGET, LATELY, LearnedLimit
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import Check, Failure, Load, State
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 

@@ -13,18 +13,11 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import choose, pool_of
 from gtm.core.balance.choosing.values import ANYTHING
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import (
-    BackendHealth,
-    Check,
-    Failure,
-    Load,
-    RetryBudget,
-    Settings,
-    State,
-    Thresholds,
-)
-from gtm.core.balance.health.health import median_without
+from gtm.core.balance.health.health import BackendHealth, median_without
 from gtm.core.balance.health.monitor import warmth
+from gtm.core.balance.health.retries import RetryBudget
+from gtm.core.balance.health.settings import Settings, Thresholds
+from gtm.core.balance.health.values import Check, Failure, Load, State
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 

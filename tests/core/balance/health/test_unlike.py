@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, CallKind, Check, Settings
 from gtm.core.balance.health.breaker import MOST_CALLS
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.values import CallKind, Check
 from gtm.core.health.verdicts import ProbeResult
 from tests.memory import held
 

@@ -10,18 +10,9 @@ import pytest
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.filters import well
-from gtm.core.balance.health import (
-    BackendHealth,
-    CallKind,
-    Check,
-    Failure,
-    Load,
-    Sending,
-    Settings,
-    State,
-    Thresholds,
-)
-from gtm.core.balance.health.values import ANY_CALL
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import Settings, Thresholds
+from gtm.core.balance.health.values import ANY_CALL, CallKind, Check, Failure, Load, Sending, State
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.balance.health.model import Page, Sent, most_terms
 from tests.effort import examples

@@ -13,7 +13,7 @@ from gtm.core.balance.spill.edge import REFUSED, correct, ways
 from gtm.core.balance.spill.room import Sender, Sent, Standing
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.view import Window, view_of
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.outcomes import FenceError, Reason
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Request
