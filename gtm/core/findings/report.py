@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from gtm.core.findings.calendar import naming, unruled
 from gtm.core.findings.coverage import (
     client_fences,
     client_words,
@@ -19,6 +18,7 @@ from gtm.core.findings.coverage import (
     rules_binding,
     statements,
 )
+from gtm.core.findings.matrix import naming, unruled
 from gtm.core.findings.shadows import find_shadows
 from gtm.core.model.policy import OnAnonymous, OnDoubtfulLocation, OnUnknownLocation, Policy, ResidencyRule
 from gtm.core.model.problems import Problem

@@ -25,7 +25,7 @@ READERS = {
     "gtm/core/findings/coverage.py": "groups rules that are alike before it asks",
     "gtm/core/findings/shadows.py": "asks about the radii that two rules tell apart",
     "gtm/core/change/ground.py": "asks about the radii that rules tell apart",
-    "gtm/core/findings/calendar.py": "tells cells apart by rules before it asks about each",
+    "gtm/core/findings/matrix.py": "tells cells apart by rules before it asks about each",
     "gtm/core/findings/report.py": "says which settings have no effect",
 }
 

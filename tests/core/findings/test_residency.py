@@ -10,18 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.decision.fence import fence
-from gtm.core.findings.calendar import (
-    Asked,
-    Matrix,
-    What,
-    causes,
-    clients_named,
-    column,
-    columns,
-    coming,
-    unruled,
-)
+from gtm.core.findings.calendar import What, causes, coming
 from gtm.core.findings.coverage import CLIENTS, UNKNOWN
+from gtm.core.findings.matrix import Asked, Matrix, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import monitored
 from gtm.core.findings.report import findings
 from gtm.core.model.policy import Policy, RuleMode

@@ -21,23 +21,9 @@ from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
 from gtm.control.errors import BadRequest, NotFound, Unavailable
 from gtm.control.policy.traffic import since_now, watched
 from gtm.core.demand.cells import Cell
-from gtm.core.findings.calendar import (
-    Asked,
-    Cause,
-    Change,
-    Clients,
-    Event,
-    Matrix,
-    Part,
-    What,
-    causes,
-    clients_named,
-    column,
-    columns,
-    coming,
-    unruled,
-)
+from gtm.core.findings.calendar import Cause, Change, Event, What, causes, coming
 from gtm.core.findings.coverage import UNKNOWN
+from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import Watched, monitored, watching
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.requests import Request
