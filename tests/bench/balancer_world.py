@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Candidate, Pick, Score, Settings, Wanted
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.flights import Flights, FlightTicket
 from gtm.core.balance.work import Asked, Costs
 
 WINDOW_S = 60.0
@@ -113,7 +113,7 @@ class _Running:
 
     __slots__ = ("job", "start", "ticket")
 
-    def __init__(self, job: Job, start: float, ticket: Ticket | None) -> None:
+    def __init__(self, job: Job, start: float, ticket: FlightTicket | None) -> None:
         self.job, self.start, self.ticket = job, start, ticket
 
 
@@ -140,7 +140,7 @@ class _Balancer:
             return max(0.0, job.seconds - age)
         return self.costs.left(job.asked, age) if self.way.costs == "learned" else 1.0
 
-    def choose(self, job: Job, draw: float) -> tuple[int, Ticket | None] | None:
+    def choose(self, job: Job, draw: float) -> tuple[int, FlightTicket | None] | None:
         """The server for a request, and its ticket; None: it is held."""
         wanted = Wanted(cost=self.cost(job, 0.0))
         chosen = choose(self.pool, wanted, draw)

@@ -24,7 +24,7 @@ from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
 from gtm.core.balance.choosing.prefixes import blocks
 from gtm.core.balance.choosing.values import Candidate, Pick, Prefix, Settings, Wanted
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.flights import Flights, FlightTicket
 
 OBJECTIVE_US = 100.0
 FLYING = 100
@@ -45,7 +45,7 @@ def measured(
 ) -> dict[str, float]:
     """Quantiles of the microseconds that one choice takes."""
     random = Random(1)
-    flying: deque[Ticket] = deque()
+    flying: deque[FlightTicket] = deque()
     times = []
     for number in range(choices):
         if change is not None and number % REQUESTS_PER_CHANGE == 0:

@@ -23,7 +23,7 @@ from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.flights import Flights, FlightTicket
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import SERVER_FAILURES, CallKind, Load, Sending
 from gtm.core.balance.work import Asked, Costs
@@ -101,7 +101,7 @@ class _Flying:
     __slots__ = ("_picker", "asked", "began", "sending", "ticket")
 
     def __init__(
-        self, picker: PoolPicker, asked: Asked, ticket: Ticket, sending: Sending, began: float
+        self, picker: PoolPicker, asked: Asked, ticket: FlightTicket, sending: Sending, began: float
     ) -> None:
         self._picker = picker
         self.asked = asked

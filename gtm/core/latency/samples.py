@@ -12,9 +12,9 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
+from math import inf, isfinite
 from statistics import median, median_low
 from types import MappingProxyType
 from typing import NamedTuple
@@ -120,36 +120,27 @@ class Interval(NamedTuple):
     witnesses: list[Witness]
 
 
+@dataclass(slots=True)
 class _Report:
     """What one source said of one region, from one place and by one reporter."""
 
-    __slots__ = (
-        "against",
-        "claim",
-        "impossible",
-        "keys",
-        "method",
-        "network",
-        "quickest",
-        "region",
-        "reporter",
-        "source",
-        "values",
-    )
+    first: Sample
+    source: int  # its bit, as `source_bit` gives it
+    values: list[float] = field(default_factory=list)
+    quickest: float = inf
+    impossible: bool = False
+    against: int = 0
 
-    def __init__(self, sample: Sample) -> None:
-        location = sample.location
-        self.keys: tuple[tuple[Level, str], ...] = _keys(sample)
-        self.network = None if location.network is None else network_key(location.network)
-        self.claim = claim_of(location)
-        self.region = sample.region
-        self.source = source_bit(sample.source)
-        self.method = sample.method
-        self.reporter = sample.reporter
-        self.values: list[float] = []
-        self.quickest = sample.rtt_ms
-        self.impossible = False
-        self.against = 0
+    @property
+    def network(self) -> str | None:
+        """The network of its client, as far as such are told apart."""
+        network = self.first.location.network
+        return None if network is None else network_key(network)
+
+    @property
+    def claim(self) -> str | None:
+        """Where the client is said to be."""
+        return claim_of(self.first.location)
 
 
 _Group = tuple[Level, str, str, bool]
@@ -219,7 +210,7 @@ class SampleAggregator:
             room = self._limit // 2 if sample.method is SampleMethod.BEACON else self._limit
             if len(self._reports) >= room:
                 return Verdict.FULL
-            report = self._reports[key] = _Report(sample)
+            report = self._reports[key] = _Report(sample, source_bit(sample.source))
         return Verdict.CAPPED if len(report.values) >= self._per_source else report
 
     def _origin(self, sample: Sample) -> Point | None:
@@ -235,14 +226,16 @@ class SampleAggregator:
         reports, self._reports = self._reports, {}
         at, self._latest = self._latest, 0.0
         # A reporter whom light contradicts in one region teaches nothing of the client's place in the others either.
-        contradicted = {(report.reporter, report.network) for report in reports.values() if report.impossible}
+        contradicted = {
+            (report.first.reporter, report.network) for report in reports.values() if report.impossible
+        }
         groups: dict[_Group, list[_Report]] = {}
         for report in reports.values():
-            alone = (report.reporter, report.network) in contradicted or self._doubtful(report)
-            trusted = report.method is not SampleMethod.BEACON
-            for level, key in report.keys:
+            alone = (report.first.reporter, report.network) in contradicted or self._doubtful(report)
+            trusted = report.first.method is not SampleMethod.BEACON
+            for level, key in _keys(report.first):
                 if not alone or level in {Level.NETWORK, Level.REGION}:
-                    groups.setdefault((level, key, report.region, trusted), []).append(report)
+                    groups.setdefault((level, key, report.first.region, trusted), []).append(report)
         return Interval(
             [_delta(group, reports, at) for group, reports in groups.items()],
             self._witnesses(reports.values(), at),
@@ -258,8 +251,10 @@ class SampleAggregator:
         groups: dict[tuple[str, str, str, str], list[_Report]] = {}
         for report in reports:
             network, claim = report.network, report.claim
-            if report.method is SampleMethod.BALANCER and network is not None and claim is not None:
-                groups.setdefault((network, claim, report.region, report.reporter), []).append(report)
+            if report.first.method is SampleMethod.BALANCER and network is not None and claim is not None:
+                groups.setdefault((network, claim, report.first.region, report.first.reporter), []).append(
+                    report
+                )
         found = []
         for (network, claim, region, reporter), group in groups.items():
             known = self._doubts.get(network)

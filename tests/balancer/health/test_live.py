@@ -22,7 +22,7 @@ from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.values import Wanted
-from gtm.core.balance.flights import Ticket
+from gtm.core.balance.flights import FlightTicket
 from gtm.core.balance.health.settings import Settings
 from gtm.core.balance.health.values import Check, Failure, Sending, State
 from gtm.demo.backend.faults import Mode
@@ -138,7 +138,7 @@ class Flight:
 
     picker: Picker
     sending: Sending
-    ticket: Ticket
+    ticket: FlightTicket
 
     def end(self, exchange: Exchange, how: str) -> None:
         now = asyncio.get_running_loop().time()

@@ -94,7 +94,7 @@ class Admission:
         if arrival.model is not None:
             self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
         self._number += 1
-        ticket = Ticket(self._number, arrival, tenant, tier, offered=now, deadline=deadline)
+        ticket = Ticket(self._number, arrival, tenant, tier, now, deadline)
         if counts:  # where limits come while it runs, its end corrects them by what it was charged
             self._charge(ticket)
         if room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,30 +19,24 @@ MOST_MINUTES = 5.0
 """Minutes of a budget that one request is charged at the most, whatever it is said to have used; and after which a bucket is full again, whatever was charged."""
 
 
+@dataclass(slots=True, eq=False)
 class Tenant:
     """One tenant: counts, buckets (None: no limit), and its flow in each tier (None: it has none)."""
 
-    __slots__ = (
-        "concurrency",
-        "flows",
-        "inputs",
-        "limited",
-        "name",
-        "outputs",
-        "rate",
-        "running",
-        "waiting",
-        "weight",
-    )
+    name: str | None
+    limits: InitVar[TenantLimits]
+    now: InitVar[float]
+    running: int = 0
+    waiting: int = 0
+    flows: list[Flow | None] = field(default_factory=lambda: [None, None, None])
+    rate: Bucket | None = None
+    inputs: Bucket | None = None
+    outputs: Bucket | None = None
+    weight: float = field(init=False)
+    concurrency: int | None = field(init=False)
+    limited: bool = field(init=False)
 
-    def __init__(self, name: str | None, limits: TenantLimits, now: float) -> None:
-        self.name = name
-        self.running = 0
-        self.waiting = 0
-        self.flows: list[Flow | None] = [None, None, None]
-        self.rate: Bucket | None = None
-        self.inputs: Bucket | None = None
-        self.outputs: Bucket | None = None
+    def __post_init__(self, limits: TenantLimits, now: float) -> None:
         self.set(limits, now)
 
     def set(self, limits: TenantLimits, now: float) -> None:

@@ -55,7 +55,7 @@ from gtm.core.balance.choosing.values import (
     Why,
     eligible_of,
 )
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.flights import Flights, FlightTicket
 
 _LEAST = 0.25
 """A server with less than this part of its share gets prompts whoever has them cached."""
@@ -257,7 +257,7 @@ def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
     return tuple.__new__(Choice, (_picked(pool, eligible, wanted.cost, draw), _BY_LOAD, False))
 
 
-def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
+def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> FlightTicket:
     """Count a request that is now sent to the server that was chosen for it. The ticket must be ended, however the request ends.
 
     The counts are looked up by name: between choice and begin the server may have left the configuration, and come back.

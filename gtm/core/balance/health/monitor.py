@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health.breaker import Breaker, Circuit
@@ -21,9 +23,9 @@ class Monitor:
 
     def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
         self._settings = settings
-        self.verdict = Verdict(settings)
+        self.verdict = CheckVerdict(settings)
         self.breaker = Breaker(settings, periods)
-        self.loads = Loads(settings)
+        self.loads = BackendLoads(settings)
         self.limit = LearnedLimit()
         self.drained_by: float | None = None
         """When what it has is ended; None: it does not drain."""
@@ -34,7 +36,7 @@ class Monitor:
         self._settings = settings
         self.verdict.change(settings)
         self.breaker.settings = settings
-        self.loads.change(settings)
+        self.loads.settings = settings
 
     def drain(self, now: float, deadline: float) -> None:
         """Take nothing new, and end what is left after so many seconds."""
@@ -138,40 +140,33 @@ class Monitor:
 # `forget` seconds have delays that add up to less than that: there are at most log2(forget / b) and a few.
 
 
-class Verdict:
+@dataclass(slots=True, eq=False)
+class CheckVerdict:
     """The checks of one backend. Times may not decrease."""
 
-    __slots__ = (
-        "_fell",
-        "_good_since",
-        "_number",
-        "_seen_down",
-        "_settings",
-        "_tracks",
-        "falls",
-        "held_until",
-    )
+    _settings: Settings
+    held_until: float = -inf
+    """No earlier than this it is healthy."""
+    falls: int = 0
+    """So far."""
+    good_since: float | None = None
+    """Since when all its verdicts are good; None: they are not."""
+    _tracks: dict[Check, Track] = field(default_factory=dict)
+    _seen_down: bool = False
+    _fell: float = -inf
+    _number: int = 0
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._tracks = dict.fromkeys(settings.checks, Track())
-        self._good_since: float | None = -inf if not settings.checks else None
-        self._seen_down = False
-        self._fell = -inf
-        self._number = 0
-        self.held_until = -inf
-        """No earlier than this it is healthy."""
-        self.falls = 0
-        """So far."""
+    def __post_init__(self) -> None:
+        self.change(self._settings)
 
     def change(self, settings: Settings) -> None:
         """Go on with other settings: verdicts of checks that stay are kept, new checks are unknown. That is no fall."""
         self._settings = settings
         self._tracks = {check: self._tracks.get(check, Track()) for check in settings.checks}
         if not self._good():
-            self._good_since = None
-        elif self._good_since is None:
-            self._good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
+            self.good_since = None
+        elif self.good_since is None:
+            self.good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
 
     def checked(self, check: Check, result: ProbeResult, now: float) -> bool:
         """Take a result in; whether the verdicts together changed. A check that is not on says nothing."""
@@ -184,30 +179,25 @@ class Verdict:
         self._tracks[check] = after = advance(track, result, probe)
         self._seen_down |= after.health.status is HealthStatus.DOWN
         good = self._good()
-        if good is (self._good_since is not None):
+        if good is (self.good_since is not None):
             return False
-        self._good_since = now if good else None
+        self.good_since = now if good else None
         if was_healthy and not good:
             self._fall(now)
         return True
 
     def healthy(self, now: float) -> bool:
         """Whether all checks pass, and nothing holds it back."""
-        return self._good_since is not None and now >= self.held_until
+        return self.good_since is not None and now >= self.held_until
 
     def held(self, now: float) -> bool:
         """Whether all checks pass, and it fell too often to count as healthy yet."""
-        return self._good_since is not None and now < self.held_until
+        return self.good_since is not None and now < self.held_until
 
     @property
     def known(self) -> bool:
         """Whether every check was made."""
         return all(track.health.status is not HealthStatus.UNKNOWN for track in self._tracks.values())
-
-    @property
-    def good_since(self) -> float | None:
-        """Since when all checks pass; None: they do not."""
-        return self._good_since
 
     @property
     def failing_since(self) -> float | None:
@@ -218,9 +208,9 @@ class Verdict:
     @property
     def recovered(self) -> float | None:
         """Since when it is healthy after it was seen down; None: it was not, or is not healthy but for time."""
-        if self._good_since is None or not self._seen_down:
+        if self.good_since is None or not self._seen_down:
             return None
-        return max(self._good_since, self.held_until)
+        return max(self.good_since, self.held_until)
 
     def checks(self) -> Mapping[Check, EndpointHealth]:
         """The verdict of each check."""
@@ -266,88 +256,64 @@ def ends(since: float, slow_start: float) -> float:
 # --- What one server says of its load, and for how long it is believed. ---
 
 
-class Loads:
+@dataclass(slots=True, eq=False)
+class BackendLoads:
     """The newest of everything that a server said. What is stale or was never said is None: unknown, never idle."""
 
-    __slots__ = (
-        "_adapters",
-        "_listed",
-        "_listed_at",
-        "_memory",
-        "_models",
-        "_running",
-        "_settings",
-        "_waiting",
-    )
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._running: tuple[float, float] | None = None
-        self._waiting: tuple[float, float] | None = None
-        self._memory: tuple[float, float] | None = None
-        self._models: tuple[frozenset[str], float] | None = None
-        self._adapters: tuple[frozenset[str], float] | None = None
-        self._listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-        self._listed_at: float | None = None
-
-    def change(self, settings: Settings) -> None:
-        """Go on with other settings."""
-        self._settings = settings
+    settings: Settings
+    _said: dict[str, tuple[Any, float]] = field(
+        default_factory=dict
+    )  # a field of `Load` → its value, and when it was said
+    _listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    _listed_at: float = -inf
 
     def scraped(self, load: Load, now: float) -> None:
         """All that its metrics say; what they do not say is unknown from now on."""
-        self._running = _at(load.running, now)
-        self._waiting = _at(load.waiting, now)
-        self._memory = _at(load.memory, now)
-        self._models = None if load.models is None else (load.models, now)
-        self._adapters = None if load.adapters is None else (load.adapters, now)
+        self._said = _stamped(load, ("running", "waiting", "memory", "models", "adapters"), now)
 
     def reported(self, load: Load, now: float) -> None:
         """Some of it, as a response's header does; the rest is as it was."""
-        self._running = _at(load.running, now) or self._running
-        self._waiting = _at(load.waiting, now) or self._waiting
-        self._memory = _at(load.memory, now) or self._memory
+        self._said |= _stamped(load, ("running", "waiting", "memory"), now)
 
     def listed(self, models: frozenset[str], adapters: frozenset[str], now: float) -> None:
         """The list of what it has loaded."""
-        self._listed = (models, adapters)
-        self._listed_at = now
+        self._listed, self._listed_at = (models, adapters), now
 
     def requests(self, now: float) -> Scraped | None:
         """Requests that run and wait in it, as old as the older of both."""
-        running, waiting = self._running, self._waiting
+        running, waiting = self._said.get("running"), self._said.get("waiting")
         if running is None or waiting is None:
             return None
         at = min(running[1], waiting[1])
-        return Scraped(running[0], waiting[0], at) if now - at <= self._settings.lasts else None
+        return Scraped(running[0], waiting[0], at) if now - at <= self.settings.lasts else None
 
     def memory(self, now: float) -> float | None:
         """The used part of its memory."""
-        known = self._memory
-        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        known: float | None = self._known("memory", now)
+        return known
 
     def models(self, now: float) -> frozenset[str] | None:
         """The models that it has loaded: those of its list, else those of its metrics."""
-        if self._lists(now):
-            return self._listed[0]
-        known = self._models
-        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        known: frozenset[str] | None = self._listed[0] if self._lists(now) else self._known("models", now)
+        return known
 
     def adapters(self, now: float) -> frozenset[str] | None:
         """The LoRA adapters that it has loaded: those of its list and those of its metrics."""
-        known = self._adapters
-        said = known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        said: frozenset[str] | None = self._known("adapters", now)
         if not self._lists(now):
             return said
         return self._listed[1] | said if said else self._listed[1]
 
+    def _known(self, name: str, now: float) -> Any:
+        value, at = self._said.get(name, (None, -inf))
+        return value if now - at <= self.settings.lasts else None
+
     def _lists(self, now: float) -> bool:
-        at = self._listed_at
-        return at is not None and now - at <= self._settings.lists_last
+        return now - self._listed_at <= self.settings.lists_last
 
 
-def _at(value: float | None, now: float) -> tuple[float, float] | None:
-    return None if value is None else (value, now)
+def _stamped(load: Load, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:
+    return {name: (value, now) for name in names if (value := getattr(load, name)) is not None}
 
 
 # --- How many requests a server takes at once, learned from when it says that it is full: where nobody has said its slots.

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Pool, begin, pool_of
 from gtm.core.balance.choosing.values import Candidate, Wanted
-from gtm.core.balance.flights import Flights, InFlight, Ticket, Told
+from gtm.core.balance.flights import Flights, FlightTicket, InFlight, Told
 from tests.core.strategies import quick
 
 NAMES = ("http://a", "http://b", "http://c")
@@ -25,8 +25,8 @@ class Counting(RuleBasedStateMachine):
         self.flights = Flights()
         self.pools: list[Pool] = []
         self.seen: list[tuple[Pool, Candidate]] = []
-        self.live: list[tuple[str, int, Ticket]] = []
-        self.ended: list[Ticket] = []
+        self.live: list[tuple[str, int, FlightTicket]] = []
+        self.ended: list[FlightTicket] = []
         self.now = 0.0
         self.configure([True, True, False])
 
