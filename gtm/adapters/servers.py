@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError, Sample, Samples, read_samples
-from gtm.adapters.scrape import Scrape, Totals, possible
+from gtm.adapters.scrape import Scrape, ScrapeTotals, possible
 from gtm.core.capacity.load import MOST_CACHE_TOKENS
 
 
@@ -118,7 +118,11 @@ def read_server(
 
 
 def _scrape(
-    at: float, gauges: Mapping[str, float | None], totals: Totals, needed: Mapping[str, str], **more: object
+    at: float,
+    gauges: Mapping[str, float | None],
+    totals: ScrapeTotals,
+    needed: Mapping[str, str],
+    **more: object,
 ) -> Scrape:
     """A scrape of the gauges that are there, and possible; `needed` has those that should be, with their series."""
     known = {name: value for name, value in gauges.items() if value is not None and possible(name, value)}
@@ -143,7 +147,7 @@ def _vllm(found: Samples, at: float) -> Scrape:
             "queue": found.total("vllm:num_requests_waiting"),
             "kv_cache_usage": _part(found.largest("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
         },
-        Totals(
+        ScrapeTotals(
             requests=found.total("vllm:request_success"),
             tokens=found.total("vllm:generation_tokens"),
             input_tokens=found.total("vllm:prompt_tokens"),
@@ -201,7 +205,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
             "queue": found.total("sglang:num_queue_reqs", **ranked),
             "kv_cache_usage": _part(found.largest("sglang:token_usage", **ranked)),
         },
-        Totals(
+        ScrapeTotals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
             tokens=found.total("sglang:generation_tokens"),
             input_tokens=found.total("sglang:prompt_tokens"),
@@ -221,7 +225,7 @@ def _tgi(found: Samples, at: float) -> Scrape:
     return _scrape(
         at,
         {"outstanding": found.total("tgi_batch_current_size"), "queue": found.total("tgi_queue_size")},
-        Totals(
+        ScrapeTotals(
             requests=found.total("tgi_request_inference_duration_count"),
             tokens=found.total("tgi_request_generated_tokens_sum"),
             input_tokens=found.total("tgi_request_input_length_sum"),
@@ -247,7 +251,7 @@ def _triton(found: Samples, at: float) -> Scrape:
             "gpu_memory_used_bytes": found.total("nv_gpu_memory_used_bytes"),
             "gpu_memory_total_bytes": found.total("nv_gpu_memory_total_bytes"),
         },
-        Totals(
+        ScrapeTotals(
             requests=requests,
             service_s=(whole - waited) / 1e6 if whole is not None and waited is not None else None,
             served=requests,
@@ -280,7 +284,7 @@ def _haproxy(found: Samples, at: float) -> Scrape:
             # A server without `maxconn` has no limit, so neither have all together.
             "limit": sum(limits) if limits and len(limits) == len(up) and all(limits) else None,
         },
-        Totals(requests=found.total("haproxy_backend_http_responses")),
+        ScrapeTotals(requests=found.total("haproxy_backend_http_responses")),
         {"outstanding": "haproxy_server_current_sessions", "queue": "haproxy_backend_current_queue"},
     )
 
@@ -297,7 +301,7 @@ def _nginx(text: str, at: float) -> Scrape:
     if found is None:
         raise MetricsError("this is not NGINX's stub_status (`location = /status { stub_status; }`)")
     requests, writing = float(found[4]), float(found[6])
-    return Scrape(at, {"outstanding": max(writing - 1, 0.0)}, Totals(requests=requests))
+    return Scrape(at, {"outstanding": max(writing - 1, 0.0)}, ScrapeTotals(requests=requests))
 
 
 def _named(
@@ -317,7 +321,7 @@ def _named(
             totals[sum_] = found.total(f"{one.name}_sum")
             totals[count] = found.total(f"{one.name}_count")
     needed = {signal: one.name for signal, one in series.items() if signal in GAUGES}
-    return _scrape(at, gauges, Totals(**totals), needed)
+    return _scrape(at, gauges, ScrapeTotals(**totals), needed)
 
 
 _READERS: Mapping[ServerType, Callable[[Samples, float], Scrape]] = {

@@ -38,7 +38,7 @@ from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, ServerTls
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
+from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Prefix, Score
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
 from gtm.documents.fields import invalid
@@ -382,10 +382,10 @@ class AdmissionDocument(Document):
             **{name: one.priority for name, one in self.tenants.items()},
         }
 
-    def settings(self) -> core.Settings:
+    def settings(self) -> core.AdmissionSettings:
         """The same for admission."""
-        default = core.Settings()
-        return core.Settings(
+        default = core.AdmissionSettings()
+        return core.AdmissionSettings(
             reserves={
                 **default.reserves,
                 **{str(tier): share for tier, share in (self.reserves or {}).items()},
@@ -442,11 +442,11 @@ class BalancerDocument(Document):
         """What checks of each backend have of their own, by URL."""
         return {one.url: one.checks for one in self.backends}
 
-    def choice(self) -> Settings:
+    def choice(self) -> ChoosingSettings:
         """The settings by which one of the backends is chosen."""
         chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
         prefix = Prefix.NONE if self.choosing.prefix is None else Prefix(self.choosing.prefix.by)
-        return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
+        return ChoosingSettings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
 
     def carried(self) -> Paths | None:
         """The methods and paths that the balancer carries; None: it carries everything."""

@@ -59,7 +59,7 @@ NOWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True)
-class Schema(Generic[T]):
+class RecordSchema(Generic[T]):
     """What the databases of one kind say of addresses.
 
     `nothing` is said of addresses that are not in one. `read` takes from a record what can be believed, and `tells`
@@ -186,7 +186,7 @@ def _accuracy(value: object) -> float | None:
     return float(value) if _is_number(value) and 0 < value <= _HALFWAY_KM else None
 
 
-PLACES = Schema(
+PLACES = RecordSchema(
     NOWHERE,
     read_record,
     lambda place: place.country is not None,
@@ -197,7 +197,7 @@ PLACES = Schema(
         "AS numbers": lambda place: place.asn is not None,
     },
 )
-ANONYMITY = Schema(
+ANONYMITY = RecordSchema(
     nothing=False,
     read=read_anonymity,
     tells=bool,

@@ -32,7 +32,7 @@ _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Tokens = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
-class MalformedError(ValueError):
+class MalformedTokenError(ValueError):
     """A text is no handoff of this form."""
 
 
@@ -76,7 +76,7 @@ _payload = msgspec.json.Decoder(_Payload)
 _of_claims = attrgetter(*_Payload.__struct_fields__)
 
 
-class Token(NamedTuple):
+class ParsedToken(NamedTuple):
     """A token taken apart, not verified: the key that it names, what was signed, the signature, and what it says."""
 
     kid: str
@@ -85,7 +85,7 @@ class Token(NamedTuple):
     claims: Claims
 
 
-class Signer:
+class HandoffSigner:
     """Signs with one key.
 
     Args:
@@ -111,32 +111,32 @@ def made() -> OwnKey:
     return OwnKey(private.private_bytes_raw(), private.public_key().public_bytes_raw())
 
 
-def parsed(token: str | bytes) -> Token:
+def parsed(token: str | bytes) -> ParsedToken:
     """Take a handoff apart.
 
     Raises:
         MalformedError: it is not one, or longer than `MAX_TOKEN`.
     """
     if len(token) > MAX_TOKEN:
-        raise MalformedError(f"longer than {MAX_TOKEN} bytes")
+        raise MalformedTokenError(f"longer than {MAX_TOKEN} bytes")
     text = token.decode("latin-1") if isinstance(token, bytes) else token
     if _COMPACT.fullmatch(text) is None:
-        raise MalformedError("not three parts of base64url")
+        raise MalformedTokenError("not three parts of base64url")
     head, body, tail = text.split(".")
     try:
         header = _header.decode(shallow(_bytes(head)))
         payload = _payload.decode(shallow(_bytes(body)))
         signature = _bytes(tail)
     except ValueError as error:
-        raise MalformedError(str(error)) from error
+        raise MalformedTokenError(str(error)) from error
     if len(signature) != _SIGNATURE or not is_client_network(payload.client):
-        raise MalformedError("the signature or `client` is not of its form")
+        raise MalformedTokenError("the signature or `client` is not of its form")
     claims = Claims(**msgspec.structs.asdict(payload))
     if claims.pushed is not None and not (claims.carried and is_client_network(claims.pushed)):
-        raise MalformedError(
+        raise MalformedTokenError(
             "`pushed` is not of its form, or stands beside another `hop` than 1 or without `once`"
         )
-    return Token(header.kid, f"{head}.{body}".encode(), signature, claims)
+    return ParsedToken(header.kid, f"{head}.{body}".encode(), signature, claims)
 
 
 def _base64(content: bytes) -> bytes:

@@ -26,7 +26,7 @@ import msgspec
 from gtm.core.decision.options import Afford
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
@@ -346,7 +346,7 @@ class EdgeApp:
         await send({"type": "http.response.body", "body": piece + b"]}"})
 
     def _batch_item(
-        self, item: Any, index: int, caller: Client | None, grant: Grant, routes: Routes
+        self, item: Any, index: int, caller: ClientAddress | None, grant: Grant, routes: Routes
     ) -> dict[str, Any]:
         instance = f"/v1/route:batch#/requests/{index}"
         try:
@@ -386,7 +386,7 @@ class EdgeApp:
         return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 
-def _subject(lookup: Lookup, caller: Client | None, grant: Grant) -> Client | None:
+def _subject(lookup: Lookup, caller: ClientAddress | None, grant: Grant) -> ClientAddress | None:
     """Whom a look-up is about, if the caller may ask that."""
     if lookup.client_ip is None:
         return caller

@@ -21,14 +21,14 @@ from gtm.core.model.regions import Capacity
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.congestion import Fill
-from gtm.core.plan.problem import ClassDemand, Problem
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 from gtm.core.quota.buckets import TokenBucket
 from tests import worlds
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1
 
-Planner = Callable[[Plan, Problem, Fill, float], tuple[Plan, Mapping[str, float], Fill]]
+Planner = Callable[[Plan, PlanProblem, Fill, float], tuple[Plan, Mapping[str, float], Fill]]
 """One tick of a planner: the previous plan, the problem, how full regions are run, the time in s → the plan from now on,
 the quotas' rates, and how full regions are run next."""
 
@@ -223,10 +223,10 @@ class Planned:
             for number, name in enumerate(self.names)
         }
 
-    def _problem(self, demand: Sequence[float]) -> Problem:
+    def _problem(self, demand: Sequence[float]) -> PlanProblem:
         """The planner's question. Latencies are network and processing, and never less than a nearer region's."""
         processing = [self.capacity.processing_ms(name, "chat") for name in self.names]
-        return Problem(
+        return PlanProblem(
             classes=tuple(
                 ClassDemand(
                     key=name,

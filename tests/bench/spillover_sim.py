@@ -36,7 +36,7 @@ from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.state import Plan
 from gtm.core.plan.advance import advance
 from gtm.core.plan.congestion import Fill, solve_tick
-from gtm.core.plan.problem import Problem
+from gtm.core.plan.problem import PlanProblem
 from tests.bench.sim_run import WAIT_S, Outcome, Scene, Settings, simulate, windowed
 from tests.bench.sim_spill import SpillSettings
 from tests.bench.sim_strategies import Planner
@@ -229,7 +229,7 @@ def judged(name: str, scene: Scene, slots: tuple[int, ...], needs: int) -> dict[
 
 
 def shipped(
-    previous: Plan, problem: Problem, fill: Fill, now: float
+    previous: Plan, problem: PlanProblem, fill: Fill, now: float
 ) -> tuple[Plan, Mapping[str, float], Fill]:
     """One tick of gtm's planner."""
     tick = solve_tick(problem, previous, fill)

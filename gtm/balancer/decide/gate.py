@@ -39,7 +39,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder, is_in
 from gtm.geoip.networks import locate_client
 from gtm.handoff.carried import HEADER, one_of, split
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from gtm.handoff.proof import proof
 from gtm.handoff.verifier import Disbelief, Nonces, Verifier
 from gtm.settings import Network
@@ -472,12 +472,12 @@ class OwnHandoffs:
         self._keys: PublicKeys | None = None
         self._text = ""
         self._key: OwnKey | None = None
-        self._signer: Signer | None = None
+        self._signer: HandoffSigner | None = None
         self._issuer = ""
 
     def use(self, key: OwnKey) -> None:
         """Sign by this key from now on."""
-        self._key, self._text, self._signer, self._keys = key, key_text(key.public), Signer(key), None
+        self._key, self._text, self._signer, self._keys = key, key_text(key.public), HandoffSigner(key), None
 
     @property
     def issuer(self) -> str:

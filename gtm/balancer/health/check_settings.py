@@ -192,7 +192,7 @@ class CheckSettings(Document):
         return b"%b: %b\r\n" % (FORMAT_HEADER.encode(), self.orca.upper().encode())
 
     def thresholds(self) -> Mapping[Check, Thresholds]:
-        """The checks that a backend must pass, as `gtm.core.balance.health.Settings.checks`."""
+        """The checks that a backend must pass, as `gtm.core.balance.health.settings.HealthSettings.checks`."""
         found: dict[Check, Thresholds] = {}
         if self.health is not None:
             found[Check.HEALTH] = Thresholds(self.health.up, self.health.down)

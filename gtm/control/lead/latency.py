@@ -24,8 +24,8 @@ from gtm.core.latency.aggregates import (
     LEVEL_FIELDS,
     NO_AUTHORS,
     Aggregates,
+    AggregateSettings,
     Authors,
-    Settings,
     Sum,
     check_delta,
 )
@@ -125,7 +125,7 @@ class LatencyBook:
     def __init__(
         self, database: Database, clock: Callable[[], float], half_life: float = DEFAULT_HALF_LIFE
     ) -> None:
-        self.settings = Settings(half_life=half_life)
+        self.settings = AggregateSettings(half_life=half_life)
         self.doubt_settings = DoubtSettings(half_life=half_life)
         self.disputed: tuple[Disputed, ...] = ()
         """The networks whose locations measurements dispute, as of the last table."""

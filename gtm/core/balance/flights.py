@@ -69,7 +69,7 @@ _SLOWEST = 32.0
 """Slower than the others by more than this makes no difference: one outlier does not close a server."""
 
 
-class Told(NamedTuple):
+class PeerLoad(NamedTuple):
     """What a balancer has in flight at one server: requests, and microseconds of work."""
 
     requests: float
@@ -90,7 +90,7 @@ class Flights:
         """The mean latency, per cost, that servers show at their load; None: nothing was measured."""
         self._flights: dict[str, InFlight] = {}
         self._listed: frozenset[str] = frozenset()
-        self._peers: dict[str, tuple[float, dict[str, Told]]] = {}
+        self._peers: dict[str, tuple[float, dict[str, PeerLoad]]] = {}
         self._mean_us = US  # of the work left of a request of ours
         self.keep(backends)
 
@@ -118,15 +118,15 @@ class Flights:
         """The server said what is in it; it counts from the next `settle`."""
         self.of(name).scraped(said)
 
-    def tell(self) -> dict[str, Told]:
+    def tell(self) -> dict[str, PeerLoad]:
         """What peers are to be told of our own requests: servers that have some."""
         return {
-            name: Told(flight.requests, flight.work_us)
+            name: PeerLoad(flight.requests, flight.work_us)
             for name, flight in self._flights.items()
             if flight.requests
         }
 
-    def told(self, peer: str, loads: Mapping[str, Told], at: float) -> None:
+    def told(self, peer: str, loads: Mapping[str, PeerLoad], at: float) -> None:
         """A peer told what it has in flight: all of it, by server. It counts from the next `settle`.
 
         Raises:
@@ -181,17 +181,17 @@ class Flights:
         for name in gone:
             del self._flights[name]
 
-    def _by_server(self, now: float) -> dict[str, Told]:
+    def _by_server(self, now: float) -> dict[str, PeerLoad]:
         """What the peers that speak have in flight together."""
-        sums: dict[str, Told] = {}
+        sums: dict[str, PeerLoad] = {}
         for at, loads in self._peers.values():
             if now - at <= PEERS_LAST_S:
                 for name, load in loads.items():
                     had = sums.get(name, _NOTHING)
-                    sums[name] = Told(had.requests + load.requests, had.work_us + load.work_us)
+                    sums[name] = PeerLoad(had.requests + load.requests, had.work_us + load.work_us)
         return sums
 
-    def _silent(self, now: float) -> Told:
+    def _silent(self, now: float) -> PeerLoad:
         """What the peers had in flight that have fallen silent."""
         loads = [
             load
@@ -200,7 +200,7 @@ class Flights:
             for name, load in all_of_it.items()
             if name in self._listed
         ]
-        return Told(sum(load.requests for load in loads), sum(load.work_us for load in loads))
+        return PeerLoad(sum(load.requests for load in loads), sum(load.work_us for load in loads))
 
     def _slowness(self, flights: Mapping[str, InFlight], now: float) -> dict[str, float]:
         """Latency relative to the mean of servers, forgotten bit by bit: towards 1, not towards fast."""
@@ -212,7 +212,7 @@ class Flights:
         return {name: _relative(flight, mean, now) for name, flight in flights.items()}
 
 
-_NOTHING = Told(0, 0)
+_NOTHING = PeerLoad(0, 0)
 
 
 def _relative(flight: InFlight, mean: float, now: float) -> float:

@@ -56,7 +56,7 @@ class TimeSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class ProcessingTimes:
     """All that is remembered from one assessment to the next. Times in ms by region and service.
 
     `service_ms` and `wait_ms` are smoothed reports, `processing_ms` what rankings use; `typical_ms` holds the middle
@@ -73,11 +73,11 @@ class Times:
     occupancy: Mapping[Key, Occupancy] = field(default_factory=dict)
 
 
-NO_TIMES = Times()
+NO_TIMES = ProcessingTimes()
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRates:
     """What edges count to send to regions: requests per second by region and service, smoothed over `time_constant` s."""
 
     rates: Mapping[Key, float]
@@ -85,8 +85,12 @@ class Sent:
 
 
 def advance(
-    before: Times, policy: Policy, loads: Mapping[Key, Load], now: float, sent: Sent | None = None
-) -> Times:
+    before: ProcessingTimes,
+    policy: Policy,
+    loads: Mapping[Key, Load],
+    now: float,
+    sent: SentRates | None = None,
+) -> ProcessingTimes:
     """Take the loads of the moment into account.
 
     Args:
@@ -122,10 +126,10 @@ def advance(
         if known is not None:
             typical[service.name] = known
         processing.update(_processing(service, service_ms, waits, before.processing_ms))
-    return Times(now, service_ms, wait_ms, processing, typical, inferred, occupancy)
+    return ProcessingTimes(now, service_ms, wait_ms, processing, typical, inferred, occupancy)
 
 
-def service_time(times: Times, region: str, service: Service) -> tuple[float | None, TimeSource]:
+def service_time(times: ProcessingTimes, region: str, service: Service) -> tuple[float | None, TimeSource]:
     """How long a region serves a request of a service, in ms, and what says so.
 
     The region's reports; else what follows from how many are in it; else what the service declares; else the middle one of
@@ -144,7 +148,7 @@ def service_time(times: Times, region: str, service: Service) -> tuple[float | N
 
 
 def _occupied(
-    before: Times, policy: Policy, loads: Mapping[Key, Load], now: float, sent: Sent | None
+    before: ProcessingTimes, policy: Policy, loads: Mapping[Key, Load], now: float, sent: SentRates | None
 ) -> tuple[Mapping[Key, Occupancy], Mapping[Key, float]]:
     """What was observed by region and service as they report, and the service times that follow from it."""
     if sent is None:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple, TypeVar
 
-from gtm.core.change.ground import CODES, OPERATORS, Facts, Ground
+from gtm.core.change.ground import CODES, OPERATORS, Ground, LocationKinds
 from gtm.core.decision.fence import matches_statement
 from gtm.core.model.policy import Places, Policy, ResidencyRule
-from gtm.core.model.references import Checks
+from gtm.core.model.references import PolicyChecks
 from gtm.core.model.regions import Region
 from gtm.core.policy.compile import RuleCompiler
 from gtm.core.policy.jurisdictions import Membership
@@ -180,7 +180,7 @@ class Bounded:
     ) -> None:
         self.ground = ground
         every = (*regions, *map(_standing, CODES), *map(_run, OPERATORS), *ground.others)
-        checks = Checks()  # what is wrong with it has been said where the policy was compiled
+        checks = PolicyChecks()  # what is wrong with it has been said where the policy was compiled
         compiler = RuleCompiler(replace(policy, regions=every), membership, checks)
         self._services = _numbered(way.service[side] for way in ground.ways)
         self._tenants = _Stated(ground.tenants, [way.tenant for way in ground.ways], side)
@@ -197,7 +197,7 @@ class Bounded:
         """The periods of rules that bind somebody now or later."""
         return (period for period, _ in self._compiled)
 
-    def walls(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
+    def walls(self, facts: LocationKinds) -> Iterator[tuple[str, Wall]]:
         """The rules that they come from, and the walls."""
         known: dict[object, tuple[tuple[bool, bool, bool], ...]] = {}
         for period, closed in self._compiled:
@@ -215,7 +215,7 @@ class Bounded:
                         box = Box(services & by_tenant & by_class, where, tenants, classes, *span)
                         yield period.rule.name, (box, closed)
 
-    def refused(self, facts: Facts) -> Iterator[tuple[str, Wall]]:
+    def refused(self, facts: LocationKinds) -> Iterator[tuple[str, Wall]]:
         """Walls around requests that contradict their host name, before or after: nothing is opened to those."""
         ground = self.ground
         every = Box(ground.deciding, facts.every, self._tenants.every, self._classes.every, ground.now, inf)

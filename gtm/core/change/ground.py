@@ -25,7 +25,7 @@ OPERATORS = (None, *CODES)
 """From where they, and edges, may be run; None: nobody knows."""
 
 
-class Way(NamedTuple):
+class ChangedWay(NamedTuple):
     """How requests come, to the old policy and to the new one: to which `service`, and what their host name states.
 
     A request that states another tenant or data class than its host name does is refused, whatever rules say.
@@ -54,7 +54,7 @@ class Ground:
     `shared` are, by old rule, regions of the new policy → other places that their endpoints lead to and did not before.
     """
 
-    ways: tuple[Way, ...]
+    ways: tuple[ChangedWay, ...]
     tenants: tuple[str | None, ...]
     classes: tuple[str | None, ...]
     regions: tuple[Region, ...]
@@ -210,7 +210,7 @@ class TooManyFacts(Exception):  # noqa: N818 - it names what is so
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LocationKinds:
     """The kinds of location that some rules tell apart, as bits of a mask.
 
     For each of the `certainties` (behind an anonymising network or not, in doubt or not, a radius in km) there is a block of bits: one
@@ -224,7 +224,7 @@ class Facts:
     """The first country of each group → the group's bit in a block."""
 
     @classmethod
-    def of(cls, rules: Iterable[CompiledRule]) -> Facts:
+    def of(cls, rules: Iterable[CompiledRule]) -> LocationKinds:
         """What rules tell apart.
 
         Raises:

@@ -39,7 +39,7 @@ from gtm.core.change.boxes import (
     uncovered,
     within,
 )
-from gtm.core.change.ground import Facts, Ground, TooManyFacts, Way
+from gtm.core.change.ground import ChangedWay, Ground, LocationKinds, TooManyFacts
 from gtm.core.change.leads import (
     NOTHING_FORMER,
     Decider,
@@ -214,7 +214,7 @@ def law(snapshot: Snapshot) -> object:
 def _compared(
     changed: _Changed,
     owners: Owners,
-    ways: Mapping[Way, list[str]] | None,
+    ways: Mapping[ChangedWay, list[str]] | None,
     shared: Shared,
     *,
     now: float,
@@ -238,7 +238,7 @@ def _compared(
         ground = _ground(changed, owners, ways, shared, now)
         old = _bounded(ground, before, after, after, 0)
         new = _bounded(ground, after, before, after, 1)
-        facts = Facts.of((*old.rules, *new.rules))
+        facts = LocationKinds.of((*old.rules, *new.rules))
     except TooManyFacts:
         return [], {rule.name: why for rule in rules_before}
     search = _Search([*new.walls(facts), *new.refused(facts)], budget)
@@ -300,7 +300,7 @@ def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, si
 def _ground(
     changed: _Changed,
     owners: Owners,
-    ways: Mapping[Way, list[str]],
+    ways: Mapping[ChangedWay, list[str]],
     shared: Shared,
     now: float,
 ) -> Ground:
@@ -350,12 +350,12 @@ class _Changed:
         """What names lead to by the new policy."""
         return self._leads_of(self.after)
 
-    def all_ways(self, owners: Owners) -> dict[Way, list[str]] | None:
+    def all_ways(self, owners: Owners) -> dict[ChangedWay, list[str]] | None:
         """How requests may come, with the names by which alone they do; none: by others, too. None: there are too many."""
         ways = _Ways()
         try:
             for pair in _same_services(self.before, self.after):
-                ways.add(Way(pair))
+                ways.add(ChangedWay(pair))
             names = (
                 {
                     *self._hosts_changed(),
@@ -377,13 +377,13 @@ class _Changed:
 
     def ways_to(
         self, changed: _Changed, targets: frozenset[str], owners: Owners, *, decided: bool
-    ) -> dict[Way, list[str]] | None:
+    ) -> dict[ChangedWay, list[str]] | None:
         """How requests come to targets that this change's old policy was the last to have, and another change has lead somewhere again."""
         ways = _Ways()
         try:
             if decided:
                 for name in sorted(self.after.services.keys() & self.before.services.keys()):
-                    ways.add(Way((name, name)))
+                    ways.add(ChangedWay((name, name)))
             for name in sorted({*self.after.hostnames, *self.new.names} if targets else ()):
                 given = changed.given(name) & targets
                 for was in (self.old.at(name).services or self._around(name)) if given else ():
@@ -442,12 +442,12 @@ class _Changed:
 
     def ways_back(
         self, changed: _Changed, names: frozenset[str], services: frozenset[str], owners: Owners
-    ) -> dict[Way, list[str]] | None:
+    ) -> dict[ChangedWay, list[str]] | None:
         """How requests come by what this change's old policy was the last to have, where another change (`changed`) brings it back."""
         ways = _Ways()
         try:
             for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
-                ways.add(Way((name, name)))
+                ways.add(ChangedWay((name, name)))
             asked = (*names, *self.after.hostnames, *self.new.names, *changed.handed_over())
             answered = {name: name for name in asked}
             answered |= {f"{_PORT}.{gone}": gone for gone in changed.unblocked}
@@ -472,7 +472,7 @@ class _Changed:
         # Below the name that browsers were led to there is nobody's name: it is where they ask for that one.
         for was in old.services or (self._around(name) if name.startswith("_") else ()):
             for asked in new.services:
-                way = Way(
+                way = ChangedWay(
                     (was.service, asked.service),
                     (was.tenant, asked.tenant),
                     (was.data_class, asked.data_class),
@@ -509,9 +509,9 @@ class _Ways:
     """How requests come, each with the names by which alone they do; none: by others, too."""
 
     def __init__(self) -> None:
-        self.found: dict[Way, list[str]] = {}
+        self.found: dict[ChangedWay, list[str]] = {}
 
-    def add(self, way: Way, name: str | None = None) -> None:
+    def add(self, way: ChangedWay, name: str | None = None) -> None:
         """Take one.
 
         Raises:
@@ -528,9 +528,9 @@ class _Ways:
             names.append(name)
 
 
-def _led(was: Decider, places: frozenset[str]) -> Way:
+def _led(was: Decider, places: frozenset[str]) -> ChangedWay:
     """Requests that came to a service, and are led to places."""
-    return Way((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
+    return ChangedWay((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
 
 
 def _meant(name: str) -> Iterator[str]:
@@ -633,7 +633,7 @@ class _Teller:
     def __init__(
         self,
         ground: Ground,
-        facts: Facts,
+        facts: LocationKinds,
         before: Snapshot,
         rules: Mapping[str, ResidencyRule],
         hosts: Sequence[Sequence[str]],

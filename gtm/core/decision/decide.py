@@ -56,7 +56,7 @@ class Decision:
     ttl: int
     revision: int
     epoch: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RegionCandidate, ...]
     rules: tuple[RuleTrace, ...]
     ranking_class: str = ""
     shed: float = 0.0
@@ -185,7 +185,9 @@ class Exclusion(StrEnum):
     """In DNS alone: up by its URL or another address, and all of its addresses of a family are down."""
 
 
-class Candidate(NamedTuple):  # made for each member and place: a frozen dataclass takes four times as long
+class RegionCandidate(
+    NamedTuple
+):  # made for each member and place: a frozen dataclass takes four times as long
     """A member region as one decision saw it.
 
     `rank` counts from 1 in the order of preference, `share` is its part of such requests (0–1), `estimate_ms` the
@@ -239,7 +241,7 @@ class Objections:
 
 def candidates(
     view: View, ranking: Ranking, shares: Mapping[int, float], eligible: int
-) -> tuple[Candidate, ...]:
+) -> tuple[RegionCandidate, ...]:
     """All members of a service, for one kind of request, in its order of preference.
 
     Args:
@@ -269,7 +271,9 @@ def candidates(
             None if path is None else path.source,
             processing.get(number),
         )
-        found.append(tuple.__new__(Candidate, candidate))  # as `Candidate(…)`, in half of the time
+        found.append(
+            tuple.__new__(RegionCandidate, candidate)
+        )  # as `RegionCandidate(…)`, in half of the time
     return tuple(found)
 
 

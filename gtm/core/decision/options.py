@@ -82,7 +82,7 @@ class Maker:
 # --- Which ingress of the chosen region a client is sent to. ---
 
 
-class Ended(Protocol):
+class Ending(Protocol):
     """How a request ends: in a region (its number, -1 for a refusal), and why. Options and Decisions are such."""
 
     @property
@@ -92,7 +92,7 @@ class Ended(Protocol):
     def reason(self) -> Reason: ...
 
 
-def serving(view: View, option: Ended) -> tuple[Endpoint, ...]:
+def serving(view: View, option: Ending) -> tuple[Endpoint, ...]:
     """The endpoints of the option's region that may be handed out; empty for a refusal.
 
     These are the ones that are up, or all of them where the service ignores health for want of anything better.
@@ -104,7 +104,7 @@ def serving(view: View, option: Ended) -> tuple[Endpoint, ...]:
     return view.endpoints[option.number]
 
 
-def endpoint_for(view: View, option: Ended, key: str) -> Endpoint | None:
+def endpoint_for(view: View, option: Ending, key: str) -> Endpoint | None:
     """One serving endpoint: the same one for the same key while it is up, spread evenly over keys.
 
     Args:

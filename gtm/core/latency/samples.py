@@ -38,15 +38,15 @@ class SampleMethod(StrEnum):
     """By whom and how a round trip was measured."""
 
     BALANCER = "balancer"
-    """The kernel's TCP_INFO of a client's connection: trusted. `Sample.reporter` is whose token it came with."""
+    """The kernel's TCP_INFO of a client's connection: trusted. `RoundTripSample.reporter` is whose token it came with."""
     BEACON = "beacon"
     """An anonymous browser, that may say anything."""
     PROBE = "probe"
-    """One region, of another: `Sample.source` is the name of the region that measured."""
+    """One region, of another: `RoundTripSample.source` is the name of the region that measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RoundTripSample:
     """One round trip between a client and a region, in ms, at a POSIX time in seconds.
 
     `source` names the client for the caps, in as few names as one person can have: a hash of the client's /24 or /48.
@@ -62,7 +62,7 @@ class Sample:
     reporter: str = ""
 
 
-class Verdict(StrEnum):
+class SampleVerdict(StrEnum):
     """Whether a sample was taken, or why not."""
 
     ACCEPTED = "accepted"
@@ -124,7 +124,7 @@ class Interval(NamedTuple):
 class _Report:
     """What one source said of one region, from one place and by one reporter."""
 
-    first: Sample
+    first: RoundTripSample
     source: int  # its bit, as `source_bit` gives it
     values: list[float] = field(default_factory=list)
     quickest: float = inf
@@ -176,21 +176,21 @@ class SampleAggregator:
         self._reports: dict[tuple[str, str, SampleMethod, str, str | None], _Report] = {}
         self._latest = 0.0
 
-    def add(self, sample: Sample) -> Verdict:
+    def add(self, sample: RoundTripSample) -> SampleVerdict:
         """Take one sample in, if it can be believed."""
         terminal = self._terminals.get(sample.region)
         if terminal is None:
-            return Verdict.UNKNOWN_REGION
+            return SampleVerdict.UNKNOWN_REGION
         point = self._origin(sample)
         if point is None:
-            return Verdict.UNKNOWN_LOCATION
+            return SampleVerdict.UNKNOWN_LOCATION
         if not (0 < sample.rtt_ms <= MAX_RTT_MS and isfinite(sample.at)):  # false for NaN too
-            return Verdict.IMPLAUSIBLE
+            return SampleVerdict.IMPLAUSIBLE
         direct_km = arc_km(point.vector, terminal.point.vector)
         possible = sample.rtt_ms >= FIBRE_MS_PER_KM * direct_km
         balancer = sample.method is SampleMethod.BALANCER and sample.location.network is not None
-        report = self._report(sample) if possible or balancer else Verdict.IMPLAUSIBLE
-        if isinstance(report, Verdict):
+        report = self._report(sample) if possible or balancer else SampleVerdict.IMPLAUSIBLE
+        if isinstance(report, SampleVerdict):
             return report
         probe = sample.method is SampleMethod.PROBE
         report.values.append(sample.rtt_ms - (0.0 if probe else model_ms(point, terminal, self._parameters)))
@@ -199,9 +199,9 @@ class SampleAggregator:
             report.impossible = True
             report.against += disputes(direct_km, sample.rtt_ms, allowance_km(sample.location))
         self._latest = max(self._latest, sample.at)
-        return Verdict.ACCEPTED
+        return SampleVerdict.ACCEPTED
 
-    def _report(self, sample: Sample) -> _Report | Verdict:
+    def _report(self, sample: RoundTripSample) -> _Report | SampleVerdict:
         """Where a sample of its source goes; why not, if there is no room for it."""
         network = sample.location.network if sample.method is SampleMethod.BALANCER else None
         key = (sample.source, sample.region, sample.method, sample.reporter, network)
@@ -209,11 +209,11 @@ class SampleAggregator:
         if report is None:
             room = self._limit // 2 if sample.method is SampleMethod.BEACON else self._limit
             if len(self._reports) >= room:
-                return Verdict.FULL
+                return SampleVerdict.FULL
             report = self._reports[key] = _Report(sample, source_bit(sample.source))
-        return Verdict.CAPPED if len(report.values) >= self._per_source else report
+        return SampleVerdict.CAPPED if len(report.values) >= self._per_source else report
 
-    def _origin(self, sample: Sample) -> Point | None:
+    def _origin(self, sample: RoundTripSample) -> Point | None:
         """Where a sample was measured from, if that is known."""
         if sample.method is SampleMethod.PROBE:
             origin = self._terminals.get(sample.source)
@@ -271,7 +271,7 @@ class SampleAggregator:
         return found
 
 
-def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:
+def _keys(sample: RoundTripSample) -> tuple[tuple[Level, str], ...]:
     """The levels' keys that a sample counts for."""
     if sample.method is SampleMethod.PROBE:
         return ((Level.REGION, sample.source),)
@@ -337,7 +337,7 @@ class SourceBudget:
         """Take one sample off a source's budget; False if there is none left.
 
         Args:
-            source: as in `gtm.core.latency.samples.Sample`.
+            source: as in `gtm.core.latency.samples.RoundTripSample`.
             region: the region that it measured.
             now: seconds of any clock.
         """

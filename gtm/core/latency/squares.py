@@ -35,13 +35,13 @@ MOST_SQUARES = 8192
 """How many squares of clients are remembered."""
 
 
-class Correction(NamedTuple):
+class SquareCorrection(NamedTuple):
     """What a square's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
 
     mutual: float
     ms: float
     coarse: float
-    source: Source
+    source: EstimateSource
 
 
 class _SquareView:
@@ -54,7 +54,7 @@ class _SquareView:
         self.weights = weights
         self.own = own
         self.mutuals: dict[int, float] = {}
-        self.corrections: dict[int, Correction] = {}
+        self.corrections: dict[int, SquareCorrection] = {}
         self.neighbours: list[tuple[float, _Place]] | None = None
         self.own_offset: float | None = None
 
@@ -117,7 +117,7 @@ class Squares:
         self.empty = mutual is None and not places
         """Whether nothing was measured: no correction is other than 0."""
 
-    def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, Correction]:
+    def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, SquareCorrection]:
         """What is known at a square of each of some regions."""
         view = self._view(square)
         return {number: view.corrections.get(number) or self._correct(view, number) for number in numbers}
@@ -148,7 +148,7 @@ class Squares:
             known = view.mutuals[number] = self._mutual.offsets[number] + rest / (1 + seen)
         return known
 
-    def _correct(self, view: _SquareView, number: int) -> Correction:
+    def _correct(self, view: _SquareView, number: int) -> SquareCorrection:
         """What is known at a square of a region, remembered."""
         ms, coarse, source = self._around(view, number)
         row = view.own
@@ -166,14 +166,16 @@ class Squares:
                 gain = PLACE_TRUST.gain(measured[1])
                 ms += gain * (measured[0] - ms)
                 coarse *= 1 - gain
-                source = Source.PLACE
-        correction = view.corrections[number] = Correction(self._mutual_at(view, number), ms, coarse, source)
+                source = EstimateSource.PLACE
+        correction = view.corrections[number] = SquareCorrection(
+            self._mutual_at(view, number), ms, coarse, source
+        )
         return correction
 
-    def _around(self, view: _SquareView, number: int) -> tuple[float, float, Source]:
+    def _around(self, view: _SquareView, number: int) -> tuple[float, float, EstimateSource]:
         """What is known of a region around a square, its own row aside; the share left to the country's row; whence."""
         mutual = self._mutual_at(view, number)
-        source = Source.MODEL if self._mutual is None else Source.REGIONS
+        source = EstimateSource.MODEL if self._mutual is None else EstimateSource.REGIONS
         if not self._places:
             return mutual, 1.0, source
         if view.neighbours is None:
@@ -190,7 +192,7 @@ class Squares:
         if not seen:
             return mutual + access, 1.0, source
         centre, total = _agreed(seen)
-        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
+        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), EstimateSource.NEARBY
 
     def neighbours(self, square: Square) -> list[tuple[float, _Place]]:
         """The measured places nearest to a square, itself aside, with their weights."""
@@ -237,7 +239,7 @@ class Squares:
 # --- The levels of knowledge in an estimate, and how far each is believed. ---
 
 
-class Source(StrEnum):
+class EstimateSource(StrEnum):
     """The finest level of knowledge in an estimate."""
 
     MODEL = "model"

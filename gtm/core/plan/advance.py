@@ -19,7 +19,7 @@ import numpy as np
 
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.model import Flags, Floats, Ints, Model, build, total
-from gtm.core.plan.problem import DEFAULT_KNOBS, ClassDemand, Knobs, Problem, Solution, admitted
+from gtm.core.plan.problem import DEFAULT_KNOBS, ClassDemand, Knobs, PlanProblem, Solution, admitted
 
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""
@@ -30,7 +30,7 @@ _STILL = 1e-9
 
 
 def advance(
-    previous: Plan, problem: Problem, solution: Solution, now: float, *, knobs: Knobs = DEFAULT_KNOBS
+    previous: Plan, problem: PlanProblem, solution: Solution, now: float, *, knobs: Knobs = DEFAULT_KNOBS
 ) -> Plan:
     """The next plan.
 
@@ -105,7 +105,7 @@ def _refusals(demand: ClassDemand, before: ClassPlan | None, solution: Solution,
     return ClassPlan({}, min(shed, 1.0), tenants)
 
 
-def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, float]]:
+def _step(problem: PlanProblem, moves: list[_Move], knobs: Knobs) -> list[dict[str, float]]:
     """The new weights of each class."""
     if not moves:
         return []
@@ -149,7 +149,7 @@ class _Routes:
     admitted: Floats
 
     @classmethod
-    def of(cls, problem: Problem, moves: list[_Move]) -> _Routes:
+    def of(cls, problem: PlanProblem, moves: list[_Move]) -> _Routes:
         """Read the moves, and build the bounds over the few regions that they name."""
         demands = []
         for move in moves:
@@ -215,7 +215,7 @@ def _moving(
 
 
 def _idle(
-    previous: Plan, problem: Problem, now: float, knobs: Knobs
+    previous: Plan, problem: PlanProblem, now: float, knobs: Knobs
 ) -> tuple[dict[str, float], dict[str, ClassPlan]]:
     """Classes without demand: since when, and the plans they keep meanwhile."""
     present = {one.key: one for one in problem.classes}

@@ -13,7 +13,7 @@ from gtm.core.demand.cells import Cell
 from gtm.core.demand.rows import ClassKey
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.services import PLANNED, OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 
 Demand = Mapping[tuple[str, str], float]
 """Ranking class and demand cell → requests per second."""
@@ -40,7 +40,7 @@ def problem_of(
     demand: Demand,
     fixed: Mapping[tuple[str, str], float],
     supply: dict[str, Supply],
-) -> Problem:
+) -> PlanProblem:
     """The planner's question in one state of the world.
 
     Args:
@@ -57,7 +57,7 @@ def problem_of(
             classes.setdefault(key, _Class()).cells.append((known, rate))
     asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
     policy = view.snapshot.policy
-    return Problem(
+    return PlanProblem(
         classes=(*(one for one in asked if one is not None), *_pinned(view, fixed)),
         supply=supply,
         quotas=policy.spillover_rules,

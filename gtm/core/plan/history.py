@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import floor
 
 from gtm.core.model.state import Plan
-from gtm.core.plan.problem import Problem, plan_flow
+from gtm.core.plan.problem import PlanProblem, plan_flow
 
 MINUTE = 60.0
 
@@ -33,7 +33,7 @@ class RegionMinute:
 
 
 def seen(
-    problem: Problem, plan: Plan, binding: Collection[str], use: Mapping[str, float | None]
+    problem: PlanProblem, plan: Plan, binding: Collection[str], use: Mapping[str, float | None]
 ) -> dict[str, RegionMinute]:
     """One look at a plan: all regions that it, or what is known of their use, names.
 

@@ -2,7 +2,7 @@
 
 Theory. A column x[c,r] ≥ 0 is the rate (requests/s) of class c that region r serves, of cost k[c,r]: its latency and the
 region's own cost in ms, less the least of the class, because only differences matter. Two more of each class, v[c] and w[c], are
-what stays unserved, up to `Parts.most` at `Parts.cost`; and a column that the previous plan has is there a second time, up to
+what stays unserved, up to `UnservedParts.most` at `UnservedParts.cost`; and a column that the previous plan has is there a second time, up to
 the rate of then, for `keep_ms` less, so that nothing moves for a gain that nobody feels.
 
   least  Σ k[c,r] x[c,r] + Σ cost v + Σ cost w
@@ -41,13 +41,13 @@ The Irish do not go there, for their 25 ms more and 30 ms for the place are a re
 >>> from gtm.core.capacity.supply import Supply
 >>> from gtm.core.model.services import Priority
 >>> from gtm.core.plan.model import build
->>> from gtm.core.plan.problem import ClassDemand, Problem
+>>> from gtm.core.plan.problem import ClassDemand, PlanProblem
 >>> def solved(german):
 ...     one = ClassDemand("de", "chat", Priority.REAL_TIME, ("fra", "dub"), (10.0, 40.0), german)
 ...     other = ClassDemand("ie", "chat", Priority.REAL_TIME, ("dub", "fra"), (10.0, 35.0), 4.0)
-...     model = build(Problem((one, other), {"fra": Supply(rate=10.0), "dub": Supply(rate=8.0)}))
+...     model = build(PlanProblem((one, other), {"fra": Supply(rate=10.0), "dub": Supply(rate=8.0)}))
 ...     programme = Programme(model, np.zeros(4), Knobs())
-...     unserved = Parts(np.array([model.rate, [0.0, 0.0]]), np.full((2, 2), 1000.0))
+...     unserved = UnservedParts(np.array([model.rate, [0.0, 0.0]]), np.full((2, 2), 1000.0))
 ...     answer = programme.refine(programme.solve(model.rate, unserved, gap_ms=GAP_MS), gap_ms=GAP_MS)
 ...     return [numbers.round(6).tolist() for numbers in (answer.flow, answer.unserved, answer.price)]
 >>> solved(12.0)  # de to fra and dub, ie to dub and fra; unserved; prices of fra and dub
@@ -84,7 +84,7 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class UnservedParts:
     """Demand that may stay unserved, in two parts of each class (rows): at most `most` (requests/s) at `cost` (ms)."""
 
     most: Floats
@@ -92,7 +92,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Allocation:
     """Rates of columns, what stays unserved by class, and the rows' dual values (ms per unit of their limit)."""
 
     flow: Floats
@@ -130,7 +130,7 @@ class Programme:
         self._active = np.zeros(len(of_class), dtype=np.bool_)
         self._demand = np.zeros(count)
 
-    def solve(self, demand: Floats, parts: Parts, *, gap_ms: float) -> Answer:
+    def solve(self, demand: Floats, parts: UnservedParts, *, gap_ms: float) -> Allocation:
         """Serve the demand (requests/s by class) at least cost, unless all is served: `refine` then finds the best.
 
         Args:
@@ -152,7 +152,7 @@ class Programme:
             answer = self._run(primal=True)
         return answer
 
-    def refine(self, answer: Answer, *, gap_ms: float) -> Answer:
+    def refine(self, answer: Allocation, *, gap_ms: float) -> Allocation:
         """Go on from the last answer of `solve` until no other could be better by more than the gap.
 
         Raises:
@@ -240,7 +240,7 @@ class Programme:
         self._columns = np.concatenate((self._columns, columns))
         self._cost, self._most = np.concatenate((self._cost, cost)), np.concatenate((self._most, most))
 
-    def _run(self, *, primal: bool) -> Answer:
+    def _run(self, *, primal: bool) -> Allocation:
         """The optimum over the columns that the solver sees."""
         model, count = self.model, len(self._demand)
         found = self._simplex.run(primal=primal)
@@ -250,14 +250,14 @@ class Programme:
         dual = found.dual * self._unit
         # The dual of an upper limit is what more of it would change the cost by, at most 0: its price is the opposite.
         price = np.maximum(-dual[: self._first], 0.0)
-        answer = Answer(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
+        answer = Allocation(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
         self._verify(answer)
         self._flow = answer.flow
         reduced = self.relative + model.rows.matrix.transposed_dot(price)
         self._reduced = reduced - dual[self._first :][model.columns.classes]
         return answer
 
-    def _verify(self, answer: Answer) -> None:
+    def _verify(self, answer: Allocation) -> None:
         """Trust no solver: demand and bounds must hold within rounding."""
         model, demand = self.model, self._demand
         served = total(model.columns.classes, answer.flow, len(demand)) + answer.unserved

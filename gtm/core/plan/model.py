@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.policy import SpilloverRule
-from gtm.core.plan.problem import ClassDemand, PlanError, Problem
+from gtm.core.plan.problem import ClassDemand, PlanError, PlanProblem
 from gtm.core.quota.names import QuotaName, QuotaText
 
 
@@ -43,19 +43,19 @@ class Model:
 
     def label(self, row: int) -> str:
         """What an exhausted row is called: a region, `spill_in:REGION`, or a rule's name."""
-        if self.rows.bound[row] > Bound.SERVICE_RATE:
+        if self.rows.bound[row] > BoundKind.SERVICE_RATE:
             return self.quota(row)
         return self.regions[int(self.rows.owner[row])]
 
     def quota(self, row: int) -> QuotaText:
         """What the quota of a row is called: a rule, or what a region takes of others' demand."""
         owner = int(self.rows.owner[row])
-        if self.rows.bound[row] == Bound.QUOTA:
+        if self.rows.bound[row] == BoundKind.QUOTA:
             return QuotaName(self.quotas[owner].name).text
         return QuotaName(self.regions[owner], into=True).text
 
 
-def build(problem: Problem) -> Model:
+def build(problem: PlanProblem) -> Model:
     """Turn a problem into arrays.
 
     Raises:
@@ -95,7 +95,7 @@ def build(problem: Problem) -> Model:
     )
 
 
-def check(problem: Problem) -> None:
+def check(problem: PlanProblem) -> None:
     """Refuse a problem that makes no sense.
 
     Raises:
@@ -184,7 +184,7 @@ Ints = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
 
 
-class Bound(IntEnum):
+class BoundKind(IntEnum):
     """What a row bounds. The first four are capacities: what a region can serve, whosever demand."""
 
     SLOTS = 0
@@ -199,15 +199,15 @@ class Bound(IntEnum):
 
 
 _SPILL_IN = {
-    Bound.SLOTS: Bound.SPILL_IN_SLOTS,
-    Bound.RATE: Bound.SPILL_IN_RATE,
-    Bound.SERVICE_SLOTS: Bound.SPILL_IN_SERVICE_SLOTS,
-    Bound.SERVICE_RATE: Bound.SPILL_IN_SERVICE_RATE,
+    BoundKind.SLOTS: BoundKind.SPILL_IN_SLOTS,
+    BoundKind.RATE: BoundKind.SPILL_IN_RATE,
+    BoundKind.SERVICE_SLOTS: BoundKind.SPILL_IN_SERVICE_SLOTS,
+    BoundKind.SERVICE_RATE: BoundKind.SPILL_IN_SERVICE_RATE,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class SparseMatrix:
     """A sparse matrix: its entries, column by column. Those of column `n` are `starts[n]` to `starts[n + 1]`."""
 
     count: int
@@ -218,7 +218,7 @@ class Matrix:
     starts: Ints
 
     @classmethod
-    def of(cls, rows: int, columns: int, entries: tuple[Ints, Ints, Floats]) -> Matrix:
+    def of(cls, rows: int, columns: int, entries: tuple[Ints, Ints, Floats]) -> SparseMatrix:
         """From rows, columns and values in any order; no place twice."""
         row, column, value = entries
         order = np.lexsort((row, column))
@@ -241,7 +241,7 @@ class Rows:
     `bound` holds each row's Bound, `owner` the number of its region, or of its quota.
     """
 
-    matrix: Matrix
+    matrix: SparseMatrix
     limits: Floats
     bound: Ints
     owner: Ints
@@ -268,7 +268,7 @@ class RowBuilder:
     _entries: list[tuple[Ints, Ints, Floats]] = field(default_factory=list)
     _count: int = 0
 
-    def add(self, bound: Bound, limits: Floats, owners: Ints, key: Ints, use: Floats) -> None:
+    def add(self, bound: BoundKind, limits: Floats, owners: Ints, key: Ints, use: Floats) -> None:
         """Add a row for each finite limit that some column counts against.
 
         Args:
@@ -282,7 +282,7 @@ class RowBuilder:
         if len(counted):
             self.put(bound, limits, owners, (key[counted], counted, use[counted]))
 
-    def put(self, bound: Bound, limits: Floats, owners: Ints, entries: tuple[Ints, Ints, Floats]) -> None:
+    def put(self, bound: BoundKind, limits: Floats, owners: Ints, entries: tuple[Ints, Ints, Floats]) -> None:
         """Add rows from coordinates: keys, columns, and how much each uses."""
         key, column, use = entries
         present, row = np.unique(key, return_inverse=True)
@@ -299,7 +299,7 @@ class RowBuilder:
         column = np.concatenate([none, *(entry[1] for entry in self._entries)])
         use = np.concatenate([np.zeros(0), *(entry[2] for entry in self._entries)])
         return Rows(
-            Matrix.of(self._count, self.columns, (row, column, use)),
+            SparseMatrix.of(self._count, self.columns, (row, column, use)),
             np.concatenate([np.zeros(0), *self._limits]),
             np.concatenate([none, *self._bounds]),
             np.concatenate([none, *self._owners]),
@@ -318,17 +318,17 @@ def add_supply(
     by_service = columns.services * len(supply) + columns.regions
     one = np.ones(len(times))
     capacities = (
-        (Bound.SLOTS, _vector(supply, lambda one: one.slots), region, columns.regions, times),
-        (Bound.RATE, _vector(supply, lambda one: one.rate), region, columns.regions, one),
+        (BoundKind.SLOTS, _vector(supply, lambda one: one.slots), region, columns.regions, times),
+        (BoundKind.RATE, _vector(supply, lambda one: one.rate), region, columns.regions, one),
         (
-            Bound.SERVICE_SLOTS,
+            BoundKind.SERVICE_SLOTS,
             table([one.service_slots for one in supply], services, np.inf).ravel(),
             owner,
             by_service,
             times,
         ),
         (
-            Bound.SERVICE_RATE,
+            BoundKind.SERVICE_RATE,
             table([one.service_rate for one in supply], services, np.inf).ravel(),
             owner,
             by_service,
@@ -338,7 +338,7 @@ def add_supply(
     share = _vector(supply, lambda one: one.spill_in_share)
     taken = np.where(share == 0, 0.0, _vector(supply, lambda one: one.spill_in_rate))
     away = one * columns.foreign
-    rows.add(Bound.SPILL_IN_RATE, taken, region, columns.regions, away)
+    rows.add(BoundKind.SPILL_IN_RATE, taken, region, columns.regions, away)
     for bound, limits, owners, key, use in capacities:
         rows.add(bound, limits, owners, key, use)
         part = np.full(len(limits), np.inf)
@@ -352,7 +352,7 @@ def add_quotas(rows: RowBuilder, quotas: Sequence[Ints], limits: Floats) -> None
     if bounded:
         key = np.repeat(np.array(bounded, dtype=np.intp), [len(quotas[number]) for number in bounded])
         column = np.concatenate([quotas[number] for number in bounded])
-        rows.put(Bound.QUOTA, limits, np.arange(len(limits)), (key, column, np.ones(len(column))))
+        rows.put(BoundKind.QUOTA, limits, np.arange(len(limits)), (key, column, np.ones(len(column))))
 
 
 def table(values: Sequence[Mapping[str, float]], services: Sequence[str], absent: float) -> Floats:

@@ -37,7 +37,7 @@ class ClassDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PlanProblem:
     """One tick's question.
 
     A quota says how much of the demand whose home is its region may go to its others together; `max_share` is of what is not fixed.
@@ -81,7 +81,7 @@ class PlanError(Exception):
     """A problem that makes no sense, or that the solver could not solve. The caller keeps the last plan."""
 
 
-def plan_flow(problem: Problem, plan: Plan) -> dict[str, dict[str, float]]:
+def plan_flow(problem: PlanProblem, plan: Plan) -> dict[str, dict[str, float]]:
     """What each region would serve of each class by the plan's weights and shed shares."""
     known = ((one, plan.classes[one.key]) for one in problem.classes if one.key in plan.classes)
     return {

@@ -23,7 +23,7 @@ from gtm.core.model.policy import (
     SpilloverRule,
 )
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.references import Checks, some, utc
+from gtm.core.model.references import PolicyChecks, some, utc
 from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region, https_port
 from gtm.core.model.services import Families, HostName, Service
 from gtm.core.policy.jurisdictions import (
@@ -63,7 +63,7 @@ class _Compiler:
         self.policy = policy
         self.shipped = shipped
         self.revision = revision
-        self.checks = Checks()
+        self.checks = PolicyChecks()
         self.numbers = {region.name: number for number, region in enumerate(policy.regions)}
         self.tenants = frozenset(tenant.name for tenant in policy.tenants)
         self.data_classes = frozenset(item.name for item in policy.data_classes)
@@ -396,7 +396,7 @@ class RuleCompiler:
         checks: where problems and warnings go.
     """
 
-    def __init__(self, policy: Policy, membership: Membership, checks: Checks) -> None:
+    def __init__(self, policy: Policy, membership: Membership, checks: PolicyChecks) -> None:
         self._regions = policy.regions
         self._membership = membership
         self._checks = checks

@@ -22,7 +22,7 @@ from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.quota.earned import Earn
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
@@ -176,7 +176,7 @@ class Routes:
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
         self.prepared = Prepared(router)
 
-    def resolve(self, lookup: Lookup, client: Client | None, instance: str) -> ResolvedRequest:
+    def resolve(self, lookup: Lookup, client: ClientAddress | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.
 
         Args:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 
 REGIONS = tuple("abcdefg")
 SERVICES = {"chat": 2.0, "embed": 0.1, "rank": 0.5}
@@ -91,15 +91,15 @@ def quotas(draw: st.DrawFn) -> tuple[SpilloverRule, ...]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, tenants: tuple[str, ...] = TENANTS, most: int = 12) -> Problem:
+def problems(draw: st.DrawFn, *, tenants: tuple[str, ...] = TENANTS, most: int = 12) -> PlanProblem:
     """A whole question."""
     classes = tuple(draw(class_demands(number, tenants)) for number in range(draw(st.integers(0, most))))
     supply = {name: draw(supplies()) for name in REGIONS if draw(st.integers(0, 7))}
     weights = draw(st.dictionaries(st.sampled_from(TENANTS), st.sampled_from((0.5, 1.0, 3.0)), max_size=3))
-    return Problem(classes, supply, draw(quotas()), weights)
+    return PlanProblem(classes, supply, draw(quotas()), weights)
 
 
-def columns(problem: Problem) -> list[tuple[ClassDemand, str]]:
+def columns(problem: PlanProblem) -> list[tuple[ClassDemand, str]]:
     """Every class with every region that no spillover rule forbids."""
     found = []
     for one in problem.classes:
@@ -117,7 +117,9 @@ def columns(problem: Problem) -> list[tuple[ClassDemand, str]]:
     return found
 
 
-def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list[list[float]], list[float]]:
+def bounds(
+    problem: PlanProblem, pairs: list[tuple[ClassDemand, str]]
+) -> tuple[list[list[float]], list[float]]:
     """Every bound as a dense row over the columns, written out one by one."""
     rows: list[list[float]] = []
     limits: list[float] = []
@@ -164,7 +166,7 @@ def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list
 
 
 def reference(
-    problem: Problem, cost: Mapping[str, float], refused: Mapping[str, float], latency: float
+    problem: PlanProblem, cost: Mapping[str, float], refused: Mapping[str, float], latency: float
 ) -> tuple[float, dict[str, float]]:
     """Least cost, all columns at once, and what stays unserved.
 

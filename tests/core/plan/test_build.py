@@ -17,7 +17,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Families, OnOverload, Priority, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.plan.build import problem_of, ranking_of
-from gtm.core.plan.problem import Problem
+from gtm.core.plan.problem import PlanProblem
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
 from tests import worlds
@@ -29,7 +29,7 @@ SUPPLY = {"de": Supply(rate=10.0)}
 
 def _ask(
     view: View, demand: dict[tuple[str, str], float], fixed: dict[tuple[str, str], float] | None = None
-) -> Problem:
+) -> PlanProblem:
     return problem_of(view, partial(ranking_of, Ranker(view.basis)), demand, fixed or {}, SUPPLY)
 
 

@@ -10,7 +10,7 @@ from math import isfinite
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
+from gtm.core.plan.problem import ClassDemand, PlanProblem, Solution
 
 Flow = Mapping[str, Mapping[str, float]]
 """Class → region → requests per second."""
@@ -42,7 +42,7 @@ class Violation:
         return f"{self.breach} of `{self.where}`: {self.amount:.6g} {self.unit} beyond {self.limit:.6g}"
 
 
-def violations(problem: Problem, solution: Solution, tolerance: float = 1e-6) -> list[Violation]:
+def violations(problem: PlanProblem, solution: Solution, tolerance: float = 1e-6) -> list[Violation]:
     """What a solution breaks, by more than `tolerance` of the limit (at least of 1). What queues at home is let off."""
     found = list(_fence(problem, solution.flow))
     placed: dict[str, dict[str, float]] = {}
@@ -65,7 +65,7 @@ def violations(problem: Problem, solution: Solution, tolerance: float = 1e-6) ->
     return _exceeding([*found, *_bounds(problem, placed)], tolerance)
 
 
-def plan_violations(problem: Problem, plan: Plan, tolerance: float = 1e-6) -> list[Violation]:
+def plan_violations(problem: PlanProblem, plan: Plan, tolerance: float = 1e-6) -> list[Violation]:
     """What a plan's weights break at the problem's demand. Classes that the plan does not know are left out."""
     flow = _plan_flow(problem, plan)
     found = list(_fence(problem, flow))
@@ -76,7 +76,7 @@ def plan_violations(problem: Problem, plan: Plan, tolerance: float = 1e-6) -> li
     return _exceeding([*found, *_bounds(problem, flow)], tolerance)
 
 
-def _plan_flow(problem: Problem, plan: Plan) -> dict[str, dict[str, float]]:
+def _plan_flow(problem: PlanProblem, plan: Plan) -> dict[str, dict[str, float]]:
     """What each region would serve of each class by the plan's weights and shed shares."""
     known = ((one, plan.classes[one.key]) for one in problem.classes if one.key in plan.classes)
     return {
@@ -98,7 +98,7 @@ def _exceeding(found: Iterable[Violation], tolerance: float) -> list[Violation]:
     return [one for one in found if not one.amount <= tolerance * max(one.limit, 1.0)]
 
 
-def _fence(problem: Problem, flow: Flow) -> Iterator[Violation]:
+def _fence(problem: PlanProblem, flow: Flow) -> Iterator[Violation]:
     eligible = {one.key: one.regions for one in problem.classes}
     for key, served in flow.items():
         for region, rate in served.items():
@@ -106,7 +106,7 @@ def _fence(problem: Problem, flow: Flow) -> Iterator[Violation]:
                 yield Violation(BrokenPromise.FENCE, f"{key} → {region}", rate, 0.0)
 
 
-def _bounds(problem: Problem, flow: Flow) -> Iterator[Violation]:
+def _bounds(problem: PlanProblem, flow: Flow) -> Iterator[Violation]:
     for region, supply in problem.supply.items():
         yield from _region(problem, flow, region, supply)
     for quota in problem.quotas:
@@ -114,7 +114,7 @@ def _bounds(problem: Problem, flow: Flow) -> Iterator[Violation]:
     yield from _unled(problem, flow)
 
 
-def _region(problem: Problem, flow: Flow, region: str, supply: Supply) -> Iterator[Violation]:
+def _region(problem: PlanProblem, flow: Flow, region: str, supply: Supply) -> Iterator[Violation]:
     """A region's capacities, and the same times its spill-in share for others' demand."""
     total: dict[str, float] = {}
     away: dict[str, float] = {}
@@ -146,7 +146,7 @@ def _region(problem: Problem, flow: Flow, region: str, supply: Supply) -> Iterat
         yield Violation(BrokenPromise.SPILL_IN, region, sum(away.values()) - limit, limit)
 
 
-def _quota(problem: Problem, flow: Flow, quota: SpilloverRule) -> Iterator[Violation]:
+def _quota(problem: PlanProblem, flow: Flow, quota: SpilloverRule) -> Iterator[Violation]:
     """The share, rate and added latency of one rule."""
     of_home = [one for one in problem.classes if one.regions and one.regions[0] == quota.from_region]
     spilt = 0.0
@@ -168,7 +168,7 @@ def _quota(problem: Problem, flow: Flow, quota: SpilloverRule) -> Iterator[Viola
             yield Violation(BrokenPromise.QUOTA, quota.name, spilt - limit, limit)
 
 
-def _unled(problem: Problem, flow: Flow) -> Iterator[Violation]:
+def _unled(problem: PlanProblem, flow: Flow) -> Iterator[Violation]:
     """Flows from a home with rules to where none of them leads."""
     led: dict[str, set[str]] = {}
     for quota in problem.quotas:

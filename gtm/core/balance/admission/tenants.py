@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
@@ -20,7 +20,7 @@ MOST_MINUTES = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class Tenant:
+class TenantAccount:
     """One tenant: counts, buckets (None: no limit), and its flow in each tier (None: it has none)."""
 
     name: str | None
@@ -109,17 +109,17 @@ def _bucket(
     return bucket
 
 
-class Tenants:
+class TenantAccounts:
     """All tenants that something is kept of. Once half of the places are taken, each newcomer looks at two others.
 
     Those that are idle are forgotten.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
-        self.known: OrderedDict[str | None, Tenant] = OrderedDict()
+        self.known: OrderedDict[str | None, TenantAccount] = OrderedDict()
 
-    def get(self, name: str | None, now: float) -> Tenant:
+    def get(self, name: str | None, now: float) -> TenantAccount:
         """The tenant of this name; that of all others, if there are too many."""
         known = self.known.get(name)
         if known is not None:
@@ -129,10 +129,10 @@ class Tenants:
             name = OTHERS
             if name in self.known:
                 return self.known[name]
-        tenant = self.known[name] = Tenant(name, self._limits(name), now)
+        tenant = self.known[name] = TenantAccount(name, self._limits(name), now)
         return tenant
 
-    def set(self, settings: Settings, now: float) -> None:
+    def set(self, settings: AdmissionSettings, now: float) -> None:
         """Go on under these settings."""
         self._settings = settings
         for name, tenant in self.known.items():

@@ -13,7 +13,7 @@ from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
-    from gtm.core.balance.admission.tenants import Tenant
+    from gtm.core.balance.admission.tenants import TenantAccount
 
 TIERS = (Priority.REAL_TIME, Priority.NEAR_REAL_TIME, Priority.BATCH)
 """From the highest to the lowest. Inside this room a tier is its number here."""
@@ -66,7 +66,7 @@ class Used(NamedTuple):
     cost: float | None = None
 
 
-class Code(StrEnum):
+class RefusalCode(StrEnum):
     """Why admission refuses: stable words for programs. Other parts of the balancer have words of their own."""
 
     TENANT_RATE = "tenant_rate"
@@ -81,7 +81,7 @@ class Code(StrEnum):
     NO_BACKEND = "no_backend"
 
 
-class Refusal(NamedTuple):
+class AdmissionRefusal(NamedTuple):
     """A request that does not begin: HTTP status, a stable word, words for people.
 
     `retry_after` in seconds, not rounded; None: nobody can say. `fallback` is the model to offer the request for instead.
@@ -117,13 +117,13 @@ class Ticket:
 
     number: int
     arrival: Arrival
-    account: Tenant
+    account: TenantAccount
     tier: int
     offered: float
     deadline: float
     admitted: float | None = None
     state: TicketState = _WAITING
-    refusal: Refusal | None = None
+    refusal: AdmissionRefusal | None = None
     context: object = None
     flow: Flow | None = None  # in which it waits, or waited until it was served
     client: Hashable = None  # whose it is, if it waits
@@ -165,7 +165,7 @@ class TenantCounts(NamedTuple):
     waiting: int
 
 
-class Snapshot(NamedTuple):
+class AdmissionSnapshot(NamedTuple):
     """What admission holds. Tenants: those with anything running or waiting; `None` those without a name, "" too many others."""
 
     limit: int | None
@@ -174,7 +174,7 @@ class Snapshot(NamedTuple):
     models: Mapping[str, int]
 
 
-class Totals:
+class TierTotals:
     """What happened in one tier since the start."""
 
     __slots__ = ("admitted", "queued", "refused", "waited", "withdrawn")

@@ -29,7 +29,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.balance.health.settings import Settings, back_off
+from gtm.core.balance.health.settings import HealthSettings, back_off
 from gtm.core.balance.health.values import ANY_CALL, Asker, CallKind, Failure, Kind, Run, Sending
 
 _MOST_MARKS = 4096
@@ -61,7 +61,7 @@ class Latencies:
         self.last: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
 
 
-class Window:
+class BreakerWindow:
     """How requests ended since the window began: all of them, and by kind those that can have caused their failure."""
 
     __slots__ = ("_marks", "bad", "good", "kinds", "latencies")
@@ -138,7 +138,7 @@ class Breaker:
         "runs", "settings", "since", "state", "until", "why", "window",
     )  # fmt: skip
 
-    def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
+    def __init__(self, settings: HealthSettings, periods: Iterator[int]) -> None:
         self.settings = settings
         self.state: Circuit = CLOSED
         self.since = -inf
@@ -147,7 +147,7 @@ class Breaker:
         """The time at which the ejection is over."""
         self.why = ""
         """Why it was ejected last."""
-        self.window = Window()
+        self.window = BreakerWindow()
         self.ended: Counter[str] = Counter()
         """Requests so far, by `good`, `full` or failure, whatever they counted."""
         self.ejections = 0

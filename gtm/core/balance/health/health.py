@@ -9,19 +9,19 @@ from math import fsum, sqrt
 from statistics import median
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN, Latencies, Suspicion, Window
+from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN, BreakerWindow, Latencies, Suspicion
 from gtm.core.balance.health.monitor import Monitor
-from gtm.core.balance.health.settings import Settings
+from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import (
     ANY_CALL,
     SERVER_FAILURES,
     Asker,
+    BackendLoad,
+    BackendStanding,
     CallKind,
     Check,
     Failure,
-    Load,
     Sending,
-    Standing,
     explained,
     needed,
 )
@@ -43,7 +43,7 @@ class BackendHealth:
         now: seconds of a clock that never steps back, as everywhere here.
     """
 
-    def __init__(self, settings: Settings, backends: Iterable[Backend], now: float) -> None:
+    def __init__(self, settings: HealthSettings, backends: Iterable[Backend], now: float) -> None:
         self._periods = count()
         self._backends: dict[str, Backend] = {}
         self._monitors: dict[str, Monitor] = {}
@@ -53,7 +53,7 @@ class BackendHealth:
         self._askers: dict[str | None, Asker] = {}
         self.update(settings, backends)
 
-    def update(self, settings: Settings, backends: Iterable[Backend]) -> None:
+    def update(self, settings: HealthSettings, backends: Iterable[Backend]) -> None:
         """Go on with another configuration: who stays keeps its state, who is new is unknown, who is gone is forgotten."""
         self._settings = settings
         before, self._backends = self._backends, {backend.name: backend for backend in backends}
@@ -84,13 +84,13 @@ class BackendHealth:
         stamped = ProbeResult(result.ok, now, result.detail, result.latency_ms)
         self._touch(name, monitor.verdict.checked(check, stamped, now))
 
-    def scraped(self, name: str, load: Load, now: float) -> None:
+    def scraped(self, name: str, load: BackendLoad, now: float) -> None:
         """Its metrics were read: all that is known of its load. If they could not be, say nothing: what is known becomes stale."""
         monitor = self._monitors.get(name)
         if monitor is not None:
             monitor.loads.scraped(load, now)
 
-    def reported(self, name: str, load: Load, now: float) -> None:
+    def reported(self, name: str, load: BackendLoad, now: float) -> None:
         """A response's header said some of its load."""
         monitor = self._monitors.get(name)
         if monitor is not None:
@@ -269,7 +269,7 @@ class BackendHealth:
         """
         return self._monitors[name].condition(now)
 
-    def snapshot(self, now: float) -> tuple[Standing, ...]:
+    def snapshot(self, now: float) -> tuple[BackendStanding, ...]:
         """How all stand, for people and metrics."""
         return tuple(monitor.standing(name, now) for name, monitor in self._monitors.items())
 
@@ -360,7 +360,7 @@ def _served(backends: Mapping[str, Backend]) -> dict[str, frozenset[str]]:
 
 
 def outliers(
-    windows: Mapping[str, Window], settings: Settings, weights: Mapping[str, float]
+    windows: Mapping[str, BreakerWindow], settings: HealthSettings, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str]]:
     """Names and why, in the order in which they should be ejected; a name may come again for another cause.
 
@@ -382,7 +382,7 @@ def outliers(
 
 
 def _failing(
-    counted: Mapping[str, Window], failed: Mapping[str, float], settings: Settings
+    counted: Mapping[str, BreakerWindow], failed: Mapping[str, float], settings: HealthSettings
 ) -> Iterator[tuple[str, str]]:
     for name in sorted(failed, key=lambda name: (-failed[name], name)):
         one = counted[name]
@@ -390,7 +390,7 @@ def _failing(
             yield name, f"{one.bad} of {one.ended} requests failed"
 
 
-def _less_successful(shares: Mapping[str, float], settings: Settings) -> Iterator[tuple[str, str]]:
+def _less_successful(shares: Mapping[str, float], settings: HealthSettings) -> Iterator[tuple[str, str]]:
     if len(shares) < settings.peers:
         return
     mean = fsum(shares.values()) / len(shares)
@@ -402,7 +402,7 @@ def _less_successful(shares: Mapping[str, float], settings: Settings) -> Iterato
 
 
 def _slow(
-    windows: Mapping[str, Window], settings: Settings, weights: Mapping[str, float]
+    windows: Mapping[str, BreakerWindow], settings: HealthSettings, weights: Mapping[str, float]
 ) -> Iterator[tuple[str, str]]:
     if settings.latency_factor is None:
         return
@@ -424,7 +424,7 @@ def _slow(
 def _slower(
     call: CallKind,
     known: Mapping[str, Latencies],
-    settings: Settings,
+    settings: HealthSettings,
     factor: float,
     weights: Mapping[str, float],
 ) -> Iterator[tuple[float, str, str]]:

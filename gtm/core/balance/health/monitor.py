@@ -9,8 +9,8 @@ from typing import Any
 
 from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health.breaker import Breaker, Circuit
-from gtm.core.balance.health.settings import Settings, back_off
-from gtm.core.balance.health.values import Check, Load, Standing, State
+from gtm.core.balance.health.settings import HealthSettings, back_off
+from gtm.core.balance.health.values import BackendLoad, BackendStanding, BackendState, Check
 from gtm.core.health.verdicts import ProbeResult, Track, advance, endpoint_factor
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
@@ -21,7 +21,7 @@ class Monitor:
 
     __slots__ = ("_drained_since", "_settings", "breaker", "drained_by", "limit", "loads", "verdict")
 
-    def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
+    def __init__(self, settings: HealthSettings, periods: Iterator[int]) -> None:
         self._settings = settings
         self.verdict = CheckVerdict(settings)
         self.breaker = Breaker(settings, periods)
@@ -31,7 +31,7 @@ class Monitor:
         """When what it has is ended; None: it does not drain."""
         self._drained_since = -inf
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: HealthSettings) -> None:
         """Go on with other settings."""
         self._settings = settings
         self.verdict.change(settings)
@@ -60,10 +60,10 @@ class Monitor:
             slots=self.limit.limit,
         )
 
-    def standing(self, name: str, now: float) -> Standing:
+    def standing(self, name: str, now: float) -> BackendStanding:
         """The condition of the backend in words, for people."""
         state, why, since, until = self._state(now)
-        return Standing(
+        return BackendStanding(
             name=name,
             state=state,
             why=why,
@@ -89,16 +89,16 @@ class Monitor:
             return 1.0
         return warmth(self._warms_since, self._settings.slow_start, now)
 
-    def _state(self, now: float) -> tuple[State, str, float, float | None]:
+    def _state(self, now: float) -> tuple[BackendState, str, float, float | None]:
         """State, why, since, until."""
         if self.drained_by is not None:
-            return State.DRAINING, "it is being drained", self._drained_since, self.drained_by
+            return BackendState.DRAINING, "it is being drained", self._drained_since, self.drained_by
         return self._unhealthy(now) or self._broken() or self._usable(now)
 
-    def _unhealthy(self, now: float) -> tuple[State, str, float, float | None] | None:
+    def _unhealthy(self, now: float) -> tuple[BackendState, str, float, float | None] | None:
         verdict = self.verdict
         if not verdict.known:
-            return State.UNKNOWN, "it has not been checked yet", -inf, None
+            return BackendState.UNKNOWN, "it has not been checked yet", -inf, None
         if verdict.good_since is None:
             failing = [
                 (check, health)
@@ -106,26 +106,31 @@ class Monitor:
                 if health.status is not HealthStatus.UP
             ]
             why = "; ".join(f"{check}: {health.detail}" for check, health in failing)
-            return State.DOWN, why, min(health.since for _, health in failing), None
+            return BackendState.DOWN, why, min(health.since for _, health in failing), None
         if not verdict.healthy(now):
             why = "its checks pass, but it fell too often"
-            return State.HELD, why, verdict.good_since, verdict.held_until
+            return BackendState.HELD, why, verdict.good_since, verdict.held_until
         return None
 
-    def _broken(self) -> tuple[State, str, float, float | None] | None:
+    def _broken(self) -> tuple[BackendState, str, float, float | None] | None:
         breaker = self.breaker
         if breaker.state is Circuit.OPEN:
-            return State.EJECTED, breaker.why, breaker.since, breaker.until
+            return BackendState.EJECTED, breaker.why, breaker.since, breaker.until
         if breaker.state is Circuit.HALF_OPEN:
-            return State.TRIAL, f"on trial, after: {breaker.why}", breaker.since, None
+            return BackendState.TRIAL, f"on trial, after: {breaker.why}", breaker.since, None
         return None
 
-    def _usable(self, now: float) -> tuple[State, str, float, float | None]:
+    def _usable(self, now: float) -> tuple[BackendState, str, float, float | None]:
         back = self._warms_since
         if back is not None and self._warmth(now) < 1:
-            return State.WARMING, "slow start", back, ends(back, self._settings.slow_start)
+            return BackendState.WARMING, "slow start", back, ends(back, self._settings.slow_start)
         since = self.verdict.good_since
-        return State.UP, "", max(-inf if since is None else since, -inf if back is None else back), None
+        return (
+            BackendState.UP,
+            "",
+            max(-inf if since is None else since, -inf if back is None else back),
+            None,
+        )
 
 
 # --- Whether a backend is healthy: the verdicts of its checks, and damping of those that flap.
@@ -144,7 +149,7 @@ class Monitor:
 class CheckVerdict:
     """The checks of one backend. Times may not decrease."""
 
-    _settings: Settings
+    _settings: HealthSettings
     held_until: float = -inf
     """No earlier than this it is healthy."""
     falls: int = 0
@@ -159,7 +164,7 @@ class CheckVerdict:
     def __post_init__(self) -> None:
         self.change(self._settings)
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: HealthSettings) -> None:
         """Go on with other settings: verdicts of checks that stay are kept, new checks are unknown. That is no fall."""
         self._settings = settings
         self._tracks = {check: self._tracks.get(check, Track()) for check in settings.checks}
@@ -260,18 +265,18 @@ def ends(since: float, slow_start: float) -> float:
 class BackendLoads:
     """The newest of everything that a server said. What is stale or was never said is None: unknown, never idle."""
 
-    settings: Settings
+    settings: HealthSettings
     _said: dict[str, tuple[Any, float]] = field(
         default_factory=dict
-    )  # a field of `Load` → its value, and when it was said
+    )  # a field of `BackendLoad` → its value, and when it was said
     _listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     _listed_at: float = -inf
 
-    def scraped(self, load: Load, now: float) -> None:
+    def scraped(self, load: BackendLoad, now: float) -> None:
         """All that its metrics say; what they do not say is unknown from now on."""
         self._said = _stamped(load, ("running", "waiting", "memory", "models", "adapters"), now)
 
-    def reported(self, load: Load, now: float) -> None:
+    def reported(self, load: BackendLoad, now: float) -> None:
         """Some of it, as a response's header does; the rest is as it was."""
         self._said |= _stamped(load, ("running", "waiting", "memory"), now)
 
@@ -312,7 +317,7 @@ class BackendLoads:
         return now - self._listed_at <= self.settings.lists_last
 
 
-def _stamped(load: Load, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:
+def _stamped(load: BackendLoad, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:
     return {name: (value, now) for name in names if (value := getattr(load, name)) is not None}
 
 

@@ -45,7 +45,7 @@ class Failure(StrEnum):
     """It answered with 4xx: a failure as far as its peers do not say that to such requests."""
 
 
-class State(StrEnum):
+class BackendState(StrEnum):
     """How a backend stands, the first that applies."""
 
     DRAINING = "draining"
@@ -79,7 +79,7 @@ class Sending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BackendLoad:
     """What a server said of its load; None: it did not say.
 
     `running` and `waiting`: requests. `memory`: the used part of its KV cache, 0 to 1. `models` and `adapters` that it has loaded.
@@ -95,7 +95,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BackendStanding:
     """How a backend stands, for people and metrics.
 
     `why`: in words, empty if nothing is wrong. `since`: when this state began; `until`: when it ends by itself (None: not
@@ -103,7 +103,7 @@ class Standing:
     """
 
     name: str
-    state: State
+    state: BackendState
     why: str
     since: float
     until: float | None
