@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    IPvAnyNetwork,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.health.check_settings import CheckSettings, OwnChecks

@@ -21,7 +21,7 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
-from gtm.core.balance.spill.room import CAME, RegionStanding
+from gtm.core.balance.spill.room import CAME, OpenSlots
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.demand.rows import ClassKey, Row
@@ -53,7 +53,7 @@ class Moment:
     rates: Mapping[Row, float]
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
     pushed: Mapping[Pushed, float] = field(default_factory=dict)
-    slots: Mapping[str, RegionStanding] = field(default_factory=dict)
+    slots: Mapping[str, OpenSlots] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:
@@ -371,7 +371,7 @@ def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
     }
 
 
-def _free_slots(found: RegionStanding | None, most: float | None) -> dict[str, float] | None:
+def _free_slots(found: OpenSlots | None, most: float | None) -> dict[str, float] | None:
     """What a region's balancers say of their slots, and what of the open ones counts; None: nothing is known."""
     if found is None:
         return None

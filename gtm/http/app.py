@@ -32,14 +32,7 @@ from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
-from gtm.http.problems import (
-    NO_STORE,
-    ProblemError,
-    Response,
-    instance_of,
-    json_response,
-    response_of,
-)
+from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response, response_of
 from gtm.http.requests.access import Grant, check_subject
 from gtm.http.requests.callers import Callers
 from gtm.http.requests.incoming import SAID, Incoming, Receive, Scope, Send

@@ -11,7 +11,7 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed, beside
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, plan_document, quantile, top_document
-from gtm.core.balance.spill.room import RegionStanding
+from gtm.core.balance.spill.room import OpenSlots
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
@@ -104,7 +104,7 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
     told = replace(
         MOMENT,
         corrections={("", "away"): 2.0, ("home", "away"): 7.5},
-        slots={"home": RegionStanding(0.0, 8.0, 3.0, -0.25, 4)},
+        slots={"home": OpenSlots(0.0, 8.0, 3.0, -0.25, 4)},
     )
     found = top_document(told, [], database="up")
     assert found["corrections"] == [
@@ -119,9 +119,7 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
 
 def test_top_shows_how_many_free_slots_count() -> None:
     """Those that the policy declares, whatever balancers say beside."""
-    told = replace(
-        MOMENT, slots={name: RegionStanding(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")}
-    )
+    told = replace(MOMENT, slots={name: OpenSlots(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")})
     bound, unbound = REGIONS[0], replace(REGIONS[1], capacity=Capacity())
     home, away = top_document(replace(told, regions=(bound, unbound)), [], database="up")["regions"]
     assert home["free_slots"] == {"open": 100.0, "counted": 10.0, "limit": 120.0, "waiting": 0.0, "age": 0.25}

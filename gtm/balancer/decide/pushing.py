@@ -37,7 +37,7 @@ from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import (
     FAILED,
-    RegionStanding,
+    OpenSlots,
     Sender,
     SentBeyond,
     Slots,
@@ -272,7 +272,7 @@ class Pusher:
             self._wanting = wanting(every, current.senders, current.boot()) * current.beside
         return 1 / (self._wanting * self._siblings)
 
-    def _known(self, number: int, part: str) -> RegionStanding | None:
+    def _known(self, number: int, part: str) -> OpenSlots | None:
         current = self._current
         view = self._view
         if view is None:

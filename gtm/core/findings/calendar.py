@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from math import inf, nextafter
 
-from gtm.core.findings.matrix import Kinds, MatrixQuestion, binding, kinds, naming
+from gtm.core.findings.matrix import Inquiry, Kinds, binding, kinds, naming
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import RuleMode
 from gtm.core.policy.snapshot import CompiledService, Snapshot
@@ -72,7 +72,7 @@ def causes(snapshot: Snapshot) -> Causes:
 
 
 def coming(
-    snapshot: Snapshot, known: Causes, asked: MatrixQuestion, *, most: int, services: int
+    snapshot: Snapshot, known: Causes, asked: Inquiry, *, most: int, services: int
 ) -> tuple[list[Event], int]:
     """What begins or ends after a moment, the next first.
 
@@ -116,11 +116,11 @@ def _of_memberships(snapshot: Snapshot) -> Iterator[tuple[float, Cause]]:
 
 
 def _event(
-    snapshot: Snapshot, asked: MatrixQuestion, moment: float, causes: Sequence[Cause], services: int
+    snapshot: Snapshot, asked: Inquiry, moment: float, causes: Sequence[Cause], services: int
 ) -> Event:
     concerned = sorted(_changing(snapshot, moment))
-    before = MatrixQuestion(nextafter(moment, -inf), asked.tenant, asked.data_class)
-    after = MatrixQuestion(moment, asked.tenant, asked.data_class)
+    before = Inquiry(nextafter(moment, -inf), asked.tenant, asked.data_class)
+    after = Inquiry(moment, asked.tenant, asked.data_class)
     alike: dict[tuple[int, ...], Mapping[frozenset[str], tuple[int, int]]] = {}
     same: dict[tuple[frozenset[str], int, int], list[str]] = {}
     for name in concerned[:services]:
@@ -145,7 +145,7 @@ def _changing(snapshot: Snapshot, moment: float) -> Iterator[str]:
 
 
 def _both(
-    service: CompiledService, before: MatrixQuestion, after: MatrixQuestion
+    service: CompiledService, before: Inquiry, after: Inquiry
 ) -> Mapping[frozenset[str], tuple[int, int]]:
     """Clients → the regions that all rules together leave them, before and after; only where that differs."""
     was, becomes = (kinds(binding(service.rules, asked)) for asked in (before, after))

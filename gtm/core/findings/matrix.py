@@ -23,7 +23,7 @@ EVERYWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ClientColumn:
+class Column:
     """A column: the clients of some countries, of `coverage.UNKNOWN` those that nobody can locate.
 
     `name` is a jurisdiction's or a country's; empty for clients of all countries that no other column has.
@@ -34,7 +34,7 @@ class ClientColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixQuestion:
+class Inquiry:
     """What requests state, and when they are made (POSIX seconds). None: nothing, so that every rule about it counts."""
 
     now: float
@@ -69,7 +69,7 @@ def clients_named(snapshot: Snapshot) -> Naming:
     return {name: sorted(ends) for name, ends in found.items()}
 
 
-def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[list[ClientColumn], int]:
+def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[list[Column], int]:
     """The jurisdictions that rules name for their clients, those that most rules name first; then everybody else, and the unlocated.
 
     Args:
@@ -85,18 +85,16 @@ def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[
     order = sorted((name for name in named if named[name]), key=lambda name: (-named[name], name))
     found = [column(snapshot, name, now) for name in order[:most]]
     rest = frozenset(CLIENTS).difference({UNKNOWN}, *(one.countries for one in found))
-    return [*found, ClientColumn("", rest), ClientColumn(UNKNOWN, frozenset({UNKNOWN}))], max(
-        0, len(order) - most
-    )
+    return [*found, Column("", rest), Column(UNKNOWN, frozenset({UNKNOWN}))], max(0, len(order) - most)
 
 
-def column(snapshot: Snapshot, name: str, now: float) -> ClientColumn:
+def column(snapshot: Snapshot, name: str, now: float) -> Column:
     """The clients of one jurisdiction, or country, at a POSIX time.
 
     Raises:
         KeyError: there is none of that name.
     """
-    return ClientColumn(name, countries_at(snapshot.jurisdictions[name], now))
+    return Column(name, countries_at(snapshot.jurisdictions[name], now))
 
 
 class Matrix:
@@ -106,7 +104,7 @@ class Matrix:
         asked: what they state, and when.
     """
 
-    def __init__(self, asked: MatrixQuestion) -> None:
+    def __init__(self, asked: Inquiry) -> None:
         self._asked = asked
         self._known: dict[tuple[int, ...], Kinds] = {}
 
@@ -118,7 +116,7 @@ class Matrix:
             found = self._known[key] = kinds(binding(service.rules, self._asked))
         return found
 
-    def cell(self, service: CompiledService, clients: ClientColumn) -> list[MatrixPart]:
+    def cell(self, service: CompiledService, clients: Column) -> list[MatrixPart]:
         """Where a service may serve some clients: those who are most first. Of rules that leave the same, all are named."""
         found = []
         for one in self.kinds(service):
@@ -128,7 +126,7 @@ class Matrix:
         return sorted(found, key=lambda part: (-len(part.countries), min(part.countries)))
 
 
-def binding(rules: Iterable[CompiledRule], asked: MatrixQuestion) -> list[CompiledRule]:
+def binding(rules: Iterable[CompiledRule], asked: Inquiry) -> list[CompiledRule]:
     """The enforced rules that may concern some client's request at a moment."""
     return [
         rule

@@ -14,14 +14,7 @@ from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
 from gtm.handoff.jwt import made
-from gtm.runtime.balancer.peers.datagrams import (
-    MOST,
-    MOST_BACKENDS,
-    BadDatagram,
-    Said,
-    Sealer,
-    opened,
-)
+from gtm.runtime.balancer.peers.datagrams import MOST, MOST_BACKENDS, BadDatagram, Said, Sealer, opened
 from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_OF_A_TOKEN, MOST_STARTS, REMEMBERED, Known
 from gtm.runtime.balancer.words import Word, together
 

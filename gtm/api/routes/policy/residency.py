@@ -24,10 +24,10 @@ from gtm.core.demand.cells import Cell
 from gtm.core.findings.calendar import Cause, Event, FenceChange, What, causes, coming
 from gtm.core.findings.coverage import UNKNOWN
 from gtm.core.findings.matrix import (
-    ClientColumn,
+    Column,
+    Inquiry,
     Matrix,
     MatrixPart,
-    MatrixQuestion,
     clients_named,
     column,
     columns,
@@ -172,9 +172,7 @@ def _running(ctx: Context) -> Snapshot:
     return ctx.present.compiled
 
 
-def _asked(
-    snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None
-) -> MatrixQuestion:
+def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Inquiry:
     now = datetime.now(UTC)
     if at is not None and at < now - _SLACK:
         raise BadRequest(
@@ -189,12 +187,10 @@ def _asked(
     ):
         if name is not None and name not in known:
             raise NotFound(f"there is no {what} `{name}`")
-    return MatrixQuestion((now if at is None else at).timestamp(), tenant, data_class)
+    return Inquiry((now if at is None else at).timestamp(), tenant, data_class)
 
 
-def _matrix(
-    snapshot: Snapshot, asked: MatrixQuestion, client: str | None, names: Iterable[str]
-) -> dict[str, Any]:
+def _matrix(snapshot: Snapshot, asked: Inquiry, client: str | None, names: Iterable[str]) -> dict[str, Any]:
     if client is None:
         clients, left_out = columns(snapshot, _named.of(snapshot), asked.now, MOST_COLUMNS)
     else:
@@ -216,13 +212,13 @@ def _matrix(
     }
 
 
-def _clients(one: ClientColumn) -> dict[str, Any]:
+def _clients(one: Column) -> dict[str, Any]:
     kind = "jurisdiction" if one.name else "unknown" if UNKNOWN in one.countries else "others"
     return {"kind": kind, "name": one.name or None, "countries": _countries(one.countries)}
 
 
 def _row(
-    snapshot: Snapshot, matrix: Matrix, service: CompiledService, clients: Iterable[ClientColumn]
+    snapshot: Snapshot, matrix: Matrix, service: CompiledService, clients: Iterable[Column]
 ) -> dict[str, Any]:
     return {
         "service": service.service.name,
@@ -231,7 +227,7 @@ def _row(
     }
 
 
-def _part(snapshot: Snapshot, part: MatrixPart, clients: ClientColumn) -> dict[str, Any]:
+def _part(snapshot: Snapshot, part: MatrixPart, clients: Column) -> dict[str, Any]:
     return {
         "countries": None if part.countries == clients.countries else _countries(part.countries),
         "regions": snapshot.names(part.allowed),

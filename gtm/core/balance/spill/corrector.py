@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gtm.core.balance.spill.edge import Correction, Way, correct, ways
 from gtm.core.balance.spill.room import (
     KNOWN_FOR,
-    RegionStanding,
+    OpenSlots,
     Room,
     Sender,
     SentBeyond,
@@ -46,7 +46,7 @@ CORRECTED = frozenset(
 Parts = tuple[str | None, ...]
 """The service and the models of a request, of which each may have slots of its own."""
 
-_UNASKED = RegionStanding(0.0, 0.0, 0.0, 0.0, 0)
+_UNASKED = OpenSlots(0.0, 0.0, 0.0, 0.0, 0)
 _NOTHING: Mapping[str, Sequence[Room]] = {}
 
 
@@ -56,9 +56,7 @@ def parts_of(group: RankingClass, model: str | None) -> Parts:
     return service.name, service.model, model
 
 
-def tightest(
-    rooms: Sequence[Room], parts: Parts, now: float, most: float | None = None
-) -> RegionStanding | None:
+def tightest(rooms: Sequence[Room], parts: Parts, now: float, most: float | None = None) -> OpenSlots | None:
     """What a region has for a request: of its service's and models' own slots the least open. None: nothing is known.
 
     Args:
@@ -91,8 +89,8 @@ class SendingWorker:
         self.sender = Sender(self._known, SentBeyond(), 1.0, afford)
         self._siblings = siblings
         self._senders = 0
-        self._found: dict[Parts, dict[int, RegionStanding | None]] = {}
-        self._asked: dict[int, RegionStanding | None] = {}
+        self._found: dict[Parts, dict[int, OpenSlots | None]] = {}
+        self._asked: dict[int, OpenSlots | None] = {}
         self._named: frozenset[str | None] = frozenset()
         self._regions: tuple[str, ...] = ()
         self._most: tuple[float | None, ...] = ()
@@ -132,7 +130,7 @@ class SendingWorker:
         self._asked = asked
         return self.sender
 
-    def _known(self, number: int) -> RegionStanding | None:
+    def _known(self, number: int) -> OpenSlots | None:
         found = self._asked.get(number, _UNASKED)
         # Added up anew where the oldest of its reports counts no more. What is unknown stays so until more is heard.
         if found is not None and (found is _UNASKED or self._now - found.at > KNOWN_FOR):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from gtm.core.balance.spill.room import RegionStanding, Sender, SpillReason
+from gtm.core.balance.spill.room import OpenSlots, Sender, SpillReason
 from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
@@ -51,7 +51,7 @@ def correct(
         drawn: the number of the region that the plan drew, or `REFUSED`.
         ways: where the request's class may go, the least latency first (`gtm.core.balance.spill.edge`).
         sender: the edge's worker; what it has sent is added to.
-        now: by the clock of `RegionStanding.at`.
+        now: by the clock of `OpenSlots.at`.
         paid: the quotas of which tokens were taken for the request already.
     """
     if drawn != REFUSED:
@@ -155,7 +155,7 @@ def correction_document(  # noqa: PLR0917 - what is told
     group: RankingClass,
     drawn: Option,
     correction: Correction | None,
-    known: Callable[[int], RegionStanding | None],
+    known: Callable[[int], OpenSlots | None],
     now: float,
     ended: Option,
 ) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def correction_document(  # noqa: PLR0917 - what is told
         drawn: what the plan chose.
         correction: what became of it; None: it was not asked for.
         known: what is known now of the region of a number.
-        now: by the clock of `RegionStanding.at`.
+        now: by the clock of `OpenSlots.at`.
         ended: how the request ends.
 
     Returns:
@@ -196,7 +196,7 @@ def correction_document(  # noqa: PLR0917 - what is told
 
 
 def _push(
-    view: View, group: RankingClass, ended: Option, known: Callable[[int], RegionStanding | None]
+    view: View, group: RankingClass, ended: Option, known: Callable[[int], OpenSlots | None]
 ) -> dict[str, Any]:
     """Where a balancer without a slot may push to by what is known here: what else it goes by (its wait, tokens) is its own."""
     how = group.service.service.push

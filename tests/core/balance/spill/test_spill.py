@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import (
-    RegionStanding,
+    OpenSlots,
     Room,
     Sender,
     SentBeyond,
@@ -83,7 +83,7 @@ class _World:
             room = Room(source, said.started, said.number, said.at, Slots(*said.whole), parts)
             self.rooms[region] = newest(self.rooms.get(region, {}), room)
 
-    def _known(self, number: int) -> RegionStanding | None:
+    def _known(self, number: int) -> OpenSlots | None:
         return standing(self.rooms.get(number, {}).values(), self.part, self.now)
 
     def _afford(self, quotas: tuple[QuotaText, ...]) -> bool:
@@ -207,7 +207,7 @@ def test_the_parts_of_all_senders_sum_to_what_is_open(senders: int, slots: int) 
     """By one report each has its part, up or down to a whole one; over many they sum to the slots (four standard deviations)."""
     rounds, total = 400, 0
     for sequence in range(rounds):
-        seen = RegionStanding(float(slots), 50.0, 0.0, 0.0, sequence)
+        seen = OpenSlots(float(slots), 50.0, 0.0, 0.0, sequence)
         parts = [allotment(seen, 1 / senders, key * 0x9E3779B97F4A7C15 % 2**64) for key in range(senders)]
         assert set(parts) <= {floor(slots / senders), ceil(slots / senders)}
         total += sum(parts)
@@ -219,10 +219,10 @@ def test_the_parts_of_all_senders_sum_to_what_is_open(senders: int, slots: int) 
 
 def test_less_than_a_slot_is_no_room() -> None:
     """However the rounding falls."""
-    assert {allotment(RegionStanding(0.9, 4.0, 0.0, 0.0, number), 1.0, 7) for number in range(100)} == {0}
+    assert {allotment(OpenSlots(0.9, 4.0, 0.0, 0.0, number), 1.0, 7) for number in range(100)} == {0}
 
 
-def _sender(known: Mapping[int, RegionStanding], share: float = 1.0) -> Sender:
+def _sender(known: Mapping[int, OpenSlots], share: float = 1.0) -> Sender:
     return Sender(known.get, SentBeyond(), share, lambda _: True)
 
 
@@ -231,8 +231,8 @@ def test_edges_that_know_the_same_do_not_herd() -> None:
     moved = []
     for sequence in range(50):
         known = {
-            0: RegionStanding(0.0, 50.0, 9.0, 0.0, sequence),
-            1: RegionStanding(20.0, 50.0, 0.0, 0.0, sequence),
+            0: OpenSlots(0.0, 50.0, 9.0, 0.0, sequence),
+            1: OpenSlots(20.0, 50.0, 0.0, 0.0, sequence),
         }
         total = 0
         for edge in range(8):
@@ -247,7 +247,7 @@ def test_edges_that_know_the_same_do_not_herd() -> None:
 def test_the_emptier_of_two_takes_a_push() -> None:
     """Of three peers the emptiest gets two thirds (it is drawn in two pairs of three), the next a third, the fullest none."""
     known = {
-        number: RegionStanding(free, 100.0, 0.0, 0.0, 1) for number, free in ((1, 90.0), (2, 50.0), (3, 10.0))
+        number: OpenSlots(free, 100.0, 0.0, 0.0, 1) for number, free in ((1, 90.0), (2, 50.0), (3, 10.0))
     }
     peers = [Peer(number, 0.1, (), number) for number in (1, 2, 3)]
     went: Counter[int | None] = Counter()
@@ -262,9 +262,9 @@ def test_the_emptier_of_two_takes_a_push() -> None:
 def test_the_nearest_with_room_takes_a_correction() -> None:
     """The first of the ways, which come with the least latency first."""
     known = {
-        0: RegionStanding(0.0, 5.0, 1.0, 0.0, 1),
-        1: RegionStanding(1.0, 5.0, 0.0, 0.0, 1),
-        2: RegionStanding(5.0, 5.0, 0.0, 0.0, 1),
+        0: OpenSlots(0.0, 5.0, 1.0, 0.0, 1),
+        1: OpenSlots(1.0, 5.0, 0.0, 0.0, 1),
+        2: OpenSlots(5.0, 5.0, 0.0, 0.0, 1),
     }
     ways = [Way(number, 50.0 * number, (), number) for number in (0, 1, 2)]
     sender = _sender(known)
@@ -281,7 +281,7 @@ def test_a_steady_stream_is_not_counted_as_one() -> None:
 
 def test_the_emptier_is_so_by_its_part() -> None:
     """5 of 5 slots open are more than 10 of 100."""
-    known = {1: RegionStanding(10.0, 100.0, 0.0, 0.0, 1), 2: RegionStanding(5.0, 5.0, 0.0, 0.0, 1)}
+    known = {1: OpenSlots(10.0, 100.0, 0.0, 0.0, 1), 2: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
     peers = [Peer(1, 0.1, (), 1), Peer(2, 0.1, (), 2)]
     assert push(1.0, 0, peers, _sender(known), 0.0, draws=(0.0, 0.0)).peer is peers[1]
 
@@ -289,7 +289,7 @@ def test_the_emptier_is_so_by_its_part() -> None:
 def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
     """A push 0.05 s before the report was measured, to a peer 0.1 s away, has the one open slot; one 0.15 s before is in the report."""
     for before, why in ((0.05, SpillReason.NO_ROOM), (0.15, SpillReason.MOVED)):
-        sender = _sender({1: RegionStanding(1.0, 5.0, 0.0, 1.0, 1)})
+        sender = _sender({1: OpenSlots(1.0, 5.0, 0.0, 1.0, 1)})
         sender.sent.add(1, 1.0 - before)
         assert push(1.0, 0, [Peer(1, 0.1, (), 1)], sender, 1.1, draws=(0.0, 0.0)).why is why
 
@@ -297,9 +297,9 @@ def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
 def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
     """An edge's next way, a balancer's next peer; with none left the quota is the reason, not the room."""
     known = {
-        0: RegionStanding(0.0, 5.0, 1.0, 0.0, 1),
-        1: RegionStanding(5.0, 5.0, 0.0, 0.0, 1),
-        2: RegionStanding(1.0, 5.0, 0.0, 0.0, 1),
+        0: OpenSlots(0.0, 5.0, 1.0, 0.0, 1),
+        1: OpenSlots(5.0, 5.0, 0.0, 0.0, 1),
+        2: OpenSlots(1.0, 5.0, 0.0, 0.0, 1),
     }
     owed, asked = (QuotaText("abroad"),), []
 
@@ -340,7 +340,7 @@ def test_the_wait_expected(free: int, limit: int, waiting: int, service: float, 
 
 def test_a_push_that_takes_as_long_as_the_wait_gains_nothing() -> None:
     """An equal extra round trip is not shorter."""
-    known = {1: RegionStanding(5.0, 5.0, 0.0, 0.0, 1)}
+    known = {1: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
     for extra, why in ((0.2, SpillReason.NOTHING_GAINED), (0.19, SpillReason.MOVED)):
         assert push(0.2, 0, [Peer(1, extra, (), 1)], _sender(known), 0.0, draws=(0.0, 0.0)).why is why
 
