@@ -36,8 +36,6 @@ from typing import NamedTuple
 
 FIRST_GUESS_S = 1.0
 """What a request is expected to take when nothing was ever learned."""
-BYTES_PER_TOKEN = 4
-"""Where only the length of a request is known: about four bytes of English are a token."""
 _BUCKETS = 48
 _FADES = 64
 """Requests after which the older ones of a class fade a little."""
@@ -143,11 +141,6 @@ class Costs:
         while len(classes) > self._most:
             classes.popitem(last=False)
         return tuple(found)
-
-
-def tokens_of(length: int) -> int:
-    """About how many tokens a body of `length` bytes holds."""
-    return length // BYTES_PER_TOKEN
 
 
 def _keys(asked: AskedWork) -> tuple[tuple[str, int, int], tuple[str, int, int]]:

@@ -113,7 +113,7 @@ def first(key: Key, now: float) -> Key:
 def lacking(keys: Keyring, now: float, times: RolloverTimes) -> tuple[KeyRole, ...]:
     """The roles that a key must be made for now: there is none, or the zone-signing key's successor is due."""
     roles = [role for role in KeyRole if not any(key.role is role for key in keys)]
-    active = _active_zsk(keys)
+    active = signing_key(keys)
     if active is not None and times.lifetime and successor(keys, KeyRole.ZSK) is None:
         due = active.since + times.lifetime - (times.propagation + times.key_ttl)
         if now >= due:
@@ -165,7 +165,8 @@ def resumed(keys: Keyring, now: float) -> Keyring:
 
 def signing_key(keys: Keyring) -> Key | None:
     """The zone-signing key that answers are signed with."""
-    return _active_zsk(keys)
+    found = [key for key in keys if key.role is KeyRole.ZSK and key.state is KeyState.ACTIVE]
+    return found[-1] if found else None
 
 
 def delegated(keys: Keyring) -> Key | None:
@@ -214,8 +215,3 @@ def _superseded(keys: Keyring, now: float, role: KeyRole) -> Keyring:
         replace(key, state=KeyState.RETIRED, since=now, urgent=newest.urgent) if key.id in older else key
         for key in keys
     )
-
-
-def _active_zsk(keys: Keyring) -> Key | None:
-    found = [key for key in keys if key.role is KeyRole.ZSK and key.state is KeyState.ACTIVE]
-    return found[-1] if found else None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.work import FIRST_GUESS_S, AskedWork, Costs, tokens_of
+from gtm.core.balance.work import FIRST_GUESS_S, AskedWork, Costs
 from tests.core.strategies import quick
 from tests.memory import held
 
@@ -104,11 +104,6 @@ def test_names_that_clients_invent_fill_no_memory() -> None:
         costs.learn(AskedWork(f"m{number}", number), 1.0)
     assert len(costs) == 10
     assert costs.expected(AskedWork("kept", 1, 1)) == pytest.approx(5.0, abs=0.1)
-
-
-def test_bytes_stand_for_tokens() -> None:
-    """Four a token."""
-    assert tokens_of(4096) == 1024
 
 
 _ASKED = st.builds(
