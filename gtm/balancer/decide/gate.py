@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gtm.balancer.wire.heads import KEYS
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.spill.edge import sight
+from gtm.core.balance.spill.sight import sight
 from gtm.core.decision.choice import Choice
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window

@@ -10,12 +10,9 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
 from gtm.core.decision.weights import added_ms, quotas_by_plan, quotas_of
-from gtm.core.handoff.claims import Claims
-from gtm.core.handoff.verdict import Reuse, Verdict
 from gtm.core.model.affinity import key_hash
 from gtm.core.model.outcomes import FenceError
-from gtm.core.model.services import PLANNED, Affinity, Handoff, Push
-from gtm.core.quota.earned import Sight
+from gtm.core.model.services import PLANNED, Affinity, Push
 from gtm.core.quota.names import QuotaText
 
 REFUSED = -1
@@ -225,37 +222,3 @@ def _text(view: View, drawn: Option, correction: Correction | None) -> str:
         return f"{full}; {view.snapshot.regions[correction.way.number].name} has one, and takes the request"
     lacking = correction.why in (SpillReason.NO_ROOM, SpillReason.NO_QUOTA)
     return _STAYS[correction.why].format(full if lacking else drawn.region)
-
-
-# --- Whether a balancer is the first that sees a request of its region: what it earns of its home's shares follows from that.
-#
-# A share is of the home's requests, each counted once (`gtm.core.quota.earned`): where an edge has answered it, the edge has
-# counted it, and hands on what it could not save. How a balancer knows:
-#
-#     a handoff for one request       an edge saw it
-#     a look-up's handoff             an edge saw the first request with it; those that follow nobody
-#     a handoff of a balancer's       a balancer saw it, pushed or sent on
-#     none, by a service's host name  nobody: DNS gave the address
-#     none, of a service that signs   nobody: edges give every request one
-#     none otherwise                  nobody can tell: a redirect of a service that does not sign looks like this
-#     one that is not believed        nobody can tell
-
-
-_OF_LOOKUPS = {Reuse.NEW: Sight.HANDED, Reuse.USED: Sight.FIRST, Reuse.FULL: Sight.SEEN}
-
-
-def sight(verdict: Verdict, *, named: bool, used: Callable[[Claims], Reuse]) -> Sight:
-    """How a request came to the balancer of its home.
-
-    Args:
-        verdict: what became of it, with a routing.
-        named: it came by a host name of its service.
-        used: notes that a look-up's handoff came, and says whether it did before.
-    """
-    claims, routing = verdict.believed, verdict.routing
-    if claims is None:
-        signs = routing is not None and routing.ranking.group.service.service.handoff is Handoff.SIGN
-        return Sight.FIRST if (named or signs) and not verdict.flaws else Sight.SEEN
-    if claims.hop:
-        return Sight.SEEN
-    return Sight.HANDED if claims.once else _OF_LOOKUPS[used(claims)]
