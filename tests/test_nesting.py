@@ -39,7 +39,7 @@ from gtm.demo.backend.server import adapter_of, model_of
 from gtm.documents import yamls
 from gtm.documents.imports import octodns, route53, vscf
 from gtm.feed import clockfile, lastgood, wire
-from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.overrides import load_overrides
 from gtm.handoff import jwks, jwt
 from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples

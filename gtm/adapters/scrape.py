@@ -12,7 +12,7 @@ from gtm.core.capacity.load import SIGNALS
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class ScrapeTotals:
     """What a server has counted since it started; None: it does not say.
 
     `requests` were finished, `tokens` generated, and `input_tokens` read in prompts. `service_s` is the seconds that `served` requests were being served
@@ -37,7 +37,7 @@ class Scrape:
 
     at: float
     gauges: Mapping[str, float]
-    totals: Totals = Totals()
+    totals: ScrapeTotals = ScrapeTotals()
     models: tuple[str, ...] = ()
     busy_by_totals: bool = False
     missing: tuple[str, ...] = field(default=())

@@ -7,12 +7,12 @@ to 0.9), SGLang (with `--enable-metrics`), Text Generation Inference, Triton, HA
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from gtm.adapters.exposition import MetricsError, Sample, Samples, read_samples
-from gtm.adapters.scrape import Scrape, Totals, possible
+from gtm.adapters.exposition import MAX_BYTES, MetricsError, Sample, Samples, read_samples
+from gtm.adapters.scrape import Scrape, ScrapeTotals, possible
 from gtm.core.capacity.load import MOST_CACHE_TOKENS
 
 
@@ -118,7 +118,11 @@ def read_server(
 
 
 def _scrape(
-    at: float, gauges: Mapping[str, float | None], totals: Totals, needed: Mapping[str, str], **more: object
+    at: float,
+    gauges: Mapping[str, float | None],
+    totals: ScrapeTotals,
+    needed: Mapping[str, str],
+    **more: object,
 ) -> Scrape:
     """A scrape of the gauges that are there, and possible; `needed` has those that should be, with their series."""
     known = {name: value for name, value in gauges.items() if value is not None and possible(name, value)}
@@ -143,7 +147,7 @@ def _vllm(found: Samples, at: float) -> Scrape:
             "queue": found.total("vllm:num_requests_waiting"),
             "kv_cache_usage": _part(found.largest("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")),
         },
-        Totals(
+        ScrapeTotals(
             requests=found.total("vllm:request_success"),
             tokens=found.total("vllm:generation_tokens"),
             input_tokens=found.total("vllm:prompt_tokens"),
@@ -201,7 +205,7 @@ def _sglang(found: Samples, at: float) -> Scrape:
             "queue": found.total("sglang:num_queue_reqs", **ranked),
             "kv_cache_usage": _part(found.largest("sglang:token_usage", **ranked)),
         },
-        Totals(
+        ScrapeTotals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
             tokens=found.total("sglang:generation_tokens"),
             input_tokens=found.total("sglang:prompt_tokens"),
@@ -221,7 +225,7 @@ def _tgi(found: Samples, at: float) -> Scrape:
     return _scrape(
         at,
         {"outstanding": found.total("tgi_batch_current_size"), "queue": found.total("tgi_queue_size")},
-        Totals(
+        ScrapeTotals(
             requests=found.total("tgi_request_inference_duration_count"),
             tokens=found.total("tgi_request_generated_tokens_sum"),
             input_tokens=found.total("tgi_request_input_length_sum"),
@@ -247,7 +251,7 @@ def _triton(found: Samples, at: float) -> Scrape:
             "gpu_memory_used_bytes": found.total("nv_gpu_memory_used_bytes"),
             "gpu_memory_total_bytes": found.total("nv_gpu_memory_total_bytes"),
         },
-        Totals(
+        ScrapeTotals(
             requests=requests,
             service_s=(whole - waited) / 1e6 if whole is not None and waited is not None else None,
             served=requests,
@@ -280,7 +284,7 @@ def _haproxy(found: Samples, at: float) -> Scrape:
             # A server without `maxconn` has no limit, so neither have all together.
             "limit": sum(limits) if limits and len(limits) == len(up) and all(limits) else None,
         },
-        Totals(requests=found.total("haproxy_backend_http_responses")),
+        ScrapeTotals(requests=found.total("haproxy_backend_http_responses")),
         {"outstanding": "haproxy_server_current_sessions", "queue": "haproxy_backend_current_queue"},
     )
 
@@ -297,7 +301,7 @@ def _nginx(text: str, at: float) -> Scrape:
     if found is None:
         raise MetricsError("this is not NGINX's stub_status (`location = /status { stub_status; }`)")
     requests, writing = float(found[4]), float(found[6])
-    return Scrape(at, {"outstanding": max(writing - 1, 0.0)}, Totals(requests=requests))
+    return Scrape(at, {"outstanding": max(writing - 1, 0.0)}, ScrapeTotals(requests=requests))
 
 
 def _named(
@@ -317,7 +321,7 @@ def _named(
             totals[sum_] = found.total(f"{one.name}_sum")
             totals[count] = found.total(f"{one.name}_count")
     needed = {signal: one.name for signal, one in series.items() if signal in GAUGES}
-    return _scrape(at, gauges, Totals(**totals), needed)
+    return _scrape(at, gauges, ScrapeTotals(**totals), needed)
 
 
 _READERS: Mapping[ServerType, Callable[[Samples, float], Scrape]] = {
@@ -327,3 +331,112 @@ _READERS: Mapping[ServerType, Callable[[Samples, float], Scrape]] = {
     ServerType.TRITON: _triton,
     ServerType.HAPROXY: _haproxy,
 }
+
+
+# --- Which server a text of metrics is of, and the few lines of it that say its load.
+#
+# A model server's metrics are mostly buckets of histograms: thousands of lines, which take the parser tens of milliseconds. Who reads
+# them each second, in the event loop that carries requests, reads only the lines that `servers` looks at.
+
+
+MAX_LINES = 128 * 1024
+"""Characters of lines that say a server's load; reading as many takes some 0.1 s, and a server with ten engines says 20,000."""
+
+LINES: dict[ServerType, tuple[str, ...]] = {
+    ServerType.VLLM: (
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting{",
+        "vllm:num_requests_waiting ",
+        "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc",
+        "vllm:lora_requests_info",
+        "vllm:cache_config_info",
+        "vllm:generation_tokens_total",
+        "vllm:prompt_tokens_total",
+    ),
+    ServerType.SGLANG: (
+        "sglang:num_running_reqs",
+        "sglang:num_queue_reqs",
+        "sglang:token_usage",
+        "sglang:max_total_num_tokens",
+        "sglang:generation_tokens_total",
+        "sglang:prompt_tokens_total",
+    ),
+    ServerType.TGI: (
+        "tgi_batch_current_size",
+        "tgi_queue_size",
+        "tgi_request_generated_tokens_sum",
+        "tgi_request_input_length_sum",
+    ),
+    ServerType.TRITON: (
+        "nv_inference_pending_request_count",
+        "nv_gpu_memory_used_bytes",
+        "nv_gpu_memory_total_bytes",
+        "nv_inference_request_duration_us",
+        "nv_inference_queue_duration_us",
+        "nv_inference_request_success",
+    ),
+}
+"""How the lines begin that are needed for signals of load and for names of models: of rates those of tokens, and those that busy follows from."""
+_MARKS = {
+    **{begin: server_type for server_type, begins in RENAMED.items() for begin in begins},
+    "tgi_": ServerType.TGI,
+    "nv_inference_": ServerType.TRITON,
+}
+
+
+def recognised(text: str) -> ServerType | None:
+    """The model server whose metrics these are; None: none that is known."""
+    for mark, server_type in _MARKS.items():
+        if _has(text, mark):
+            return server_type
+    return None
+
+
+def _has(text: str, begin: str) -> bool:
+    """Whether a line begins so."""
+    return text.startswith(begin) or f"\n{begin}" in text
+
+
+def load_lines(server_type: ServerType, text: str) -> str:
+    """The lines that say its load; all of them for servers that are no model servers.
+
+    Raises:
+        MetricsError: the text is too long, or these lines are.
+    """
+    if len(text) > MAX_BYTES:
+        raise MetricsError(f"the metrics are longer than the {MAX_BYTES} bytes that are read")
+    wanted = LINES.get(server_type)
+    if wanted is not None:
+        own, *others = RENAMED.get(server_type, ("",))
+        begin = next((one for one in others if _has(text, one)), own)
+        wanted = tuple(begin + one.removeprefix(own) for one in wanted)
+        text = _beginning(text, wanted)
+    if len(text) > MAX_LINES:
+        raise _too_long()
+    return text
+
+
+def _beginning(text: str, wanted: Iterable[str]) -> str:
+    """The lines that begin so. Others are passed over by the search for these: a page may be millions of them."""
+    page = f"\n{text}"
+    found: dict[int, str] = {}
+    size = 0
+    for begin in wanted:
+        at = page.find(f"\n{begin}")
+        while at >= 0:
+            end = page.find("\n", at + 1)
+            if at not in found:
+                found[at] = page[at + 1 :] if end < 0 else page[at + 1 : end]
+                size += len(found[at]) + 1
+                if size > MAX_LINES:
+                    raise _too_long()
+            at = -1 if end < 0 else page.find(f"\n{begin}", end)
+    return "\n".join([found[at] for at in sorted(found)]) + "\n"
+
+
+def _too_long() -> MetricsError:
+    return MetricsError(
+        f"the metrics that say its load are longer than the {MAX_LINES} bytes that are read; let it say less "
+        "(fewer models or labels), or set `scrape` to none"
+    )

@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     """One server: what it is, and where its metrics are. `source` is the reporter's name in load reports."""
 
     server_type: ServerType
@@ -63,14 +63,18 @@ class Watch:
     """
 
     def __init__(
-        self, targets: Iterable[Target], fixed: Fixed, client: httpx.Client, monotonic: Callable[[], float]
+        self,
+        targets: Iterable[ScrapeTarget],
+        fixed: Fixed,
+        client: httpx.Client,
+        monotonic: Callable[[], float],
     ) -> None:
         self.targets = tuple(targets)
         self._fixed = fixed
         self._client = client
         self._monotonic = monotonic
-        self._scrapes: dict[Target, Scrape] = {}
-        self._said: dict[Target, str] = {}
+        self._scrapes: dict[ScrapeTarget, Scrape] = {}
+        self._said: dict[ScrapeTarget, str] = {}
         self._pool = ThreadPoolExecutor(min(len(self.targets), _AT_ONCE))
 
     def look(self) -> tuple[list[dict[str, object]], list[str]]:
@@ -100,7 +104,7 @@ class Watch:
         """Ask nobody any more."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _report(self, target: Target, found: Scrape, known: Mapping[str, float]) -> dict[str, object]:
+    def _report(self, target: ScrapeTarget, found: Scrape, known: Mapping[str, float]) -> dict[str, object]:
         report: dict[str, object] = {"region": self._fixed.region, "source": target.source, **known}
         if self._fixed.service is not None:
             report["service"] = self._fixed.service
@@ -115,12 +119,12 @@ class Watch:
             return "nothing says how many requests it serves at once: give --limit, or the policy's capacity counts alone"
         return ""
 
-    def _tell(self, target: Target, what: str) -> Iterator[str]:
+    def _tell(self, target: ScrapeTarget, what: str) -> Iterator[str]:
         before, self._said[target] = self._said.get(target, ""), what
         if what != before:
             yield f"{target.shown}: {what or 'all is read again'}"
 
-    def _ask(self, target: Target) -> Scrape | str:
+    def _ask(self, target: ScrapeTarget) -> Scrape | str:
         """A scrape, or why there is none."""
         end = self._monotonic() + PATIENCE
         try:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, NewType, TypeVar, Union, get_args, get_origin
 
 from gtm.control.lead.latency import delta_problem, witness_problem
 from gtm.core.handoff.keys import key_bytes
-from gtm.core.latency import Delta, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.problems import Problem
 from gtm.core.quota.leases import LeaseUse

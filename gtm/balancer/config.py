@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    IPvAnyNetwork,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.health.check_settings import CheckSettings, OwnChecks
@@ -38,7 +31,7 @@ from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, ServerTls
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.values import Pick, Prefix, Score, Settings
+from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Prefix, Score
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
 from gtm.documents.fields import invalid
@@ -324,7 +317,7 @@ class LimitsDocument(Document):
     input_tokens_per_minute: float | None = Field(default=None, gt=0)
     output_tokens_per_minute: float | None = Field(default=None, gt=0)
     priority: Priority | None = None
-    """What its requests have, and the most that they may claim (`gtm.core.handoff.priority`); absent: the service's own."""
+    """What its requests have, and the most that they may claim (`gtm.core.handoff.verdict`); absent: the service's own."""
 
     def limits(self) -> core.TenantLimits:
         """The same for admission."""
@@ -382,10 +375,10 @@ class AdmissionDocument(Document):
             **{name: one.priority for name, one in self.tenants.items()},
         }
 
-    def settings(self) -> core.Settings:
+    def settings(self) -> core.AdmissionSettings:
         """The same for admission."""
-        default = core.Settings()
-        return core.Settings(
+        default = core.AdmissionSettings()
+        return core.AdmissionSettings(
             reserves={
                 **default.reserves,
                 **{str(tier): share for tier, share in (self.reserves or {}).items()},
@@ -442,11 +435,11 @@ class BalancerDocument(Document):
         """What checks of each backend have of their own, by URL."""
         return {one.url: one.checks for one in self.backends}
 
-    def choice(self) -> Settings:
+    def choice(self) -> ChoosingSettings:
         """The settings by which one of the backends is chosen."""
         chosen = self.choosing.model_dump(exclude={"sessions", "versions", "prefix"})
         prefix = Prefix.NONE if self.choosing.prefix is None else Prefix(self.choosing.prefix.by)
-        return Settings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
+        return ChoosingSettings(**chosen, prefix=prefix, shares=tuple(self.choosing.versions.items()))
 
     def carried(self) -> Paths | None:
         """The methods and paths that the balancer carries; None: it carries everything."""

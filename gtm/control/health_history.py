@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gtm.control.lead.history.health import HealthRecorder
-from gtm.core.health.history import Change, Series, Step
+from gtm.core.health.history import HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.health import WantedChanges
@@ -21,13 +21,13 @@ from gtm.storage.session import Database
 class Steps:
     """The steps of each series, the oldest first. `complete`: nothing is missing that was written down."""
 
-    series: Mapping[Series, list[Step]]
+    series: Mapping[HistorySeries, list[HistoryStep]]
     complete: bool
 
 
 async def changes(
     database: Database, recorder: HealthRecorder | None, wanted: WantedChanges, before: int | None, limit: int
-) -> tuple[list[Change], bool]:
+) -> tuple[list[VerdictChange], bool]:
     """At most `limit` changes, the newest first, older than the number `before`; and whether that is all there is.
 
     Args:
@@ -37,7 +37,7 @@ async def changes(
         before: a change's number; None: from the newest on.
         limit: how many.
     """
-    found, complete = dict[tuple[int, Series], Change](), True
+    found, complete = dict[tuple[int, HistorySeries], VerdictChange](), True
     try:
         async with database.transaction() as transaction:
             stored = await transaction.health.changes(wanted, before, limit)
@@ -55,7 +55,7 @@ async def steps(
 ) -> Steps:
     """The steps of a region that begin from `since` to before `until`, both POSIX seconds; see `changes`."""
     history = None if recorder is None else recorder.history
-    found: dict[Series, dict[float, Step]] = {}
+    found: dict[HistorySeries, dict[float, HistoryStep]] = {}
     own = "" if recorder is None else recorder.source
     for series, heard in () if history is None else history.steps(region):
         found[series] = {step.start: step for step in heard if since <= step.start < until}
@@ -77,7 +77,7 @@ async def steps(
     return Steps(_sorted(found), complete=True)
 
 
-def joined(one: Step, other: Step) -> Step:
+def joined(one: HistoryStep, other: HistoryStep) -> HistoryStep:
     """A step of which two control processes heard parts: counts add up, percentiles are of the larger part."""
     more, less = (one, other) if (one.probes or 0) >= (other.probes or 0) else (other, one)
     told = [step.probes for step in (one, other) if step.probes is not None]
@@ -91,9 +91,11 @@ def joined(one: Step, other: Step) -> Step:
     )
 
 
-def _sorted(found: Mapping[Series, Mapping[float, Step]]) -> dict[Series, list[Step]]:
+def _sorted(
+    found: Mapping[HistorySeries, Mapping[float, HistoryStep]],
+) -> dict[HistorySeries, list[HistoryStep]]:
     """By endpoint, all together first; each series' steps the oldest first, series without any left out."""
-    named: Iterable[Series] = sorted(found, key=lambda one: (one.url, one.vantage))
+    named: Iterable[HistorySeries] = sorted(found, key=lambda one: (one.url, one.vantage))
     return {
         series: [found[series][start] for start in sorted(found[series])] for series in named if found[series]
     }

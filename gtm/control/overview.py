@@ -21,7 +21,7 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
-from gtm.core.balance.spill.room import CAME, Standing
+from gtm.core.balance.spill.room import CAME, OpenSlots
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.demand.rows import ClassKey, Row
@@ -53,7 +53,7 @@ class Moment:
     rates: Mapping[Row, float]
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
     pushed: Mapping[Pushed, float] = field(default_factory=dict)
-    slots: Mapping[str, Standing] = field(default_factory=dict)
+    slots: Mapping[str, OpenSlots] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:
@@ -250,7 +250,9 @@ def _pushes(moment: Moment) -> list[dict[str, Any]]:
 def _ruled(moment: Moment, home: str, region: str) -> list[str]:
     """The rules that what goes from one region to another counts against, if the first is its home."""
     return [
-        quota.name for quota in moment.planned.problem.quotas if quota.home == home and region in quota.to
+        quota.name
+        for quota in moment.planned.problem.quotas
+        if quota.from_region == home and region in quota.to_regions
     ]
 
 
@@ -276,14 +278,14 @@ def _quotas(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[dic
         used = sum(
             rate
             for (home, region), rate in planned.items()
-            if (rule is not None and home == rule.home and region in rule.to)
+            if (rule is not None and home == rule.from_region and region in rule.to_regions)
             or (rule is None and region == into)
         )
         found.append(
             {
                 "name": name,
-                "from": None if rule is None else rule.home,
-                "to": [into] if rule is None else list(rule.to),
+                "from": None if rule is None else rule.from_region,
+                "to": [into] if rule is None else list(rule.to_regions),
                 "allowed": allowed if allowed < inf else None,
                 "planned": used,
                 "binding": name in solution.binding,
@@ -369,7 +371,7 @@ def _load(found: RegionCapacity | None, now: float) -> dict[str, Any]:
     }
 
 
-def _free_slots(found: Standing | None, most: float | None) -> dict[str, float] | None:
+def _free_slots(found: OpenSlots | None, most: float | None) -> dict[str, float] | None:
     """What a region's balancers say of their slots, and what of the open ones counts; None: nothing is known."""
     if found is None:
         return None

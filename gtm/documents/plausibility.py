@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from gtm.core.change.protections import led_out
 from gtm.core.findings.report import findings
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.names import closest
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
@@ -17,7 +17,7 @@ from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.zone.findings import region_aliases, region_loops, zone_findings
 from gtm.dns.zone.leads import leads_of
-from gtm.geoip.inhabited import country_tiles
+from gtm.geoip.centres import country_tiles
 
 NEAR_KM = 500.0
 """From the middle of a cell of 2.5° in which a country has addresses; a cell is at most 280 km wide each way."""

@@ -18,10 +18,11 @@ from math import inf
 
 from gtm.core.balance.spill.room import Room, Transit
 from gtm.core.decision.router import Ranker, Router
-from gtm.core.decision.timekeeping import LEAD, Kept, Times
+from gtm.core.decision.timekeeping import LEAD, ClockTimes, Kept
 from gtm.core.decision.view import Window, build_basis, build_view
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS
-from gtm.core.latency import EMPTY_TABLE, Estimator, LatencyTable
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.policy.edges import NOWHERE, EdgePlace
@@ -82,7 +83,7 @@ class CurrentView:
         self.state = State()
         self.table = EMPTY_TABLE
         self.boot = boot
-        self.times = Times.of(boot(), clock())
+        self.times = ClockTimes.of(boot(), clock())
         self.deadline = inf
         """The moment by `boot` from which nothing may be answered from the current Router before `tick` was called: the
         process slept while it should have been replaced. Infinite while that is far, so that no clock need be read."""
@@ -146,7 +147,7 @@ class CurrentView:
         elif isinstance(message, HandoffKeysMessage):
             self.handoff_keys = message.keys
 
-    def follow(self, times: Times) -> None:
+    def follow(self, times: ClockTimes) -> None:
         """Go by what the process knows that keeps the time. For all other processes of an edge."""
         with self._changing:
             first = self._told_at == -inf

@@ -11,7 +11,8 @@ from typing import Annotated, TypeAlias
 
 from gtm.core.handoff.keys import MOST
 from gtm.core.health.history import Probed
-from gtm.core.latency import Delta, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta
 from gtm.core.model.certificates import ShownCertificate
 from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.edges import NOWHERE, EdgePlace

@@ -20,7 +20,7 @@ import msgspec
 
 from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.handoff.keys import PublicKeys
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State

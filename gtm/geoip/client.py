@@ -42,7 +42,7 @@ def peer_address(text: str | None) -> Address | None:
     return None if text is None else _address(text.partition("%")[0])
 
 
-class Client(
+class ClientAddress(
     NamedTuple
 ):  # a tenth of the time of `ipaddress`'s values, of which a look-up needs no more than this
     """Whom a request is about: an address in network order (4 or 16 bytes), and as answers write it."""
@@ -51,12 +51,12 @@ class Client(
     text: str
 
     @classmethod
-    def of(cls, address: Address | None) -> Client | None:
+    def of(cls, address: Address | None) -> ClientAddress | None:
         """The client at an address; None if it is unknown."""
         return None if address is None else cls(address.packed, str(address))
 
     @classmethod
-    def plain(cls, text: str) -> Client:
+    def plain(cls, text: str) -> ClientAddress:
         """The client at an address in one of the plain notations (`gtm.geoip.address.plain_address`).
 
         Raises:

@@ -18,8 +18,7 @@ import maxminddb
 from maxminddb.decoder import Decoder
 
 from gtm.files import FileState, state_of
-from gtm.geoip.errors import GeoIPError
-from gtm.geoip.records import Schema
+from gtm.geoip.records import GeoIPError, RecordSchema
 
 T = TypeVar("T")
 
@@ -59,13 +58,13 @@ def _content(path: Path) -> tuple[FileState | None, bytes]:
         return file, opened.read() if kept is None else kept
 
 
-class Database(Generic[T]):
+class GeoIPDatabase(Generic[T]):
     """One MMDB file, held in memory: what happens to the file on disk changes nothing.
 
     Any number of threads may look up at once.
     """
 
-    def __init__(self, path: Path, schema: Schema[T]) -> None:
+    def __init__(self, path: Path, schema: RecordSchema[T]) -> None:
         """Read and check.
 
         Raises:

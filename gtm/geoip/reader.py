@@ -21,12 +21,10 @@ from gtm.core.model.requests import Location
 from gtm.files import FileState, state_of
 from gtm.geoip.address import Address, from_packed, network_text, normal, parse_address
 from gtm.geoip.centres import country_centres
-from gtm.geoip.database import Database
+from gtm.geoip.database import GeoIPDatabase
 from gtm.geoip.database import keep as keep_file
-from gtm.geoip.errors import GeoIPError
-from gtm.geoip.overrides import Override, OverrideIndex
-from gtm.geoip.overrides_file import load_overrides
-from gtm.geoip.records import ANONYMITY, NOWHERE, PLACES, Place
+from gtm.geoip.overrides import Override, OverrideIndex, load_overrides
+from gtm.geoip.records import ANONYMITY, NOWHERE, PLACES, GeoIPError, Place
 
 __all__ = ["SHIPPED_DATABASE", "GeoIPError", "Locator", "parse_address"]
 
@@ -191,7 +189,7 @@ class Locator:
             paths = _files(self._source)
         except OSError as error:
             raise GeoIPError(f"cannot read the directory `{self._source}`: {error.strerror}") from None
-        databases = [Database(path, PLACES) for path in paths]
+        databases = [GeoIPDatabase(path, PLACES) for path in paths]
         if not databases:
             raise GeoIPError(f"the directory `{self._source}` holds no .mmdb file")
         for version in (4, 6):
@@ -201,7 +199,7 @@ class Locator:
                     f"`{self._source}` holds several databases of IP version {version}: give one file"
                 )
         overrides = () if self._overrides is None else load_overrides(self._overrides)
-        anonymity = None if self._anonymous is None else Database(self._anonymous, ANONYMITY)
+        anonymity = None if self._anonymous is None else GeoIPDatabase(self._anonymous, ANONYMITY)
         return _Loaded(databases, overrides, anonymity, self._cache_size)
 
 
@@ -214,9 +212,9 @@ class _Loaded:
 
     def __init__(
         self,
-        databases: list[Database[Place]],
+        databases: list[GeoIPDatabase[Place]],
         overrides: tuple[Override, ...],
-        anonymity: Database[bool] | None,
+        anonymity: GeoIPDatabase[bool] | None,
         cache_size: int,
     ) -> None:
         self.databases = databases
@@ -323,7 +321,7 @@ class _Loaded:
             self.damaged_lookups += 1
             return NOWHERE, bits
 
-    def _ask_anonymity(self, database: Database[bool], number: int, bits: int) -> tuple[bool, int]:
+    def _ask_anonymity(self, database: GeoIPDatabase[bool], number: int, bits: int) -> tuple[bool, int]:
         """Whether an address is that of an anonymising network, and the length of the prefix for which that holds."""
         if bits == 128 and database.ip_version == 4:
             return False, 0

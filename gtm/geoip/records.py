@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 from gtm.core.model.countries import COUNTRIES
-from gtm.geoip.continents import CONTINENTS
+from gtm.geoip.centres import CONTINENTS
 
 _CONTINENT_CODES = frozenset(CONTINENTS.values())
 _MAX_ASN = 2**32 - 1
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     """What is known of an address.
 
     Country: ISO 3166-1 alpha-2. Subdivision: ISO 3166-2 (`US-CA`) where the database has codes, else its name for it.
-    Continent: as in `gtm.geoip.continents`. Coordinates in degrees, both or neither; `accuracy_km` is the radius
+    Continent: as in `gtm.geoip.centres`. Coordinates in degrees, both or neither; `accuracy_km` is the radius
     around them within which the database expects the client.
     """
 
@@ -59,7 +59,7 @@ NOWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True)
-class Schema(Generic[T]):
+class RecordSchema(Generic[T]):
     """What the databases of one kind say of addresses.
 
     `nothing` is said of addresses that are not in one. `read` takes from a record what can be believed, and `tells`
@@ -186,7 +186,7 @@ def _accuracy(value: object) -> float | None:
     return float(value) if _is_number(value) and 0 < value <= _HALFWAY_KM else None
 
 
-PLACES = Schema(
+PLACES = RecordSchema(
     NOWHERE,
     read_record,
     lambda place: place.country is not None,
@@ -197,9 +197,16 @@ PLACES = Schema(
         "AS numbers": lambda place: place.asn is not None,
     },
 )
-ANONYMITY = Schema(
+ANONYMITY = RecordSchema(
     nothing=False,
     read=read_anonymity,
     tells=bool,
     complaint="tells no anonymising networks; give a database in the shape of GeoIP2 Anonymous IP",
 )
+
+
+# --- What goes wrong with the files behind locations. ---
+
+
+class GeoIPError(Exception):
+    """A GeoIP database or a file of overrides that cannot be used. The message says which, why and what to do."""

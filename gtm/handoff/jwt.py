@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from itertools import islice
+from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -31,7 +32,7 @@ _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Tokens = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
 
-class MalformedError(ValueError):
+class MalformedTokenError(ValueError):
     """A text is no handoff of this form."""
 
 
@@ -43,14 +44,18 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     typ: Literal["JWT"] = "JWT"
 
 
-class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+_REGISTERED = {"issuer": "iss", "region": "aud", "issued": "iat", "expires": "exp", "nonce": "jti"}
+"""Claims that have names of their own in JWTs (RFC 7519 §4.1)."""
+
+
+class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, rename=_REGISTERED):
     """Claims by the names that they have in a token. One that is unknown here may restrict, so none is passed over."""
 
-    iss: _Text
-    aud: _Text
-    iat: _Seconds
-    exp: _Seconds
-    jti: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    issuer: _Text
+    region: _Text
+    issued: _Seconds
+    expires: _Seconds
+    nonce: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     service: _Text
     fence: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
     revision: _Seconds
@@ -68,9 +73,10 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 _header = msgspec.json.Decoder(_Header)
 _payload = msgspec.json.Decoder(_Payload)
+_of_claims = attrgetter(*_Payload.__struct_fields__)
 
 
-class Token(NamedTuple):
+class ParsedToken(NamedTuple):
     """A token taken apart, not verified: the key that it names, what was signed, the signature, and what it says."""
 
     kid: str
@@ -79,7 +85,7 @@ class Token(NamedTuple):
     claims: Claims
 
 
-class Signer:
+class HandoffSigner:
     """Signs with one key.
 
     Args:
@@ -93,25 +99,8 @@ class Signer:
 
     def sign(self, claims: Claims) -> bytes:
         """The handoff, in ASCII without anything that a URL or a header would need escaped."""
-        payload = _Payload(
-            iss=claims.issuer,
-            aud=claims.region,
-            iat=claims.issued,
-            exp=claims.expires,
-            jti=claims.nonce,
-            service=claims.service,
-            fence=claims.fence,
-            revision=claims.revision,
-            hop=claims.hop,
-            tenant=claims.tenant,
-            data_class=claims.data_class,
-            model=claims.model,
-            priority=claims.priority,
-            client=claims.client,
-            once=claims.once,
-            pushed=claims.pushed,
-            credit=dict(islice(claims.credit.items(), MAX_CREDITS)),
-        )
+        payload = _Payload(*_of_claims(claims))
+        payload.credit = dict(islice(claims.credit.items(), MAX_CREDITS))
         signed = self._header + _base64(_encode(payload))
         return signed + b"." + _base64(self._key.sign(signed))
 
@@ -122,50 +111,32 @@ def made() -> OwnKey:
     return OwnKey(private.private_bytes_raw(), private.public_key().public_bytes_raw())
 
 
-def parsed(token: str | bytes) -> Token:
+def parsed(token: str | bytes) -> ParsedToken:
     """Take a handoff apart.
 
     Raises:
         MalformedError: it is not one, or longer than `MAX_TOKEN`.
     """
     if len(token) > MAX_TOKEN:
-        raise MalformedError(f"longer than {MAX_TOKEN} bytes")
+        raise MalformedTokenError(f"longer than {MAX_TOKEN} bytes")
     text = token.decode("latin-1") if isinstance(token, bytes) else token
     if _COMPACT.fullmatch(text) is None:
-        raise MalformedError("not three parts of base64url")
+        raise MalformedTokenError("not three parts of base64url")
     head, body, tail = text.split(".")
     try:
         header = _header.decode(shallow(_bytes(head)))
         payload = _payload.decode(shallow(_bytes(body)))
         signature = _bytes(tail)
     except ValueError as error:
-        raise MalformedError(str(error)) from error
+        raise MalformedTokenError(str(error)) from error
     if len(signature) != _SIGNATURE or not is_client_network(payload.client):
-        raise MalformedError("the signature or `client` is not of its form")
-    claims = Claims(
-        issuer=payload.iss,
-        region=payload.aud,
-        service=payload.service,
-        issued=payload.iat,
-        expires=payload.exp,
-        nonce=payload.jti,
-        fence=payload.fence,
-        revision=payload.revision,
-        tenant=payload.tenant,
-        data_class=payload.data_class,
-        model=payload.model,
-        priority=payload.priority,
-        client=payload.client,
-        hop=payload.hop,
-        once=payload.once,
-        pushed=payload.pushed,
-        credit=payload.credit,
-    )
+        raise MalformedTokenError("the signature or `client` is not of its form")
+    claims = Claims(**msgspec.structs.asdict(payload))
     if claims.pushed is not None and not (claims.carried and is_client_network(claims.pushed)):
-        raise MalformedError(
+        raise MalformedTokenError(
             "`pushed` is not of its form, or stands beside another `hop` than 1 or without `once`"
         )
-    return Token(header.kid, f"{head}.{body}".encode(), signature, claims)
+    return ParsedToken(header.kid, f"{head}.{body}".encode(), signature, claims)
 
 
 def _base64(content: bytes) -> bytes:

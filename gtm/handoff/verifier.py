@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys, key_bytes, thumbprint
 from gtm.core.handoff.verdict import Flaw, Reuse
-from gtm.handoff.jwt import MalformedError, parsed
+from gtm.handoff.jwt import MalformedTokenError, parsed
 
 REMEMBERED = 4096
 """Verified handoffs kept in each of two generations: some 10 MB."""
@@ -59,7 +59,7 @@ class Verifier:
             return known
         try:
             found = parsed(token)
-        except MalformedError:
+        except MalformedTokenError:
             return Flaw.MALFORMED
         key = self._keys.get(found.kid)
         if key is None:

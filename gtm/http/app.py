@@ -26,21 +26,14 @@ import msgspec
 from gtm.core.decision.options import Afford
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
 from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
-from gtm.http.problems import (
-    NO_STORE,
-    ProblemError,
-    Response,
-    instance_of,
-    json_response,
-    response_of,
-)
+from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response, response_of
 from gtm.http.requests.access import Grant, check_subject
 from gtm.http.requests.callers import Callers
 from gtm.http.requests.incoming import SAID, Incoming, Receive, Scope, Send
@@ -363,7 +356,7 @@ class EdgeApp:
         await send({"type": "http.response.body", "body": piece + b"]}"})
 
     def _batch_item(
-        self, item: Any, index: int, caller: Client | None, grant: Grant, routes: Routes
+        self, item: Any, index: int, caller: ClientAddress | None, grant: Grant, routes: Routes
     ) -> dict[str, Any]:
         instance = f"/v1/route:batch#/requests/{index}"
         try:
@@ -403,7 +396,7 @@ class EdgeApp:
         return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
 
 
-def _subject(lookup: Lookup, caller: Client | None, grant: Grant) -> Client | None:
+def _subject(lookup: Lookup, caller: ClientAddress | None, grant: Grant) -> ClientAddress | None:
     """Whom a look-up is about, if the caller may ask that."""
     if lookup.client_ip is None:
         return caller

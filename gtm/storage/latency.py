@@ -10,7 +10,9 @@ from sqlalchemy import Table, delete, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.latency import Level, Sum, Vote
+from gtm.core.latency.aggregates import Sum
+from gtm.core.latency.doubt import Vote
+from gtm.core.latency.samples import Level
 from gtm.storage import tables
 
 SumKey = tuple[Level, str, str, str]

@@ -432,7 +432,7 @@ health_changes = Table(
     Column("edge_at", Double),
     Index("ix_health_changes_region", "region", "number"),
 )
-"""Verdicts that changed (`gtm.core.health.history.Change`)."""
+"""Verdicts that changed (`gtm.core.health.history.VerdictChange`)."""
 
 health_steps = Table(
     "health_steps",
@@ -444,4 +444,4 @@ health_steps = Table(
     Column("series", JSONB, nullable=False),
     Index("ix_health_steps_start", "start"),
 )
-"""What probes said of a region in five minutes (`gtm.core.health.history.Step`), as one control process heard it."""
+"""What probes said of a region in five minutes (`gtm.core.health.history.HistoryStep`), as one control process heard it."""

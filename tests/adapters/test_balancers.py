@@ -16,7 +16,7 @@ import pytest
 
 from gtm.adapters.scrape import signals
 from gtm.adapters.servers import ServerType, read_server
-from gtm.adapters.watch import Fixed, Target, Watch
+from gtm.adapters.watch import Fixed, ScrapeTarget, Watch
 from tests.ports import free_port
 from tests.system.harness import eventually
 from tests.tools import tool
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_said_once_and_never_reported_as_idle() -> None:
     answers: list[tuple[int, bytes]] = []
     good = b"vllm:num_requests_running 3\nvllm:num_requests_waiting 0\n"
     with _metrics(lambda: answers[0]) as url, httpx.Client(trust_env=False) as client:
-        target = Target(ServerType.VLLM, url)
+        target = ScrapeTarget(ServerType.VLLM, url)
         watch = Watch([target], Fixed("eu", "chat", 64.0), client, time.monotonic)
         for answer, words in (
             ((200, good), None),

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import MAX_ENTRIES, MAX_HEADER, read_orca
-from gtm.adapters.recognised import LINES, load_lines, recognised
 from gtm.adapters.scrape import signals
-from gtm.adapters.servers import ServerType, read_server
+from gtm.adapters.servers import LINES, ServerType, load_lines, read_server, recognised
 from gtm.core.capacity.load import MAX_MODELS, SIGNALS
 from gtm.demo.backend.meters import Reading, orca_header
 from tests.adapters import texts

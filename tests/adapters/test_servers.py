@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MAX_BYTES, MAX_LINE, MetricsError, Sample, Samples, read_samples
-from gtm.adapters.recognised import load_lines, recognised
-from gtm.adapters.scrape import Scrape, Totals, signals
-from gtm.adapters.servers import Series, ServerType, read_series, read_server
+from gtm.adapters.scrape import Scrape, ScrapeTotals, signals
+from gtm.adapters.servers import Series, ServerType, load_lines, read_series, read_server, recognised
 from gtm.core.capacity.load import SIGNALS
 from tests.adapters import texts
 
@@ -213,7 +212,7 @@ def test_signals_are_known_and_never_negative(
     before: list[float | None], after: list[float | None], seconds: float
 ) -> None:
     """Whatever counters do, a signal is a number of its kind or not there."""
-    found = signals(Scrape(10.0, {}, Totals(*before)), Scrape(10.0 + seconds, {}, Totals(*after)))
+    found = signals(Scrape(10.0, {}, ScrapeTotals(*before)), Scrape(10.0 + seconds, {}, ScrapeTotals(*after)))
     assert all(value >= 0 for value in found.values())
     assert found == {} or seconds > 0
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import httpx
 
 from gtm.adapters.servers import ServerType
-from gtm.adapters.watch import PATIENCE, Fixed, Target, Watch
+from gtm.adapters.watch import PATIENCE, Fixed, ScrapeTarget, Watch
 
-SECRET = Target(ServerType.VLLM, "http://me:secret@server.example:8000/metrics?key=secret")
+SECRET = ScrapeTarget(ServerType.VLLM, "http://me:secret@server.example:8000/metrics?key=secret")
 
 
-def news(target: Target, answer: httpx.Response, clock: Iterator[float]) -> list[str]:
+def news(target: ScrapeTarget, answer: httpx.Response, clock: Iterator[float]) -> list[str]:
     """What is said of a server that answers so, by a clock that tells these times."""
     with httpx.Client(transport=httpx.MockTransport(lambda _: answer)) as client:
         watch = Watch([target], Fixed("eu-west"), client, lambda: next(clock))

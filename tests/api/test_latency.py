@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 from gtm.control.lead import latency
 from gtm.control.lead.latency import LatencyBook, delta_problem
-from gtm.core.capacity.processing import Times
+from gtm.core.capacity.processing import ProcessingTimes
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Doubt, LatencyTable, Level, Witness
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import Doubt, Witness
+from gtm.core.latency.samples import Delta, Level
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
 from gtm.feed.reports import MAX_DELTAS, BalancerReport, EdgeReport
 from gtm.feed.wire import LatencyMessage
@@ -332,7 +335,7 @@ def test_what_regions_take_themselves_is_told(database_url: str) -> None:
 
     def work(found: LatencyBook, _: _Clock) -> None:
         busy = Assessment(
-            times=Times(processing_ms={("us-east", "chat"): 120.0, ("eu-central", "chat"): 0.0})
+            times=ProcessingTimes(processing_ms={("us-east", "chat"): 120.0, ("eu-central", "chat"): 0.0})
         )
         table = found.turn(POLICY, busy)
         assert table is not None

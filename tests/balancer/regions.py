@@ -22,9 +22,9 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
-from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.choosing.values import ChoosingSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text
@@ -244,7 +244,7 @@ async def regions(
     *,
     older: Mapping[str, Callable[[Mapping[str, int]], Policy]] | None = None,
     tokens: int = 10**9,
-    settings: core.Settings | None = None,
+    settings: core.AdmissionSettings | None = None,
     service_s: Callable[[], float] | None = None,
 ) -> AsyncIterator[Regions]:
     """Balancers of these regions with so many slots each, by a policy made for their ports; some may have an older one.
@@ -262,11 +262,11 @@ async def regions(
         backend = Backend(_served_by(holder))
         server = Server(await backend.start(), slots=count)
         picker = PoolPicker(
-            [server], Settings(), BackendHealth(HealthSettings(), [server], loop.time()), loop=loop
+            [server], ChoosingSettings(), BackendHealth(HealthSettings(), [server], loop.time()), loop=loop
         )
         picker.conditions({server.name: Condition(healthy=True)})
         admission = QueueAdmission(
-            settings or core.Settings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
+            settings or core.AdmissionSettings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
         )
         admission.resize(count)
         gate = Gate(current, name, locate, ClientFinder([ip_network("::1/128")]), Handoffs(current, locate))

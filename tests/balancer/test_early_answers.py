@@ -29,9 +29,9 @@ from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
-from gtm.core.balance.choosing.values import Settings as Choosing
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from tests.balancer.certificates import Authority
 from tests.balancer.world import Backend, Message, Peer, World, ended_exchange, read_head, run, world
 

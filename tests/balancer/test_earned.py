@@ -28,12 +28,12 @@ from gtm.core.model.requests import Request
 from gtm.core.model.services import Handoff
 from gtm.core.model.state import ClassPlan, Plan, State
 from gtm.core.quota.earned import DEPTH, ShareBucket
-from gtm.core.quota.leases import Parts
+from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
-from gtm.handoff.jwt import Signer, made, parsed
+from gtm.handoff.jwt import HandoffSigner, made, parsed
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.app import EdgeOptions
 from tests import worlds
@@ -46,7 +46,7 @@ DIRECT, NAMED = b"us-east-1.test:9000", b"web.demo.test"
 """Hosts: the endpoint's own, and the service's."""
 OUT = QuotaText("share:out")
 SHARE = 0.375
-NOTHING = Parts(0, 0.0, {})
+NOTHING = LeaseParts(0, 0.0, {})
 
 
 def _policy(handoff: Handoff) -> Policy:
@@ -211,7 +211,7 @@ def _forged(token: bytes, credit: float, key: Any, **changes: Any) -> bytes:
     claims = replace(
         parsed(token).claims, credit={OUT: credit}, nonce=str(changes.pop("nonce", "x")), **changes
     )
-    return Signer(key).sign(claims)
+    return HandoffSigner(key).sign(claims)
 
 
 def _through_an_edge(world: World, random: Random, *, once: bool) -> None:

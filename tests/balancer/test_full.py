@@ -15,8 +15,10 @@ from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.backends import Backend as Server
-from gtm.core.balance.choosing.values import Settings as Choosing
-from gtm.core.balance.health import BackendHealth, Check, Settings, State
+from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendState, Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.runtime.balancer.health import HealthLoop
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
@@ -299,7 +301,7 @@ class Region:
         return got
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[BackendState]:
         return [one.state for one in self.health.snapshot(asyncio.get_running_loop().time())]
 
 
@@ -309,9 +311,9 @@ async def region(*servers: Places, slots: int | None = None) -> AsyncIterator[Re
     loop = asyncio.get_running_loop()
     urls = [await Backend(one).start() for one in servers]
     backends = [Server(url, slots=slots) for url in urls]
-    health = BackendHealth(Settings(), backends, loop.time())
+    health = BackendHealth(HealthSettings(), backends, loop.time())
     picker = PoolPicker(backends, Choosing(), health, loop=loop)
-    queue = QueueAdmission(limits.Settings(), loop=loop, cost=picker.cost)
+    queue = QueueAdmission(limits.AdmissionSettings(), loop=loop, cost=picker.cost)
     room = Connections(MAX_CONNECTIONS)
     proxy = Proxy(Gate(), queue, picker, room=room, loop=loop, region="here")
     made = Region(proxy, picker, queue, HealthLoop(health, picker, queue, lambda: None))  # type: ignore[arg-type, return-value]
@@ -344,7 +346,7 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
             here.send(24)
             await here.until(lambda: here.got.total() + here.queue.admission.waiting == 16)
             assert len(first.running) + len(second.running) == 8
-            assert here.states == [State.UP, State.UP]
+            assert here.states == [BackendState.UP, BackendState.UP]
             got = await here.all_answered(first, second)
             assert got[200] >= 8  # those that came when slots were known have waited for one
             assert got[200] + got[503] == 24, got
@@ -358,7 +360,7 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
             here.send(20)
             served += (await here.all_answered(first, second))[200]
             assert served >= 112  # of 116, as limits are tried
-            assert here.states == [State.UP, State.UP]
+            assert here.states == [BackendState.UP, BackendState.UP]
 
     run(main)
 
@@ -374,7 +376,7 @@ def test_the_last_word_of_a_full_server_is_no_failure_either() -> None:
                 here.send(3)
                 await here.all_answered(always)
             assert never.full >= 10
-            assert here.states == [State.UP, State.UP]
+            assert here.states == [BackendState.UP, BackendState.UP]
             assert here.picker.pool.usable[0].slots == 1
             assert here.proxy.stats.full.total() == never.full
 
@@ -401,7 +403,7 @@ def test_who_is_full_is_passed_by_while_another_is_idle() -> None:
                 served += (await here.all_answered(narrow, wide))[200]
             assert served >= 22  # as its limit is tried, once a second
             assert narrow.full <= 3
-            assert here.states == [State.UP, State.UP]
+            assert here.states == [BackendState.UP, BackendState.UP]
 
     run(main)
 
@@ -414,7 +416,7 @@ def test_a_region_whose_servers_fell_too_often_serves_and_says_that_it_is_up() -
         async with region(first, second, slots=32) as here:
             for ok in (False, False, True, True) * 3:
                 here.check(ok=ok)
-            assert here.states == [State.HELD, State.HELD]
+            assert here.states == [BackendState.HELD, BackendState.HELD]
             assert here.picker.slots() == 64
             assert here.picker.free_slots() == 64
             said = await here.ask(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -424,7 +426,7 @@ def test_a_region_whose_servers_fell_too_often_serves_and_says_that_it_is_up() -
             assert first.served + second.served == 10
             for ok in (False, False):
                 here.check(ok=ok)
-            assert here.states == [State.DOWN, State.DOWN]
+            assert here.states == [BackendState.DOWN, BackendState.DOWN]
             assert (here.picker.slots(), here.picker.free_slots()) == (0, 0)
             assert (await here.ask(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")).status == 503
             refused = await here.ask(_post())

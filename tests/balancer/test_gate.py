@@ -22,7 +22,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
-from gtm.handoff.jwt import Signer, made
+from gtm.handoff.jwt import HandoffSigner, made
 from tests import worlds
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
 
@@ -219,7 +219,7 @@ def test_what_an_edge_signs_is_what_its_client_states() -> None:
         "edge-1", "iad", "chat", issued, issued + 300, "n", hash_of(snapshot, allowed), 2, client=client
     )
     for signed, counts in ((REAL_TIME, NEAR), (NEAR, NEAR), (BATCH, BATCH)):
-        shown = (b"gtm-handoff", Signer(key).sign(replace(claims, priority=signed)))
+        shown = (b"gtm-handoff", HandoffSigner(key).sign(replace(claims, priority=signed)))
         _, asked = _asked(gate, MOUNTAIN_VIEW, shown)
         assert asked.verdict is not None
         assert asked.verdict.believed is not None
@@ -298,7 +298,7 @@ def test_a_withdrawn_key_is_believed_no_more() -> None:
         tenant=tenant,
         client=client,
     )
-    shown = (b"gtm-handoff", Signer(key).sign(claims))
+    shown = (b"gtm-handoff", HandoffSigner(key).sign(claims))
     for keys, believed in (((PublicKey("fra-1", key_text(key.public)),), tenant), ((), None)):
         current.apply(HandoffKeysMessage(PublicKeys(keys, len(keys))))
         for _ in range(2):
@@ -323,7 +323,7 @@ def test_handoffs_that_are_not_believed_cost_little() -> None:
         claims = Claims(
             "fra-1", "fra", "chat", issued, issued + 300, nonce, fence, 1, tenant=tenant, client=network
         )
-        return Signer(key).sign(replace(claims, **more))
+        return HandoffSigner(key).sign(replace(claims, **more))
 
     once = shown(stranger, "n", once=True)
     forged = once[:-4] + (b"AAAA" if once[-4:] != b"AAAA" else b"BBBB")

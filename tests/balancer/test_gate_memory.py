@@ -21,7 +21,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
-from gtm.handoff.jwt import Signer, made
+from gtm.handoff.jwt import HandoffSigner, made
 from tests import worlds
 from tests.balancer.test_gate import PROXY, _Asked, _asked
 from tests.core.strategies import quick
@@ -128,7 +128,7 @@ class Moment:
             tenant=tenant,
             client=client_network(bytes(map(int, peer.split(".")))),
         )
-        return Signer(SIGNERS[issuer]).sign(claims)
+        return HandoffSigner(SIGNERS[issuer]).sign(claims)
 
 
 def _found(gate: LawGate, asked: tuple[str | None, list[tuple[bytes, bytes]], bytes]) -> object:

@@ -15,7 +15,7 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import FIRST
 from gtm.balancer.plane.flow import REQUEST, KeptBytes
 from gtm.balancer.plane.timeouts import LeastPace
-from gtm.core.balance.admission.settings import Settings
+from gtm.core.balance.admission.settings import AdmissionSettings
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -182,7 +182,7 @@ def test_heads_that_are_not_whole_count() -> None:
 
 
 async def _queued(w: World, most: int) -> QueueAdmission:
-    settings = Settings(queue_bytes=most)
+    settings = AdmissionSettings(queue_bytes=most)
     queue = w.proxy.admission = QueueAdmission(settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
     queue.resize(0, usable=True)
     return queue

@@ -23,9 +23,9 @@ from gtm.balancer.plane.contracts import Looks
 from gtm.balancer.wire.paths import Paths
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
-from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.choosing.values import ChoosingSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from tests.balancer.test_bodies import AUDIO, CHAT, MULTIPART, _field, _form
 from tests.balancer.world import Backend, Peer, World, run, world
 
@@ -225,7 +225,7 @@ def _looks(*servers: tuple[list[str], list[str] | None, bool], sticks: bool = Tr
     ]
     picker: Any = PoolPicker(
         backends,
-        Settings(),
+        ChoosingSettings(),
         BackendHealth(HealthSettings(), backends, 0.0),
         loop=asyncio.new_event_loop(),
         affinity=sticks,

@@ -14,13 +14,13 @@ from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.wire.facts import Cut, Facts
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.values import By, Prefix, Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.choosing.values import By, ChoosingSettings, Prefix
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from tests.balancer.world import ended_exchange
 
 SERVERS = [Backend(f"http://10.0.0.{number}:8000") for number in range(4)]
-MAP = Settings(prefix=Prefix.MAP)
+MAP = ChoosingSettings(prefix=Prefix.MAP)
 
 
 class _Loop:
@@ -31,7 +31,7 @@ class _Loop:
         return 1.0
 
 
-def _picker(settings: Settings = MAP, cut: Cut | None = Cut(512)) -> PoolPicker:  # noqa: B008 - a value
+def _picker(settings: ChoosingSettings = MAP, cut: Cut | None = Cut(512)) -> PoolPicker:  # noqa: B008 - a value
     health = BackendHealth(HealthSettings(), SERVERS, 0.0)
     loop = cast("asyncio.AbstractEventLoop", _Loop())
     picker = PoolPicker(SERVERS, settings, health, loop=loop, cut=cut, draw=lambda: 0.4)
@@ -71,7 +71,10 @@ def test_no_more_is_kept_than_a_cache_holds() -> None:
     place = _ask(picker, *range(10))
     picker.cached(place, 4 * 128.0)
     assert picker.prefixes.holders(range(10)) == [(4, [place])]
-    for one in (_picker(Settings(), None), _picker(Settings(prefix=Prefix.HASH), Cut(1024, 1))):
+    for one in (
+        _picker(ChoosingSettings(), None),
+        _picker(ChoosingSettings(prefix=Prefix.HASH), Cut(1024, 1)),
+    ):
         one.cached(place, 128.0)
         _ask(one, 1)
         assert len(one.prefixes) == 0
@@ -92,7 +95,7 @@ def test_free_slots_of_the_region_are_what_is_left_at_each_server() -> None:
     """One that says that it is over-full, or has more of ours than slots, takes none of another's; nor does one that says nothing."""
     servers = [Backend(f"http://10.0.0.{number}:8000", slots=10) for number in range(4)]
     health = BackendHealth(HealthSettings(), servers, 0.0)
-    picker = PoolPicker(servers, Settings(), health, loop=cast("asyncio.AbstractEventLoop", _Loop()))
+    picker = PoolPicker(servers, ChoosingSettings(), health, loop=cast("asyncio.AbstractEventLoop", _Loop()))
     picker.conditions({one.name: Condition(healthy=True) for one in servers})
     flights = picker.flights
     flights.scraped(servers[0].name, Scraped(1e6, 1e6, 1.0))

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gtm.core.balance.admission import settings as core
-from gtm.core.balance.work import Asked
+from gtm.core.balance.work import AskedWork
 from gtm.core.handoff.claims import Claims, fence_hash
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy, ResidencyRule, SpilloverRule
@@ -25,7 +25,7 @@ from gtm.core.model.regions import Capacity, Endpoint
 from gtm.core.model.services import NameServer, Zone
 from gtm.core.model.state import State
 from gtm.feed.wire import HandoffKeysMessage, StateMessage
-from gtm.handoff.jwt import Signer, made
+from gtm.handoff.jwt import HandoffSigner, made
 from tests import worlds
 from tests.balancer.regions import COUNTRIES, HOST, NO_RESERVES, Regions, regions
 from tests.balancer.world import Peer, run
@@ -176,8 +176,8 @@ def test_what_keeps_a_request_here(why: str, code: str) -> None:
     run(main)
 
 
-def _asked() -> Asked:
-    return Asked("", 0, None)
+def _asked() -> AskedWork:
+    return AskedWork("", 0, None)
 
 
 @pytest.mark.parametrize("agreed", [True, False])
@@ -196,7 +196,7 @@ def test_what_an_edge_allowed_otherwise_stays(agreed: bool) -> None:
             claims = Claims(
                 "edge", "iad", "chat", now - 1, now + 60, "n", fence, 1, client="10.2.0.0/24", once=True
             )
-            await w.ask("iad", "US", b"gtm-handoff: " + Signer(edge).sign(claims))
+            await w.ask("iad", "US", b"gtm-handoff: " + HandoffSigner(edge).sign(claims))
             await w.until(lambda: iad.pusher.counts.total() == 1)
             assert dict(iad.pusher.counts) == ({("fra", "moved"): 1} if agreed else {("", "no_room"): 1})
             assert bool(iad.bank.spent) is agreed
@@ -209,7 +209,7 @@ def test_a_queue_that_is_full_pushes_whatever_the_wait() -> None:
     """Refused for want of a place: any peer is sooner."""
 
     async def main() -> None:
-        short = core.Settings(reserves=NO_RESERVES, queue_length=0)
+        short = core.AdmissionSettings(reserves=NO_RESERVES, queue_length=0)
         async with regions(LAWS, {"fra": 3, "iad": 1}, settings=short) as w:
             await w.fill("iad")
             asked = await w.ask("iad", "US")
@@ -227,7 +227,7 @@ def test_a_tenant_over_its_share_is_not_pushed() -> None:
     """429 is no want of room."""
 
     async def main() -> None:
-        one = core.Settings(reserves=NO_RESERVES, without_tenant=core.TenantLimits(concurrency=1))
+        one = core.AdmissionSettings(reserves=NO_RESERVES, without_tenant=core.TenantLimits(concurrency=1))
         async with regions(LAWS, {"fra": 3, "iad": 1}, settings=one) as w:
             await w.fill("iad")
             again = await w.ask("iad", "US")

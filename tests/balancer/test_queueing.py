@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.core.balance.admission.settings import Settings
+from gtm.core.balance.admission.settings import AdmissionSettings
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -22,7 +22,7 @@ def test_nobody_waits_longer_than_some_tier_may(given: bytes, least: float, most
     async def main() -> None:
         async with world(await Backend(answering(_OK)).start()) as w:
             loop = asyncio.get_running_loop()
-            queue = w.proxy.admission = QueueAdmission(Settings(), loop=loop, cost=lambda _: 1.0)
+            queue = w.proxy.admission = QueueAdmission(AdmissionSettings(), loop=loop, cost=lambda _: 1.0)
             queue.resize(0, usable=True)
             client = await w.client()
             before = loop.time()
@@ -43,7 +43,7 @@ def test_one_network_keeps_no_other_out() -> None:
     async def main() -> None:
         seen: list[Message] = []
         async with world(await Backend(answering(_OK, seen=seen)).start()) as w:
-            settings = Settings(queue_length=50)
+            settings = AdmissionSettings(queue_length=50)
             queue = w.proxy.admission = QueueAdmission(
                 settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0
             )
@@ -88,7 +88,7 @@ def test_who_leaves_is_no_error(answer: bytes, errors: int) -> None:
 
         async with world(await Backend(script).start()) as w:
             queue = w.proxy.admission = QueueAdmission(
-                Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+                AdmissionSettings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
             )
             client = await w.client()
             client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -113,7 +113,7 @@ def test_no_answer_is_an_error() -> None:
 
         async with world(await Backend(script).start()) as w:
             queue = w.proxy.admission = QueueAdmission(
-                Settings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+                AdmissionSettings(), loop=asyncio.get_running_loop(), cost=lambda _: 1.0
             )
             assert (await w.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")).status == 502
             (totals,) = queue.totals.values()

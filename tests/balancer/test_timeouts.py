@@ -23,9 +23,11 @@ from gtm.balancer.plane.contracts import Limits, Sent
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts, wish
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
+from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
 from gtm.core.balance.choosing.values import Pick
-from gtm.core.balance.choosing.values import Settings as Choosing
-from gtm.core.balance.health import BackendHealth, Check, Settings, State
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendState, Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.problems import PolicyError
 from tests.balancer.world import Backend, Peer, World, answering, ended_exchange, run, world
@@ -285,7 +287,7 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
     servers = [Server(f"http://10.0.0.{number}:8000") for number in range(3)]
     dead = servers[0].name
     for waits, ejected in ((1, False), (2, True)):
-        health = BackendHealth(Settings(), servers, 0.0)
+        health = BackendHealth(HealthSettings(), servers, 0.0)
         for one in servers:
             health.checked(one.name, Check.HEALTH, ProbeResult(ok=True, at=0.0), 0.0)
         loop = cast("asyncio.AbstractEventLoop", SimpleNamespace(time=lambda: 200.0))
@@ -305,14 +307,14 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
         for sent in waiting:
             picker.silent(sent, 50.0, 400.0)
         states = {one.name: one.state for one in health.snapshot(400.0)}
-        assert (states[dead] is State.EJECTED) == ejected
+        assert (states[dead] is BackendState.EJECTED) == ejected
         for sent in waiting:  # they go on, and may end well
             sent.flight.end(exchange, "answered")
 
 
 def test_since_when_a_server_fails() -> None:
     """From the verdict of the first check that fails; not while none was made, nor while it is held back though its checks pass."""
-    health = BackendHealth(Settings(), [Server("a")], 0.0)
+    health = BackendHealth(HealthSettings(), [Server("a")], 0.0)
     assert health.failing_since("a") is None
     assert health.failing_since("nobody") is None
     at = 0.0
@@ -327,9 +329,9 @@ def test_since_when_a_server_fails() -> None:
     for ok in (False, False, True, True):
         at += 1
         health.checked("a", Check.HEALTH, ProbeResult(ok=ok, at=at), at)
-    assert health.snapshot(at)[0].state is State.HELD
+    assert health.snapshot(at)[0].state is BackendState.HELD
     assert health.failing_since("a") is None
-    assert BackendHealth(Settings(checks={}), [Server("a")], 0.0).failing_since("a") is None
+    assert BackendHealth(HealthSettings(checks={}), [Server("a")], 0.0).failing_since("a") is None
 
 
 def test_the_kernel_asks_on_silent_connections() -> None:

@@ -99,7 +99,7 @@ def test_totals_by_tenant_and_model_are_bounded() -> None:
     async def test() -> None:
         declared = {"llama", "llama\n", *(f"listed-{number}" for number in range(2 * MOST_TOTALS))}
         queue = QueueAdmission(
-            limits.Settings(),
+            limits.AdmissionSettings(),
             loop=asyncio.get_running_loop(),
             cost=lambda _: 1.0,
             declared=declared.__contains__,

@@ -21,7 +21,7 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import PART, TEMPLATE, Bounds, Meter, bounds_of
 from gtm.core.balance.admission import values as core
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 from gtm.core.balance.admission.values import Arrival, Ticket
 from tests.balancer.world import Backend, Peer, answering, run, world
 from tests.effort import examples
@@ -144,7 +144,7 @@ def test_a_budget_is_charged_by_what_was_used(answer: bytes, used: int) -> None:
 
     async def main() -> None:
         async with world(await Backend(answering(answer)).start()) as w:
-            limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+            limits = AdmissionSettings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
             admission = QueueAdmission(limits, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
             w.proxy.admission = admission
             first = admission.admission.offer(Arrival(), 0.0)
@@ -238,7 +238,7 @@ def test_one_answer_costs_a_tenant_five_minutes_at_the_most(said: int) -> None:
     async def main() -> None:
         answer = _whole(said)
         async with world(await Backend(answering(answer)).start()) as w:
-            limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+            limits = AdmissionSettings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
             admission = QueueAdmission(limits, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
             w.proxy.admission = admission
             body = b'{"model": "m", "reasoning_effort": "high", "messages": []}'
@@ -252,7 +252,7 @@ def test_one_answer_costs_a_tenant_five_minutes_at_the_most(said: int) -> None:
             refusal = admission.admission.offer(
                 Arrival(output_tokens=1000.0), asyncio.get_running_loop().time()
             )
-            assert isinstance(refusal, core.Refusal)
+            assert isinstance(refusal, core.AdmissionRefusal)
             assert refusal.retry_after is not None
             assert 299 < refusal.retry_after <= 300
             assert admission.admission.spared_tokens == said - 5000
@@ -265,7 +265,7 @@ def test_what_is_cut_off_is_counted_and_said_once(caplog: pytest.LogCaptureFixtu
 
     async def main() -> None:
         async with world(await Backend(answering(_whole(300), _whole(300))).start()) as w:
-            limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+            limits = AdmissionSettings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
             admission = QueueAdmission(limits, loop=asyncio.get_running_loop(), cost=lambda _: 1.0)
             w.proxy.admission = admission
             for _ in range(2):
@@ -431,7 +431,7 @@ async def _spent(
     """The input and output tokens that a request has cost once it has ended."""
     url = await Backend(script).start()
     async with world(url.replace("http:", "https:") if tls else url) as w:
-        limits = Settings(
+        limits = AdmissionSettings(
             without_tenant=TenantLimits(input_tokens_per_minute=1e5, output_tokens_per_minute=1e5)
         )
         w.proxy.body_rules = BodyRules(False)
@@ -517,14 +517,14 @@ def test_a_text_that_stands_as_a_picture_costs_what_the_server_says() -> None:
 
 def test_debts_of_many_are_gone_in_five_minutes() -> None:
     """experientiallabs/experiential#1048: requests that settled far above what was expected kept a tenant out for a day."""
-    limits = Settings(without_tenant=TenantLimits(input_tokens_per_minute=1000.0))
+    limits = AdmissionSettings(without_tenant=TenantLimits(input_tokens_per_minute=1000.0))
     admission = Admission(limits)
     tickets = [admission.offer(Arrival(input_tokens=10.0), 0.0) for _ in range(50)]
     for ticket in tickets:
         assert isinstance(ticket, Ticket)
         admission.release(ticket, 1.0, core.Used(4000.0, 0.0))
     refusal = admission.offer(Arrival(input_tokens=1000.0), 1.0)
-    assert isinstance(refusal, core.Refusal)
+    assert isinstance(refusal, core.AdmissionRefusal)
     assert refusal.retry_after == pytest.approx(300.0)
     assert admission.spared_tokens == pytest.approx(50 * 4000 - 5000, abs=1000)
     assert isinstance(admission.offer(Arrival(input_tokens=1000.0), 301.1), Ticket)
@@ -532,7 +532,7 @@ def test_debts_of_many_are_gone_in_five_minutes() -> None:
 
 def test_nobody_gains_by_running_into_the_bound() -> None:
     """A large reservation is held while another request runs into the bound, and given back after it: all that was used is owed as far as anybody owes."""
-    limits = Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+    limits = AdmissionSettings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0))
 
     def left(reserved: float) -> float:
         admission = Admission(limits)

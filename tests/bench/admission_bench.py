@@ -18,7 +18,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 from gtm.core.balance.admission.values import Arrival, Ticket, Used
 from gtm.core.model.services import Priority
 from tests.bench.admission_world import burst_of_batch
@@ -41,7 +41,7 @@ def _timed(count: int, work: object) -> float:
 
 def fast(limits: TenantLimits) -> float:
     """Offer and release, where there is room."""
-    admission = Admission(Settings(default_tenant=limits), 10**6)
+    admission = Admission(AdmissionSettings(default_tenant=limits), 10**6)
     arrivals = [
         Arrival(Priority.REAL_TIME, f"t{number}", 1.0, None, 0, 10.0, 10.0) for number in range(TENANTS)
     ]
@@ -62,7 +62,7 @@ def fast(limits: TenantLimits) -> float:
 
 def queued(waiting: int, length: int) -> float:
     """Offer one that waits, and release one so that another begins."""
-    admission = Admission(Settings(queue_length=length), 100)
+    admission = Admission(AdmissionSettings(queue_length=length), 100)
     random = Random(1)
     tiers = list(Priority)
     arrivals = [
@@ -89,7 +89,7 @@ def queued(waiting: int, length: int) -> float:
 
 def full(waiting: int) -> float:
     """Offer one to a full queue: it is refused, or another gives way."""
-    admission = Admission(Settings(queue_length=waiting), 10)
+    admission = Admission(AdmissionSettings(queue_length=waiting), 10)
     random = Random(1)
     tiers = list(Priority)
     arrivals = [

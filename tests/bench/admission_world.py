@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from random import Random
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings
-from gtm.core.balance.admission.values import Arrival, Refusal, Ticket
+from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.admission.values import AdmissionRefusal, Arrival, Ticket
 from gtm.core.model.services import Priority
 
 
@@ -46,7 +46,7 @@ class Outcome:
 class Region:
     """Plays streams against one admission."""
 
-    def __init__(self, settings: Settings, slots: int, *, tiers: bool = True, seed: int = 1) -> None:
+    def __init__(self, settings: AdmissionSettings, slots: int, *, tiers: bool = True, seed: int = 1) -> None:
         self.admission = Admission(settings, slots)
         self.tiers = tiers
         self.random = Random(seed)
@@ -89,7 +89,7 @@ class Region:
         result = self.admission.offer(arrival, now)
         self.outcome.offered[stream.priority] += 1
         kept = (stream, hold)
-        if isinstance(result, Refusal):
+        if isinstance(result, AdmissionRefusal):
             self._refused(kept, result)
         else:
             result.context = kept
@@ -108,14 +108,14 @@ class Region:
             self.outcome.served_s[stream.tenant] += hold
         self._later(now + hold, ticket)
 
-    def _refused(self, kept: object, refusal: Refusal) -> None:
+    def _refused(self, kept: object, refusal: AdmissionRefusal) -> None:
         assert isinstance(kept, tuple)
         self.outcome.refused[kept[0].priority, refusal.code] += 1
 
 
 def burst_of_batch(seed: int, *, real_time: float = 15.0, tiers: bool = True) -> Outcome:
     """100 slots; real-time work for `real_time` of them (1 s each), batch for 40 (4 s each), for a minute eight times as much."""
-    settings = Settings(queue_length=500)
+    settings = AdmissionSettings(queue_length=500)
     streams = [
         Stream(Priority.REAL_TIME, real_time, 1.0, "chat"),
         Stream(Priority.NEAR_REAL_TIME, 2.5, 2.0, "mail"),

@@ -34,7 +34,9 @@ from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.proxy import Proxy
-from gtm.core.balance.health import BackendHealth, Check, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.access import Access
 from gtm.core.model.requests import UNKNOWN_LOCATION
@@ -125,7 +127,7 @@ def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
         SnapshotMessage.of(1, 1.0, policy(ports), shipped_jurisdictions()),
     ):
         current.apply(message)
-    health = BackendHealth(Settings(), servers, loop.time())
+    health = BackendHealth(HealthSettings(), servers, loop.time())
     picker = PoolPicker(servers, document.choice(), health, loop=loop, route=Ways)
     for one in servers:
         for _ in range(3):

@@ -30,8 +30,8 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from gtm.core.balance.choosing.values import Pick, Score, Settings
-from gtm.core.balance.work import Asked
+from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Score
+from gtm.core.balance.work import AskedWork
 from tests.bench.balancer_world import Job, Machine, Played, Way, play
 
 LOADS = (0.7, 0.8, 0.9)
@@ -40,23 +40,23 @@ FIRST_TOKEN_OBJECTIVE_S = 2.0
 SHORT_S, LONG_S, LONG_PART = 0.2, 12.0, 0.05
 LONG_ANSWER_S = 8.0
 """A request of the trace that holds a slot for longer counts as long."""
-ROUND_ROBIN = Way(Settings(pick=Pick.ROUND_ROBIN))
-BY_REQUESTS = Settings(pick=Pick.SCAN, score=Score.REQUESTS)
-TWO_BY_REQUESTS = Settings(score=Score.REQUESTS, scans=0)
+ROUND_ROBIN = Way(ChoosingSettings(pick=Pick.ROUND_ROBIN))
+BY_REQUESTS = ChoosingSettings(pick=Pick.SCAN, score=Score.REQUESTS)
+TWO_BY_REQUESTS = ChoosingSettings(score=Score.REQUESTS, scans=0)
 WAYS: Mapping[str, Way] = {
     "round_robin": ROUND_ROBIN,
-    "random": Way(Settings(pick=Pick.RANDOM)),
+    "random": Way(ChoosingSettings(pick=Pick.RANDOM)),
     "least_requests": Way(BY_REQUESTS),
-    "least_work": Way(Settings(pick=Pick.SCAN), "learned"),
-    "least_work_costs_known": Way(Settings(pick=Pick.SCAN), "known"),
+    "least_work": Way(ChoosingSettings(pick=Pick.SCAN), "learned"),
+    "least_work_costs_known": Way(ChoosingSettings(pick=Pick.SCAN), "known"),
     "p2c_requests": Way(TWO_BY_REQUESTS),
-    "p2c_work": Way(Settings(scans=0), "learned"),
-    "p2c_work_costs_known": Way(Settings(scans=0), "known"),
-    "p2c_work_peak_ewma": Way(Settings(scans=0, latency=True), "learned"),
-    "prequal": Way(Settings(pick=Pick.PREQUAL), "learned"),
-    "default": Way(Settings(), "learned", slots=True),
-    "default_costs_known": Way(Settings(), "known", slots=True),
-    "default_holding": Way(Settings(), "learned", slots=True, holds=True),
+    "p2c_work": Way(ChoosingSettings(scans=0), "learned"),
+    "p2c_work_costs_known": Way(ChoosingSettings(scans=0), "known"),
+    "p2c_work_peak_ewma": Way(ChoosingSettings(scans=0, latency=True), "learned"),
+    "prequal": Way(ChoosingSettings(pick=Pick.PREQUAL), "learned"),
+    "default": Way(ChoosingSettings(), "learned", slots=True),
+    "default_costs_known": Way(ChoosingSettings(), "known", slots=True),
+    "default_holding": Way(ChoosingSettings(), "learned", slots=True, holds=True),
 }
 """`default` is what gtm ships: least learned work, slots configured (of these few servers, all are looked at). `default_holding`: requests wait in the balancer."""
 SEEING = {
@@ -117,7 +117,7 @@ def poisson(rho: float, capacity: float, count: int, seed: int) -> list[Job]:
     for _ in range(count):
         now += random.expovariate(rho * capacity / mean)
         long = random.random() < LONG_PART
-        jobs.append(Job(now, LONG_S if long else SHORT_S, Asked("m"), "long" if long else "short"))
+        jobs.append(Job(now, LONG_S if long else SHORT_S, AskedWork("m"), "long" if long else "short"))
     return jobs
 
 
@@ -152,7 +152,7 @@ def traced(path: Path, half: str, places: int, most: int) -> Callable[[float], l
         prefill = context / 10_000
         seconds = prefill + generated / 25
         label = "long" if seconds > LONG_ANSWER_S else "short"
-        jobs.append(Job(at - begin, seconds, Asked("conv", context), label, prefill))
+        jobs.append(Job(at - begin, seconds, AskedWork("conv", context), label, prefill))
     own = sum(job.seconds for job in jobs) / (jobs[-1].at * places)
     return lambda rho: [replace(job, at=job.at * own / rho) for job in jobs]
 
@@ -170,7 +170,7 @@ def theory(count: int, tolerance: float, seed: int) -> None:
         now += random.expovariate(rho * servers)
         jobs.append(Job(now, random.expovariate(1.0)))
     for name, way, expected in (
-        ("random", Way(Settings(pick=Pick.RANDOM, score=Score.REQUESTS)), 1 / (1 - rho)),
+        ("random", Way(ChoosingSettings(pick=Pick.RANDOM, score=Score.REQUESTS)), 1 / (1 - rho)),
         ("power of two", WAYS["p2c_requests"], sum(rho ** (2**i - 2) for i in range(1, 20))),
     ):
         seconds = play(jobs, [Machine()] * servers, way, seed).seconds

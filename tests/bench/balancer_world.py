@@ -23,15 +23,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
-from gtm.core.balance.choosing.values import Candidate, Pick, Score, Settings, Wanted
-from gtm.core.balance.flights import Flights, Ticket
-from gtm.core.balance.work import Asked, Costs
+from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, Score, WantedBackend
+from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.work import AskedWork, Costs
 
 WINDOW_S = 60.0
 TELL_S = 0.1
 REVISE_S = 0.25
 """What is left of running requests is worked out anew no more often."""
-ANY, DEFAULT = Asked(), Settings()
+ANY, DEFAULT = AskedWork(), ChoosingSettings()
 WARM_UP = 0.1
 """The part of the requests that is not measured: queues begin empty."""
 
@@ -42,7 +42,7 @@ class Job:
 
     at: float
     seconds: float
-    asked: Asked = ANY
+    asked: AskedWork = ANY
     label: str = ""
     prefill: float = 0.0
 
@@ -64,7 +64,7 @@ class Way:
     a balancer queues what finds no free slot, as admission does, and not the server.
     """
 
-    settings: Settings = DEFAULT
+    settings: ChoosingSettings = DEFAULT
     costs: str = "one"
     weights: bool = True
     slots: bool = False
@@ -113,7 +113,7 @@ class _Running:
 
     __slots__ = ("job", "start", "ticket")
 
-    def __init__(self, job: Job, start: float, ticket: Ticket | None) -> None:
+    def __init__(self, job: Job, start: float, ticket: FlightTicket | None) -> None:
         self.job, self.start, self.ticket = job, start, ticket
 
 
@@ -140,9 +140,9 @@ class _Balancer:
             return max(0.0, job.seconds - age)
         return self.costs.left(job.asked, age) if self.way.costs == "learned" else 1.0
 
-    def choose(self, job: Job, draw: float) -> tuple[int, Ticket | None] | None:
+    def choose(self, job: Job, draw: float) -> tuple[int, FlightTicket | None] | None:
         """The server for a request, and its ticket; None: it is held."""
-        wanted = Wanted(cost=self.cost(job, 0.0))
+        wanted = WantedBackend(cost=self.cost(job, 0.0))
         chosen = choose(self.pool, wanted, draw)
         assert isinstance(chosen, Candidate)
         if self.way.holds and chosen.full:

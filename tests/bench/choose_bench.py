@@ -21,31 +21,31 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import Pool, begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import BackendPool, begin, choose, pool_of
 from gtm.core.balance.choosing.prefixes import blocks
-from gtm.core.balance.choosing.values import Candidate, Pick, Prefix, Settings, Wanted
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, Prefix, WantedBackend
+from gtm.core.balance.flights import Flights, FlightTicket
 
 OBJECTIVE_US = 100.0
 FLYING = 100
 REQUESTS_PER_CHANGE = 100
 
 
-def pool(count: int, settings: Settings | None = None, slots: int | None = 8) -> Pool:
+def pool(count: int, settings: ChoosingSettings | None = None, slots: int | None = 8) -> BackendPool:
     """Healthy servers of three weights."""
     backends = [Backend(f"http://backend-{number}", 1.0 + number % 3, slots) for number in range(count)]
     return pool_of(backends, {one.name: Condition(healthy=True) for one in backends}, Flights(), settings)
 
 
 def measured(
-    begun: Pool,
+    begun: BackendPool,
     choices: int,
-    wanted: Callable[[int], Wanted],
-    change: Callable[[Pool, int], Pool] | None = None,
+    wanted: Callable[[int], WantedBackend],
+    change: Callable[[BackendPool, int], BackendPool] | None = None,
 ) -> dict[str, float]:
     """Quantiles of the microseconds that one choice takes."""
     random = Random(1)
-    flying: deque[Ticket] = deque()
+    flying: deque[FlightTicket] = deque()
     times = []
     for number in range(choices):
         if change is not None and number % REQUESTS_PER_CHANGE == 0:
@@ -63,13 +63,13 @@ def measured(
     return {name: round(times[int(part * len(times))] / 1e3, 1) for name, part in told.items()}
 
 
-def _flips(begun: Pool, number: int) -> Pool:
+def _flips(begun: BackendPool, number: int) -> BackendPool:
     """One server more, or one less, is healthy."""
     name = begun.candidates[number % len(begun.candidates)].backend.name
     return begun.updated({name: Condition(healthy=bool(number // REQUESTS_PER_CHANGE % 2))})
 
 
-def full(count: int) -> Pool:
+def full(count: int) -> BackendPool:
     """All slots taken: the search for a free one finds none."""
     found = pool(count, slots=1)
     for one in found.candidates:
@@ -85,18 +85,22 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the choices")
     given = parser.parse_args()
     count, choices = given.backends, given.choices // (10 if given.quick else 1)
-    plain, tried = Wanted("llama", cost=2.0), Wanted("llama", tried=frozenset({"http://backend-1"}))
-    session = [Wanted("llama", key=f"session {number}") for number in range(997)]
+    plain, tried = (
+        WantedBackend("llama", cost=2.0),
+        WantedBackend("llama", tried=frozenset({"http://backend-1"})),
+    )
+    session = [WantedBackend("llama", key=f"session {number}") for number in range(997)]
     result = {
-        pick.value: measured(pool(count, Settings(pick=pick)), choices, lambda _: plain) for pick in Pick
+        pick.value: measured(pool(count, ChoosingSettings(pick=pick)), choices, lambda _: plain)
+        for pick in Pick
     }
     result["p2c, by session"] = measured(pool(count), choices, lambda number: session[number % 997])
     talks = [
-        Wanted("llama", prefix=blocks(f"{number % 8:032} {number:031}".encode() * 16, 32))
+        WantedBackend("llama", prefix=blocks(f"{number % 8:032} {number:031}".encode() * 16, 32))
         for number in range(997)
     ]
     for name, one in (("hash", Prefix.HASH), ("map", Prefix.MAP)):
-        chosen = pool(count, Settings(prefix=one))
+        chosen = pool(count, ChoosingSettings(prefix=one))
         result[f"p2c, prompts by {name}"] = measured(chosen, choices, lambda number: talks[number % 997])
     result["p2c, all are full"] = measured(full(count), choices, lambda _: plain)
     result["p2c, one was tried"] = measured(pool(count), choices, lambda _: tried)

@@ -21,7 +21,7 @@ from bench_view import current_view
 from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.model.requests import Location
 from gtm.feed.current import CurrentView
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.answers.routes import Routes
@@ -34,7 +34,7 @@ _BERLIN = Location("DE", None, "EU", 52.5, 13.4, 3320, "81.2.69.0/24", 24, "geoi
 def resolved(current: CurrentView, corrections: Corrections | None) -> ResolvedRequest:
     """A request for the demo's free service."""
     routes = Routes(current.router, lambda _: _BERLIN, corrections=corrections)
-    return routes.resolve(Lookup("web"), Client.plain("81.2.69.142"), "/v1/route")
+    return routes.resolve(Lookup("web"), ClientAddress.plain("81.2.69.142"), "/v1/route")
 
 
 def microseconds(current: CurrentView, asked: ResolvedRequest, slots: dict[str, Slots], rounds: int) -> float:

@@ -27,7 +27,7 @@ from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Presented, Reuse, Seen
 from gtm.core.model.services import Handoff
 from gtm.geoip.address import parse_address
-from gtm.handoff.jwt import Signer, made, parsed
+from gtm.handoff.jwt import HandoffSigner, made, parsed
 from gtm.handoff.verifier import Verifier
 from gtm.http.app import EdgeOptions
 from tests.http.world import Edge, locate
@@ -86,10 +86,10 @@ def main() -> None:
     verifier = Verifier(PublicKeys((PublicKey("fra-1", key_text(KEY.public)),), 1))
     claims = verifier.verify(token)
     assert isinstance(claims, Claims)
-    once = Signer(KEY).sign(replace(claims, once=True))
+    once = HandoffSigner(KEY).sign(replace(claims, once=True))
     found["token_bytes"] = len(token)
-    found["sign_us"] = least(lambda: Signer(KEY).sign(claims), 1)
-    signer = Signer(KEY)
+    found["sign_us"] = least(lambda: HandoffSigner(KEY).sign(claims), 1)
+    signer = HandoffSigner(KEY)
     found["sign_us"] = least(lambda: signer.sign(claims), rounds)
     found["parse_us"] = least(lambda: parsed(once), rounds)
     found["verify_us"] = least(lambda: verifier.verify(once), rounds)

@@ -29,19 +29,13 @@ from pathlib import Path
 
 from latency_fit import City, Measured, fit, load, tuning
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
-    Doubts,
-    Estimator,
-    Interval,
-    LatencyTable,
-    Sample,
-    SampleAggregator,
-    SampleMethod,
-    great_circle_km,
-)
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import Doubts
+from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.geographic import Parameters
+from gtm.core.latency.samples import Interval, RoundTripSample, SampleAggregator, SampleMethod
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 
@@ -84,15 +78,15 @@ class Trial:
             for number in regions
         ]
         self._rng = rng
-        self._samples: dict[int, list[Sample]] = {}
+        self._samples: dict[int, list[RoundTripSample]] = {}
         self._intervals: dict[tuple[int, Parameters], tuple[Interval, Interval]] = {}
 
-    def samples(self, city: int) -> list[Sample]:
+    def samples(self, city: int) -> list[RoundTripSample]:
         """A city's samples of all regions it has round trips to."""
         if city not in self._samples:
             client = location(city, self.measured.cities[city])
             self._samples[city] = [
-                Sample(
+                RoundTripSample(
                     client,
                     region.name,
                     noisy(self._rng, ms),
@@ -122,7 +116,7 @@ class Trial:
     def probes(self, parameters: Parameters) -> Interval:
         """What the regions measure of each other."""
         samples = [
-            Sample(Location(), region.name, ms, 0.0, other.name, SampleMethod.PROBE)
+            RoundTripSample(Location(), region.name, ms, 0.0, other.name, SampleMethod.PROBE)
             for region, number in zip(self.regions, self.numbers, strict=True)
             for other, origin in zip(self.regions, self.numbers, strict=True)
             if (ms := self.measured.rtt.get((origin, number))) is not None
@@ -146,7 +140,7 @@ class Trial:
         return aggregates.table(EMPTY_TABLE, INTERVAL, names, doubts=found)
 
     def _taken(
-        self, samples: Iterable[Sample], parameters: Parameters, table: LatencyTable = EMPTY_TABLE
+        self, samples: Iterable[RoundTripSample], parameters: Parameters, table: LatencyTable = EMPTY_TABLE
     ) -> Interval:
         aggregator = SampleAggregator(self.regions, doubts=table.doubts, parameters=parameters)
         for sample in samples:

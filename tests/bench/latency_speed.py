@@ -11,7 +11,8 @@ import random
 import time
 from collections.abc import Callable
 
-from gtm.core.latency import Estimator, LatencyTable
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 

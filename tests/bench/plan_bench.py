@@ -33,13 +33,15 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_array
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.advance import advance
 from gtm.core.plan.model import build
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota, violations
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 from gtm.core.plan.solve import solve
+from tests.core.plan.violations import violations
 
 _BASE_MS = 16.0
 _MS_PER_KM = 0.0175
@@ -51,7 +53,7 @@ CONTINENTS = ((48.0, 10.0), (39.0, -95.0), (20.0, 105.0), (-15.0, -55.0))
 """Centres of population, in degrees."""
 
 
-def world(classes: int, regions: int, variant: str, seed: int = 1) -> Problem:
+def world(classes: int, regions: int, variant: str, seed: int = 1) -> PlanProblem:
     """A random problem."""
     draw = random.Random(seed)
     places = [_place(draw) for _ in range(regions)]
@@ -71,7 +73,7 @@ def world(classes: int, regions: int, variant: str, seed: int = 1) -> Problem:
         for name, size in zip(names, sizes, strict=True)
     }
     quotas = tuple(
-        SpillQuota(
+        SpilloverRule(
             f"rule-{home}-{part}",
             home,
             tuple(draw.sample(names, regions // 2)),
@@ -82,7 +84,7 @@ def world(classes: int, regions: int, variant: str, seed: int = 1) -> Problem:
         for home in names[: regions // 2]
         for part in range(2)
     )
-    return Problem(tuple(demands), supply, quotas if variant == "quotas" else ())
+    return PlanProblem(tuple(demands), supply, quotas if variant == "quotas" else ())
 
 
 def _place(draw: random.Random) -> tuple[int, float, float]:
@@ -117,7 +119,7 @@ def _demand(
     )
 
 
-def bare(problem: Problem) -> Callable[[], object]:
+def bare(problem: PlanProblem) -> Callable[[], object]:
     """One linprog of the same programme, everything prepared."""
     model = build(problem)
     columns, count = len(model.cost), len(model.classes)

@@ -44,7 +44,9 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import read_head
 from gtm.core.balance.choosing.prefixes import PrefixMap
-from gtm.core.balance.health import BackendHealth, Check, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.demo.backend.profile import BLOCK, Profile
 from gtm.demo.backend.scheduler import Phase, Scheduler, Sequence
@@ -235,7 +237,7 @@ class World:
         )
         self.numbers = {one.url: number for number, one in enumerate(document.backends)}
         backends = document.servers()
-        health = BackendHealth(Settings(), backends, 0.0)
+        health = BackendHealth(HealthSettings(), backends, 0.0)
         self.pickers = [
             PoolPicker(
                 backends,

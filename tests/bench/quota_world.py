@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from gtm.core.quota.buckets import WINDOW, TokenBucket
-from gtm.core.quota.leases import LeaseGrant, LeaseHolder, LeaseUse, Parts
+from gtm.core.quota.leases import LeaseGrant, LeaseHolder, LeaseParts, LeaseUse
 from gtm.core.quota.ledger import LeaseLedger
 
 Q = "spill"
@@ -67,12 +67,12 @@ class _Clock:
 class _Worker:
     """The buckets of one process."""
 
-    def __init__(self, parts: Parts, now: float) -> None:
+    def __init__(self, parts: LeaseParts, now: float) -> None:
         self.bucket = TokenBucket.successor(now, parts.rates.get(Q, 0.0), parts.until)
         self.sequence = parts.sequence
         self.used = self.denied = 0
 
-    def update(self, parts: Parts, now: float) -> None:
+    def update(self, parts: LeaseParts, now: float) -> None:
         self.bucket.lease(now, parts.rates.get(Q, 0.0), parts.until)
         self.sequence = parts.sequence
 
@@ -232,7 +232,7 @@ class World:
             late = self.rng.random() < self.scene.weather.stuck
             delay = self.rng.uniform(1.0, 2.5) if late else self.rng.uniform(0.0, 0.01)
 
-            def update(worker: _Worker = worker, parts: Parts = parts) -> None:
+            def update(worker: _Worker = worker, parts: LeaseParts = parts) -> None:
                 if parts.sequence > worker.sequence:
                     worker.update(parts, edge.clock.read(self.now))
                 self._note_taken(edge)

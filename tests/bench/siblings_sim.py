@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from gtm.core.balance.sharing import LOOK_EVERY, Sharing, Use, due
+from gtm.core.balance.sharing import LOOK_EVERY, Sharing, SlotUse, due
 from tests.bench.balancer_sim import poisson, traced
 from tests.bench.balancer_world import WARM_UP, Job, Machine, Way, _Balancer, _World
 
@@ -52,7 +52,7 @@ class _Member:
     def __init__(self, name: str) -> None:
         self.sharing = Sharing(name)
         self.running = 0
-        self.told: Use | None = None
+        self.told: SlotUse | None = None
         self.told_at = -inf
 
 
@@ -73,7 +73,7 @@ class Region(_World):
         if self.way.sees:
             for balancer in self.balancers:
                 member = self.members[id(balancer)]
-                use = Use(member.running, len(balancer.queue))
+                use = SlotUse(member.running, len(balancer.queue))
                 if due(member.told, use, now - member.told_at):
                     member.told, member.told_at = use, now
                     member.sharing.tell(use, now)

@@ -9,7 +9,7 @@ from math import ceil, floor, inf
 
 import numpy as np
 
-from gtm.core.plan.problem import SpillQuota
+from gtm.core.model.policy import SpilloverRule
 from tests.bench.sim_queue import SlotQueue
 from tests.bench.sim_spill import Landed, Spilling, SpillSettings
 from tests.bench.sim_strategies import (
@@ -58,7 +58,7 @@ class Scene:
     erlangs: Floats
     round_trip: Floats
     order: tuple[tuple[int, ...], ...]
-    quotas: tuple[SpillQuota, ...]
+    quotas: tuple[SpilloverRule, ...]
     fenced: bool
     settings: Settings
     planner: Planner
@@ -101,10 +101,10 @@ def budgets(scene: Scene) -> list[list[tuple[frozenset[int], list[int]]]]:
     numbers = {area.region: number for number, area in enumerate(scene.areas)}
     found: list[list[tuple[frozenset[int], list[int]]]] = [[] for _ in scene.areas]
     for quota in scene.quotas:
-        home = numbers[quota.home]
+        home = numbers[quota.from_region]
         demand = windowed(scene.day, scene.day.area == home)
         allowed = [floor((quota.max_share or 0.0) * count) for count in demand]
-        found[home].append((frozenset(numbers[name] for name in quota.to), allowed))
+        found[home].append((frozenset(numbers[name] for name in quota.to_regions), allowed))
     return found
 
 

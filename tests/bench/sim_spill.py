@@ -19,11 +19,11 @@ from gtm.core.balance.spill.edge import REFUSED, Way, correct, owed
 from gtm.core.balance.spill.push import Peer, expected_wait, push
 from gtm.core.balance.spill.room import (
     KNOWN_FOR,
+    OpenSlots,
     Room,
     Sender,
-    Sent,
+    SentBeyond,
     Slots,
-    Standing,
     next_report,
     standing,
     wanting,
@@ -76,7 +76,7 @@ class Holder:
     name: str
     gate: QuotaGate
     leases: LeaseHolder
-    sent: Sent = field(default_factory=Sent)
+    sent: SentBeyond = field(default_factory=SentBeyond)
 
     def renew(self, ledger: LeaseLedger, now: float) -> None:
         """One report to control, and its reply."""
@@ -145,7 +145,7 @@ class Spilling:
         self._now = 0.0
         self._step = 0
         self._ledger = LeaseLedger(-_LEDGER_AGE_S)
-        self._known: list[Standing | None] = [None] * len(queues)
+        self._known: list[OpenSlots | None] = [None] * len(queues)
         self._reports: list[tuple[float, int, Room]] = []
         self._pushed: list[tuple[float, int, int, float, float]] = []
         self._paid: tuple[QuotaText, ...] = ()
@@ -218,7 +218,7 @@ class Spilling:
             if region != here
         ]
 
-    def _standing(self, number: int) -> Standing | None:
+    def _standing(self, number: int) -> OpenSlots | None:
         found = self._known[number]
         return found if found is not None and self._now - found.at <= KNOWN_FOR else None
 

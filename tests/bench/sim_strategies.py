@@ -16,19 +16,19 @@ from typing import Protocol
 from gtm.control.lead.demand import DemandBook, requests_of, requests_per_answer
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
-from gtm.core.model.policy import Policy
+from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.regions import Capacity
 from gtm.core.model.services import Priority
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan
 from gtm.core.plan.congestion import Fill
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 from gtm.core.quota.buckets import TokenBucket
 from tests import worlds
 from tests.bench.sim_queue import SlotQueue
 
 REFUSED = -1
 
-Planner = Callable[[Plan, Problem, Fill, float], tuple[Plan, Mapping[str, float], Fill]]
+Planner = Callable[[Plan, PlanProblem, Fill, float], tuple[Plan, Mapping[str, float], Fill]]
 """One tick of a planner: the previous plan, the problem, how full regions are run, the time in s → the plan from now on,
 the quotas' rates, and how full regions are run next."""
 
@@ -135,7 +135,7 @@ class Planned:
     order: Sequence[Sequence[int]]
     round_trip: Sequence[Sequence[float]]
     policy: Policy
-    quotas: tuple[SpillQuota, ...]
+    quotas: tuple[SpilloverRule, ...]
     planner: Planner
     caches: bool = True
     movement: float | None = 0.0
@@ -157,9 +157,9 @@ class Planned:
         numbers = {name: number for number, name in enumerate(self.names)}
         self.buckets = [
             [
-                (frozenset(numbers[other] for other in quota.to), quota.name, TokenBucket())
+                (frozenset(numbers[other] for other in quota.to_regions), quota.name, TokenBucket())
                 for quota in self.quotas
-                if quota.home == name
+                if quota.from_region == name
             ]
             for name in self.names
         ]
@@ -223,10 +223,10 @@ class Planned:
             for number, name in enumerate(self.names)
         }
 
-    def _problem(self, demand: Sequence[float]) -> Problem:
+    def _problem(self, demand: Sequence[float]) -> PlanProblem:
         """The planner's question. Latencies are network and processing, and never less than a nearer region's."""
         processing = [self.capacity.processing_ms(name, "chat") for name in self.names]
-        return Problem(
+        return PlanProblem(
             classes=tuple(
                 ClassDemand(
                     key=name,

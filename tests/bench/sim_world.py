@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

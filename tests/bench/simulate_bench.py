@@ -36,7 +36,7 @@ from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
-from gtm.core.simulate.scenario import World, all_up
+from gtm.core.simulate.scenario import SimulatedWorld, all_up
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.geoip.centres import country_centres
 from tests import worlds
@@ -84,11 +84,11 @@ def traffic(cells: int, requests: float, services: Sequence[str], tenants: Seque
     return builder
 
 
-def world(found: Policy) -> World:
+def world(found: Policy) -> SimulatedWorld:
     """A policy with everything up."""
     health = all_up(found, NOW)
     snapshot = compile_policy(found, shipped_jurisdictions())
-    return World(
+    return SimulatedWorld(
         view_of(snapshot, State(health=health), Window(NOW, NOW)), assess(found, health, {}, NOW).supply
     )
 

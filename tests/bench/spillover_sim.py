@@ -32,10 +32,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.state import Plan
 from gtm.core.plan.advance import advance
 from gtm.core.plan.congestion import Fill, solve_tick
-from gtm.core.plan.problem import Problem, SpillQuota
+from gtm.core.plan.problem import PlanProblem
 from tests.bench.sim_run import WAIT_S, Outcome, Scene, Settings, simulate, windowed
 from tests.bench.sim_spill import SpillSettings
 from tests.bench.sim_strategies import Planner
@@ -74,16 +75,16 @@ def preference(areas: tuple[Area, ...], round_trip: Floats, *, fenced: bool) -> 
     )
 
 
-def spill_quotas(areas: tuple[Area, ...]) -> tuple[SpillQuota, ...]:
+def spill_quotas(areas: tuple[Area, ...]) -> tuple[SpilloverRule, ...]:
     """Two spillover rules, so far as their regions take part."""
     names = {area.region for area in areas}
     wanted = (
-        SpillQuota("us-east-abroad", "us-east", tuple(sorted(names - {"us-east"})), max_share=0.5),
-        SpillQuota(
+        SpilloverRule("us-east-abroad", "us-east", tuple(sorted(names - {"us-east"})), max_share=0.5),
+        SpilloverRule(
             "ap-northeast-abroad", "ap-northeast", tuple(sorted(names - {"ap-northeast"})), max_share=0.5
         ),
     )
-    return tuple(quota for quota in wanted if quota.home in names and quota.to)
+    return tuple(quota for quota in wanted if quota.from_region in names and quota.to_regions)
 
 
 def provision(scene: Scene, multiples: Multiples) -> tuple[int, ...]:
@@ -168,9 +169,11 @@ def quota_windows(scene: Scene, outcome: Outcome) -> tuple[int, int, int]:
     numbers = {area.region: number for number, area in enumerate(scene.areas)}
     over = beyond = windows = 0
     for quota in scene.quotas:
-        home = scene.day.measured & (scene.day.area == numbers[quota.home])
+        home = scene.day.measured & (scene.day.area == numbers[quota.from_region])
         demand = windowed(scene.day, home)
-        spilled = windowed(scene.day, home & np.isin(outcome.region, [numbers[name] for name in quota.to]))
+        spilled = windowed(
+            scene.day, home & np.isin(outcome.region, [numbers[name] for name in quota.to_regions])
+        )
         share = quota.max_share or 0.0
         allowed = share * demand
         over += int((spilled > allowed).sum())
@@ -226,7 +229,7 @@ def judged(name: str, scene: Scene, slots: tuple[int, ...], needs: int) -> dict[
 
 
 def shipped(
-    previous: Plan, problem: Problem, fill: Fill, now: float
+    previous: Plan, problem: PlanProblem, fill: Fill, now: float
 ) -> tuple[Plan, Mapping[str, float], Fill]:
     """One tick of gtm's planner."""
     tick = solve_tick(problem, previous, fill)

@@ -11,14 +11,15 @@ from gtm.control.lead.planner import Planned
 from gtm.control.lead.reports import Pushed, beside
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, plan_document, quantile, top_document
-from gtm.core.balance.spill.room import Standing
+from gtm.core.balance.spill.room import OpenSlots
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, SpillQuota
+from gtm.core.plan.problem import ClassDemand, PlanProblem, Solution
 from gtm.feed.reports import EdgeReport
 from tests import worlds
 
@@ -36,10 +37,10 @@ LOADS = {
 }
 PLANNED = Planned(
     plan=Plan(NOW - 0.5, {KEY: ClassPlan({"home": 0.75, "away": 0.25}, shed=0.2)}, {"home": 12.0}, {}),
-    problem=Problem(
+    problem=PlanProblem(
         (ClassDemand(KEY, "chat", Priority.REAL_TIME, ("home", "away"), (20.0, 50.0), 50.0),),
         {},
-        (SpillQuota("rule", "home", ("away",), max_share=0.25),),
+        (SpilloverRule("rule", "home", ("away",), max_share=0.25),),
     ),
     solution=Solution(
         {KEY: {"home": 30.0, "away": 10.0}}, {KEY: 10.0}, {}, {"home": 12.0}, {"rule": 12.5}, ("home",)
@@ -103,7 +104,7 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
     told = replace(
         MOMENT,
         corrections={("", "away"): 2.0, ("home", "away"): 7.5},
-        slots={"home": Standing(0.0, 8.0, 3.0, -0.25, 4)},
+        slots={"home": OpenSlots(0.0, 8.0, 3.0, -0.25, 4)},
     )
     found = top_document(told, [], database="up")
     assert found["corrections"] == [
@@ -118,7 +119,7 @@ def test_top_shows_free_slots_and_what_was_corrected_by_them() -> None:
 
 def test_top_shows_how_many_free_slots_count() -> None:
     """Those that the policy declares, whatever balancers say beside."""
-    told = replace(MOMENT, slots={name: Standing(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")})
+    told = replace(MOMENT, slots={name: OpenSlots(100.0, 120.0, 0.0, -0.25, 4) for name in ("home", "away")})
     bound, unbound = REGIONS[0], replace(REGIONS[1], capacity=Capacity())
     home, away = top_document(replace(told, regions=(bound, unbound)), [], database="up")["regions"]
     assert home["free_slots"] == {"open": 100.0, "counted": 10.0, "limit": 120.0, "waiting": 0.0, "age": 0.25}

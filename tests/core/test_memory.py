@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gtm.core.decision.decide import decide, routed
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.table import LatencyTable
 from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.policy import SpilloverRule

@@ -11,16 +11,17 @@ from math import inf, pi
 
 import pytest
 
-from gtm.core.decision import endpoints
+from gtm.core.decision import options
 from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import decide
 from gtm.core.decision.options import Maker
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.router import CANDIDATES, Ranker, Router
 from gtm.core.decision.view import View, Window, view_of
-from gtm.core.latency import EARTH_RADIUS_KM, LatencyTable, great_circle_km
 from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access, Role, TokenGrant, matches, permits
+from gtm.core.model.geometry import EARTH_RADIUS_KM, great_circle_km
 from gtm.core.model.outcomes import FenceError, Reason, UnknownNameError
 from gtm.core.model.policy import OnDoubtfulLocation, ResidencyRule
 from gtm.core.model.regions import Endpoint, Region
@@ -256,17 +257,17 @@ def test_only_endpoints_that_are_up_are_handed_out() -> None:
     service = worlds.service("chat", "de", on_unusable=OnUnusable.IGNORE_HEALTH)
     view = _view(service)
     decision = decide(view, Request("chat"), 0.0)
-    assert endpoints.serving(view, decision) == DE.endpoints
-    assert {endpoints.endpoint_for(view, decision, f"key {n}") for n in range(50)} == set(DE.endpoints)
+    assert options.serving(view, decision) == DE.endpoints
+    assert {options.endpoint_for(view, decision, f"key {n}") for n in range(50)} == set(DE.endpoints)
     half = State(health={"de": {"https://de-b.test": EndpointHealth(HealthStatus.UP)}})
     view = _view(service, state=half)
-    assert endpoints.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") == DE.endpoints[1]
+    assert options.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") == DE.endpoints[1]
     view = _view(service, state=State())
     decision = decide(view, Request("chat"), 0.0)
     assert decision.reason is Reason.HEALTH_IGNORED
-    assert endpoints.serving(view, decision) == DE.endpoints
+    assert options.serving(view, decision) == DE.endpoints
     view = _view(replace(service, on_unusable=OnUnusable.REFUSE), state=State())
-    assert endpoints.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") is None
+    assert options.endpoint_for(view, decide(view, Request("chat"), 0.0), "key") is None
 
 
 def test_an_unknown_model_is_an_error() -> None:

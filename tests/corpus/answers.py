@@ -17,9 +17,9 @@ from gtm.control.errors import ControlError
 from gtm.control.policy import simulation
 from gtm.control.policy.situation import Situation
 from gtm.core.decision.router import Router
-from gtm.core.handoff.priority import no_higher
-from gtm.core.latency import LatencyTable
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.latency.doubt import Doubt, claim_of
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState

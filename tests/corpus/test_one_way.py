@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import decide
-from gtm.core.decision.endpoints import serving
+from gtm.core.decision.options import serving
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Priority
 from tests.core.strategies import quick

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from gtm.control.lead import latency
-from gtm.core.latency import Disputed, Doubt
+from gtm.core.latency.doubt import Disputed, Doubt
 from gtm.core.model.access import Role
 from tests.api.conftest import Api
 from tests.api.test_latency import LONDON, delta, send

@@ -9,9 +9,10 @@ import pytest
 
 from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.problem import ClassDemand, Solution, SpillQuota
+from gtm.core.plan.problem import ClassDemand, Solution
 from gtm.core.quota.names import QuotaText
 from gtm.dashboard.pages import plan as page
 from gtm.dashboard.pages.plan import HEIGHT, MOST, OTHERS, picture
@@ -27,7 +28,7 @@ def set_plan(api: Api, weights: dict[str, float], *, shed: float = 0.0, error: s
     planner = api.server.app.state.context.replica.active.planning.planner
     planner.tick = lambda _: planner.latest
     demand = ClassDemand(KEY, "chat", Priority.REAL_TIME, ("eu-central", "eu-west"), (1.0, 20.0), 10.0)
-    quota = SpillQuota("to-dublin", "eu-central", ("eu-west",))
+    quota = SpilloverRule("to-dublin", "eu-central", ("eu-west",))
     problem = replace(planner.latest.problem, classes=(demand,), quotas=(quota,))
     solution = Solution(
         flow={KEY: weights},

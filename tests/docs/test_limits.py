@@ -119,7 +119,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
     "Answers that a balancer asks for": {
         "a page of metrics": (
             "adapters.exposition.MAX_BYTES",
-            "adapters.recognised.MAX_LINES",
+            "adapters.servers.MAX_LINES",
             "adapters.exposition.MAX_LINE",
         ),
         "the answer to a check": (

@@ -11,7 +11,7 @@ from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.requests import Location
 from gtm.documents.folders import read_folder
 from gtm.documents.traffic_csv import read_csv
-from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.overrides import load_overrides
 
 Written = Callable[[str], bytes]
 AS_WINDOWS_DOES: dict[str, Written] = {

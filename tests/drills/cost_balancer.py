@@ -30,7 +30,7 @@ from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Flaw
-from gtm.handoff.jwt import MAX_TOKEN, Signer, made
+from gtm.handoff.jwt import MAX_TOKEN, HandoffSigner, made
 from gtm.handoff.verifier import Verifier
 from gtm.runtime.balancer.peers.datagrams import opened
 from gtm.runtime.process.connections import Connections
@@ -229,7 +229,7 @@ def _sealed(body: bytes) -> bytes:
 
 def _handed(payload: bytes) -> bytes:
     """A handoff that an edge has signed."""
-    header = Signer(_KEY)._header  # noqa: SLF001 - as it writes it
+    header = HandoffSigner(_KEY)._header  # noqa: SLF001 - as it writes it
     signed = header + urlsafe_b64encode(payload).rstrip(b"=")
     return signed + b"." + urlsafe_b64encode(_PRIVATE.sign(signed)).rstrip(b"=")
 

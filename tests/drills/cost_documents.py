@@ -15,7 +15,7 @@ from gtm.documents import yamls
 from gtm.documents.imports import gdnsd, octodns, route53, vscf
 from gtm.documents.traffic_csv import read_csv
 from gtm.feed import wire as feed
-from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.overrides import load_overrides
 from gtm.nesting import loads, read
 from tests.drills.costs import Reader, RefusedError
 

@@ -10,8 +10,8 @@ from random import Random
 from gtm.core.decision.router import Router
 from gtm.core.decision.timekeeping import LEAD, UNKEPT
 from gtm.core.decision.view import Window
-from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State
 from gtm.feed import clockfile

@@ -10,14 +10,14 @@ import maxminddb
 import pytest
 from databases import FLAT_JP, write_mmdb
 
-from gtm.geoip.database import Database
+from gtm.geoip.database import GeoIPDatabase
 from gtm.geoip.reader import SHIPPED_DATABASE
 from gtm.geoip.records import NOWHERE, PLACES, read_record
 
 
 def assert_same(path: Path, numbers: list[tuple[int, int]]) -> None:
     """The database answers as maxminddb does, for addresses as (number, bits)."""
-    database = Database(path, PLACES)
+    database = GeoIPDatabase(path, PLACES)
     with maxminddb.open_database(path) as reader:
         for number, bits in numbers:
             address = IPv4Address(number) if bits == 32 else IPv6Address(number)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gtm.geoip.centres import country_centres
-from gtm.geoip.inhabited import INHABITED_FILE, inhabited
+from gtm.geoip.centres import INHABITED_FILE, country_centres, inhabited
 from tests.release.geoip.draw import picture
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from databases import CITY_DE, CITY_US, COUNTRY_SE, FLAT_JP, write_mmdb
 
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.requests import Location
 from gtm.geoip.reader import SHIPPED_DATABASE, GeoIPError, Locator, keep
 from tests.memory import held

@@ -8,12 +8,11 @@ from databases import CITY_DE, CITY_US, write_mmdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import great_circle_km
 from gtm.core.model.countries import COUNTRIES
+from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.requests import Location
 from gtm.geoip.centres import country_centres
-from gtm.geoip.overrides import Override, OverrideIndex
-from gtm.geoip.overrides_file import load_overrides
+from gtm.geoip.overrides import Override, OverrideIndex, load_overrides
 from gtm.geoip.reader import GeoIPError, Locator
 from gtm.geoip.records import Place
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gtm.geoip.errors import GeoIPError
 from gtm.geoip.reader import Locator
-from gtm.geoip.records import Place, read_anonymity, read_record
+from gtm.geoip.records import GeoIPError, Place, read_anonymity, read_record
 from tests.geoip.databases import CITY_US, FLAT_JP, write_mmdb
 
 LITE = {

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.latency import great_circle_km
 from gtm.core.model.countries import COUNTRIES
-from gtm.geoip.centres import country_centres
-from gtm.geoip.continents import CONTINENTS
+from gtm.core.model.geometry import great_circle_km
+from gtm.geoip.centres import CONTINENTS, country_centres
 from gtm.geoip.reader import SHIPPED_DATABASE, Locator
 from tests.release.geoip.evaluate import LARGE_COUNTRIES
 

@@ -17,7 +17,7 @@ import pytest
 
 from gtm.core.handoff.keys import key_text
 from gtm.handoff import jwks
-from gtm.handoff.jwt import Signer, made
+from gtm.handoff.jwt import HandoffSigner, made
 from tests.docs.blocks import ROOT
 from tests.handoff.test_jwt import CLAIMS
 from tests.ports import free_port
@@ -109,7 +109,7 @@ def _ask(port: int, token: bytes | None, *, query: bool = False, **headers: str)
 @pytest.mark.parametrize("query", [False, True], ids=["header", "parameter"])
 def test_who_was_sent_here_gets_in(envoy: int, query: bool) -> None:
     """The model server sees the tenant that the handoff states, and no handoff."""
-    answer = _ask(envoy, Signer(KEY).sign(VALID), query=query, **{"x-gtm-tenant": "forged"})
+    answer = _ask(envoy, HandoffSigner(KEY).sign(VALID), query=query, **{"x-gtm-tenant": "forged"})
     assert answer.status_code == 200, answer.text
     assert "x-gtm-tenant: acme" in answer.text.lower()
     assert "forged" not in answer.text
@@ -120,10 +120,10 @@ def test_who_was_sent_here_gets_in(envoy: int, query: bool) -> None:
     "token",
     [
         None,
-        Signer(KEY).sign(replace(VALID, region="us-east")),
-        Signer(KEY).sign(replace(VALID, expires=NOW - 5)),
-        Signer(OTHER).sign(VALID),
-        Signer(KEY).sign(VALID)[:-4] + b"AAAA",
+        HandoffSigner(KEY).sign(replace(VALID, region="us-east")),
+        HandoffSigner(KEY).sign(replace(VALID, expires=NOW - 5)),
+        HandoffSigner(OTHER).sign(VALID),
+        HandoffSigner(KEY).sign(VALID)[:-4] + b"AAAA",
         b"x.y.z",
     ],
     ids=["none", "elsewhere", "expired", "unknown key", "changed", "garbage"],

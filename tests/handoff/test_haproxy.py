@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from tests.adapters.test_balancers import _running
 from tests.docs.blocks import ROOT
 from tests.handoff.test_envoy import KEY, OTHER, VALID, envoy_running
@@ -46,7 +46,7 @@ def _ask(port: int, **headers: str) -> httpx.Response:
 
 def test_who_was_sent_here_gets_in(haproxy: int) -> None:
     """Through both; the handoff goes no further."""
-    answer = _ask(haproxy, **{"gtm-handoff": Signer(KEY).sign(VALID).decode()})
+    answer = _ask(haproxy, **{"gtm-handoff": HandoffSigner(KEY).sign(VALID).decode()})
     assert answer.status_code == 200, answer.text
     assert "handoff" not in answer.text
 
@@ -55,8 +55,8 @@ def test_who_was_sent_here_gets_in(haproxy: int) -> None:
     "headers",
     [
         {},
-        {"gtm-handoff": Signer(OTHER).sign(VALID).decode()},
-        {"gtm-handoff": Signer(KEY).sign(replace(VALID, region="us-east")).decode()},
+        {"gtm-handoff": HandoffSigner(OTHER).sign(VALID).decode()},
+        {"gtm-handoff": HandoffSigner(KEY).sign(replace(VALID, region="us-east")).decode()},
     ],
     ids=["none", "unknown key", "elsewhere"],
 )
@@ -84,7 +84,7 @@ def test_with_a_variable_it_starts_and_lets_nobody_in(tmp_path: Path) -> None:
         " http-request return status 404\n"
     )
     with _running([tool("haproxy"), "-db", "-f", str(config)], port):
-        assert _ask(port, **{"gtm-handoff": Signer(KEY).sign(VALID).decode()}).status_code == 404
+        assert _ask(port, **{"gtm-handoff": HandoffSigner(KEY).sign(VALID).decode()}).status_code == 404
 
 
 def test_it_verifies_no_ed25519_itself(tmp_path: Path) -> None:

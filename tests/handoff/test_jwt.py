@@ -16,7 +16,7 @@ from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text, thumbprint
 from gtm.core.handoff.verdict import Flaw
 from gtm.core.model.services import Priority
-from gtm.handoff.jwt import MAX_TOKEN, MalformedError, Signer, made, parsed
+from gtm.handoff.jwt import MAX_TOKEN, HandoffSigner, MalformedTokenError, made, parsed
 from gtm.handoff.verifier import Verifier
 from tests.core.strategies import quick
 
@@ -39,7 +39,7 @@ CLAIMS = Claims(
 )
 PUBLISHED = PublicKeys((PublicKey("fra-1", key_text(KEY.public)),), 1)
 HEADER = {"alg": "EdDSA", "kid": thumbprint(key_text(KEY.public)), "typ": "JWT"}
-PAYLOAD = json.loads(urlsafe_b64decode(Signer(KEY).sign(CLAIMS).split(b".")[1] + b"=="))
+PAYLOAD = json.loads(urlsafe_b64decode(HandoffSigner(KEY).sign(CLAIMS).split(b".")[1] + b"=="))
 
 
 def b64(content: bytes | object) -> str:
@@ -85,7 +85,7 @@ networks = st.one_of(
 )
 def test_what_is_signed_is_read_back(claims: Claims) -> None:
     """Any claims, under any names, come back as they were, by the published key."""
-    token = Signer(KEY).sign(claims)
+    token = HandoffSigner(KEY).sign(claims)
     assert Verifier(PUBLISHED).verify(token) == (claims if len(token) <= MAX_TOKEN else Flaw.MALFORMED)
 
 
@@ -106,7 +106,7 @@ def test_the_example_of_the_rfc() -> None:
 @given(st.data())
 def test_no_changed_token_is_believed(data: st.DataObject) -> None:
     """Bits flipped, bytes cut, doubled or put in: never claims, never an error."""
-    token = bytearray(Signer(KEY).sign(CLAIMS))
+    token = bytearray(HandoffSigner(KEY).sign(CLAIMS))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(token) - 1))
         what = data.draw(st.sampled_from(["flip", "cut", "put", "drop"]))
@@ -121,7 +121,7 @@ def test_no_changed_token_is_believed(data: st.DataObject) -> None:
         if not token:
             break
     found = Verifier(PUBLISHED).verify(bytes(token))
-    assert isinstance(found, Flaw) or bytes(token) == Signer(KEY).sign(CLAIMS)
+    assert isinstance(found, Flaw) or bytes(token) == HandoffSigner(KEY).sign(CLAIMS)
 
 
 @quick(1200)
@@ -236,7 +236,7 @@ def test_a_token_of_two_kilobytes_is_the_longest() -> None:
     """It is refused by its length, before anything of it is read."""
     lengths = set()
     for size in range(1, 300):
-        token = Signer(KEY).sign(
+        token = HandoffSigner(KEY).sign(
             replace(CLAIMS, model="\U0001f600" * 210, data_class="\xe9" * 20, tenant="x" * size)
         )
         read = Verifier(PUBLISHED).verify(token)
@@ -244,13 +244,13 @@ def test_a_token_of_two_kilobytes_is_the_longest() -> None:
         lengths.add(len(token))
     assert {MAX_TOKEN - 1, MAX_TOKEN + 1} & lengths
     assert MAX_TOKEN in lengths
-    with pytest.raises(MalformedError, match="2048"):
+    with pytest.raises(MalformedTokenError, match="2048"):
         parsed(b"a." * 2000)
 
 
 def test_base64_has_one_form() -> None:
     """Bits beyond the end, padding and blanks are refused: one handoff has one text."""
-    token = Signer(KEY).sign(CLAIMS)
+    token = HandoffSigner(KEY).sign(CLAIMS)
     head, body, tail = token.split(b".")
     flaws = [
         Verifier(PUBLISHED).verify(b".".join((head, body, bytes([*tail[:-1], letter]))))
@@ -267,12 +267,12 @@ def test_base64_has_one_form() -> None:
 def test_a_key_speaks_for_its_issuer_alone() -> None:
     """Nobody else's name, and no balancer's part for an edge."""
     verifier = Verifier(PUBLISHED)
-    assert verifier.verify(Signer(KEY).sign(replace(CLAIMS, issuer="fra-2"))) is Flaw.WRONG_ISSUER
-    assert verifier.verify(Signer(KEY).sign(replace(CLAIMS, hop=1))) is Flaw.WRONG_ISSUER
+    assert verifier.verify(HandoffSigner(KEY).sign(replace(CLAIMS, issuer="fra-2"))) is Flaw.WRONG_ISSUER
+    assert verifier.verify(HandoffSigner(KEY).sign(replace(CLAIMS, hop=1))) is Flaw.WRONG_ISSUER
     balancer = PublicKey("fra-1", key_text(KEY.public), Issuer.BALANCER)
     verifier = Verifier(PublicKeys((balancer,), 1))
-    assert verifier.verify(Signer(KEY).sign(CLAIMS)) is Flaw.WRONG_ISSUER
-    assert verifier.verify(Signer(KEY).sign(replace(CLAIMS, hop=1))) == replace(CLAIMS, hop=1)
+    assert verifier.verify(HandoffSigner(KEY).sign(CLAIMS)) is Flaw.WRONG_ISSUER
+    assert verifier.verify(HandoffSigner(KEY).sign(replace(CLAIMS, hop=1))) == replace(CLAIMS, hop=1)
 
 
 def test_who_tells_anothers_key_neither_speaks_for_it_nor_silences_it() -> None:
@@ -280,14 +280,14 @@ def test_who_tells_anothers_key_neither_speaks_for_it_nor_silences_it() -> None:
     other = made()
     both = PublicKeys((*PUBLISHED.keys, PublicKey("mallory", key_text(KEY.public))), 2)
     for keys in (both, PublicKeys(tuple(reversed(both.keys)), 2)):
-        assert Verifier(keys).verify(Signer(KEY).sign(CLAIMS)) == CLAIMS
-        signed = Signer(OwnKey(other.private, KEY.public)).sign(CLAIMS)
+        assert Verifier(keys).verify(HandoffSigner(KEY).sign(CLAIMS)) == CLAIMS
+        signed = HandoffSigner(OwnKey(other.private, KEY.public)).sign(CLAIMS)
         assert Verifier(keys).verify(signed) is Flaw.BAD_SIGNATURE
 
 
 def test_keys_that_are_not_published() -> None:
     """None at all, and another's."""
-    token = Signer(made()).sign(CLAIMS)
+    token = HandoffSigner(made()).sign(CLAIMS)
     assert Verifier().verify(token) is Flaw.UNKNOWN_KEY
     assert Verifier(PUBLISHED).verify(token) is Flaw.UNKNOWN_KEY
 
@@ -297,5 +297,5 @@ def test_a_push_says_whom_its_balancer_saw(network: str) -> None:
     """A network, or that it saw none, which is another thing than a client that comes itself."""
     claims = replace(CLAIMS, hop=1, pushed=network)
     assert claims.carried
-    assert parsed(Signer(KEY).sign(claims)).claims == claims
+    assert parsed(HandoffSigner(KEY).sign(claims)).claims == claims
     assert not replace(CLAIMS, hop=1).carried

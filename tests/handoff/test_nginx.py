@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from tests.adapters.test_balancers import _running
 from tests.docs.blocks import ROOT
 from tests.handoff.test_envoy import KEY, OTHER, VALID, Answers, envoy_running
@@ -66,7 +66,7 @@ def _ask(port: int, **headers: str) -> httpx.Response:
 
 def test_who_was_sent_here_gets_in(nginx: int) -> None:
     """By the header, which goes no further."""
-    answer = _ask(nginx, **{"gtm-handoff": Signer(KEY).sign(VALID).decode()})
+    answer = _ask(nginx, **{"gtm-handoff": HandoffSigner(KEY).sign(VALID).decode()})
     assert answer.status_code == 200, answer.text
     assert "GET /v1/chat?a=1" in answer.text
     assert "handoff" not in answer.text
@@ -76,8 +76,8 @@ def test_who_was_sent_here_gets_in(nginx: int) -> None:
     "headers",
     [
         {},
-        {"gtm-handoff": Signer(OTHER).sign(VALID).decode()},
-        {"gtm-handoff": Signer(KEY).sign(replace(VALID, region="us-east")).decode()},
+        {"gtm-handoff": HandoffSigner(OTHER).sign(VALID).decode()},
+        {"gtm-handoff": HandoffSigner(KEY).sign(replace(VALID, region="us-east")).decode()},
     ],
     ids=["none", "unknown key", "elsewhere"],
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gtm.core.handoff.keys import PublicKeys
 from gtm.core.handoff.verdict import Flaw, Reuse
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from gtm.handoff.verifier import Disbelief, Nonces, Verifier
 from tests.handoff.test_jwt import CLAIMS, KEY, PUBLISHED
 from tests.memory import held
@@ -17,7 +17,7 @@ MANY = replace(CLAIMS, once=False)
 def test_verified_handoffs_are_remembered_within_bounds() -> None:
     """The same token is the same value; of many, two generations stay."""
     verifier = Verifier(PUBLISHED, room=4)
-    tokens = [Signer(KEY).sign(replace(MANY, nonce=f"n{number}")) for number in range(300)]
+    tokens = [HandoffSigner(KEY).sign(replace(MANY, nonce=f"n{number}")) for number in range(300)]
     first = verifier.verify(tokens[0])
     assert verifier.verify(tokens[0]) is first
 
@@ -32,7 +32,7 @@ def test_verified_handoffs_are_remembered_within_bounds() -> None:
 def test_what_is_for_one_request_or_not_believed_is_not_remembered() -> None:
     """It takes room from nobody."""
     verifier = Verifier(PUBLISHED, room=1)
-    many, once = Signer(KEY).sign(MANY), Signer(KEY).sign(CLAIMS)
+    many, once = HandoffSigner(KEY).sign(MANY), HandoffSigner(KEY).sign(CLAIMS)
     first = verifier.verify(many)
     for _ in range(3):
         assert verifier.verify(once) == CLAIMS
@@ -43,7 +43,7 @@ def test_what_is_for_one_request_or_not_believed_is_not_remembered() -> None:
 
 def test_a_key_that_is_withdrawn_takes_its_handoffs_along() -> None:
     """With other keys there is another verifier, which remembers nothing of this one's."""
-    token = Signer(KEY).sign(MANY)
+    token = HandoffSigner(KEY).sign(MANY)
     assert Verifier(PUBLISHED).verify(token) == MANY
     assert Verifier(PublicKeys(version=2)).verify(token) is Flaw.UNKNOWN_KEY
 

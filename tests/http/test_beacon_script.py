@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.latency import Estimator, Level, SampleMethod
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Level, SampleMethod
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import EndpointHealth, HealthStatus, State

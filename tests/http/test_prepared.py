@@ -13,15 +13,15 @@ from gtm.core.decision.decide import routed
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, view_of
-from gtm.core.latency import LatencyTable
 from gtm.core.latency.doubt import Doubt, claim_of
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.regions import AdminState
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Member, Priority, Steering
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.answers.prepared import Prepared
 from gtm.http.answers.resolved import ResolvedRequest
 from gtm.http.problems import ProblemError, Response, json_response
@@ -29,7 +29,9 @@ from gtm.http.requests.lookup import Queries, parse_query
 from tests import worlds as usual
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, SHIPPED, TENANTS, World, quick, requests, worlds
 
-CLIENTS = tuple(Client.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1"))
+CLIENTS = tuple(
+    ClientAddress.plain(text) for text in ("192.0.2.1", "198.51.100.77", "192.0.2.200", "2001:db8:7::1")
+)
 NETWORK = "192.0.2.0/24"
 """What the table of measured worlds knows most of."""
 
@@ -42,7 +44,7 @@ def alone(view: View, request: Request, client: str, draw: float) -> Response:
     address = parse_address(client)
     routing = routed(view, request, address.packed)
     option = routing.pick(draw)
-    resolved = ResolvedRequest(Router(view), routing, Client.of(address), "/v1/route", False, None)
+    resolved = ResolvedRequest(Router(view), routing, ClientAddress.of(address), "/v1/route", False, None)
     status, document, headers = resolved.rendered(option)
     return json_response(status, document, headers, resolved.counted_as(option, "lookup"))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.quota.buckets import WINDOW, depth
-from gtm.core.quota.leases import Parts
+from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText
 from gtm.http.answers.quotas import QuotaGate
 from tests.core.strategies import quick
@@ -22,13 +22,13 @@ class _Clock:
         return self.now
 
 
-NOTHING = Parts(0, 0.0, {})
+NOTHING = LeaseParts(0, 0.0, {})
 
 
 def _gate(clock: _Clock, **rates: float) -> QuotaGate:
     """A gate that has had these parts for a second."""
     gate = QuotaGate(NOTHING, clock)
-    gate.update(Parts(1, clock.now + 100.0, rates))
+    gate.update(LeaseParts(1, clock.now + 100.0, rates))
     gate.afford(())
     clock.now += 1.0
     return gate
@@ -56,7 +56,7 @@ def test_parts_end() -> None:
     """Nothing is afforded from the moment the parts end, nor under a quota the next ones lack."""
     clock = _Clock()
     gate = _gate(clock, a=10.0, b=10.0)
-    gate.update(Parts(2, clock.now + 3.0, {"b": 10.0}))
+    gate.update(LeaseParts(2, clock.now + 3.0, {"b": 10.0}))
     assert not gate.afford(("a",))
     assert gate.afford(("b",))
     clock.now += 3.0
@@ -66,7 +66,7 @@ def test_parts_end() -> None:
 def test_a_worker_that_starts_pays_for_its_predecessor() -> None:
     """Parts that another process held before afford nothing until what it may have saved is earned."""
     clock = _Clock()
-    gate = QuotaGate(Parts(1, clock.now + 100.0, {"a": 100.0}), clock)
+    gate = QuotaGate(LeaseParts(1, clock.now + 100.0, {"a": 100.0}), clock)
     clock.now += depth(100.0) / 100.0
     assert not gate.afford(("a",))
     clock.now += 0.02
@@ -86,7 +86,7 @@ def test_an_idle_worker_earns_by_each_of_its_rates(steps: list[tuple[float, floa
         if spans:
             spans[-1][1] = min(spans[-1][1], clock.now)
         spans.append([clock.now, clock.now + 3.0, rate])
-        gate.update(Parts(number, clock.now + 3.0, {"a": rate} if rate else {}))
+        gate.update(LeaseParts(number, clock.now + 3.0, {"a": rate} if rate else {}))
         admitted += [clock.now for _ in range(requests) if gate.afford(("a",))]
         earned = sum(
             rate * max(0.0, min(end, clock.now) - max(begin, clock.now - WINDOW))
@@ -104,7 +104,7 @@ def test_parts_may_come_from_another_thread(updates: int) -> None:
 
     def update() -> None:
         for number in range(updates):
-            gate.update(Parts(number + 2, clock.now + 50.0, {"a": 5.0, f"b{number}": 1.0}))
+            gate.update(LeaseParts(number + 2, clock.now + 50.0, {"a": 5.0, f"b{number}": 1.0}))
             gate.take_counts()
 
     thread = threading.Thread(target=update)

@@ -15,7 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, SampleMethod
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Delta, Level, SampleMethod
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Probe, ProbeType

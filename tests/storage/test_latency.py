@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gtm.core.latency import Level, Sum, Vote
+from gtm.core.latency.aggregates import Sum
+from gtm.core.latency.doubt import Vote
+from gtm.core.latency.samples import Level
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.history import RegionMinute
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
+from gtm.core.plan.problem import ClassDemand, PlanProblem, Solution
 from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.plans import RegionSteps
@@ -36,7 +36,7 @@ IDLE = RegionMinute(12, 0.0, 0.0, 0.0, 0.0, None, 0.0, 0.0)
 CLASS = ClassDemand("one", "chat", Priority.REAL_TIME, ("a",), (1.0,), 10.0)
 PLANNED = Planned(
     plan=Plan(made=1.0, classes={"one": ClassPlan({"a": 1.0})}),
-    problem=Problem((CLASS,), {}),
+    problem=PlanProblem((CLASS,), {}),
     solution=Solution(flow={}, shed={}, shed_tenants={}, prices={}, quota_rates={}, binding=("a",)),
     capacity=Assessment({"a": RegionCapacity("a", AdminState.ACTIVE, 1.0, 1.0, 0.0)}),
 )
@@ -260,7 +260,7 @@ async def test_what_was_seen_of_the_last_minute_is_written_at_the_end(database: 
     for demand, at in ((10.0, (0.0, 5.0)), (40.0, (10.0,))):
         history, problem = PlanHistory(database, timedelta(days=1)), replace(CLASS, rate=demand)
         for second in at:
-            history.sample(replace(PLANNED, problem=Problem((problem,), {})), now + second)
+            history.sample(replace(PLANNED, problem=PlanProblem((problem,), {})), now + second)
         history.end()
         history.end()
         await history.write(now + 11.0)

@@ -14,7 +14,7 @@ from gtm.api.schemas.base import Page, Schema, errors
 from gtm.control import health_history
 from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.history.health import HealthRecorder
-from gtm.core.health.history import STEP, TOGETHER, Change, Series, Step
+from gtm.core.health.history import STEP, TOGETHER, HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.documents import fields
 from gtm.storage.history.health import WantedChanges
@@ -57,7 +57,7 @@ class ChangePage(Page[ChangeView]):
     """False: the database is away, and what is older than an hour is missing."""
 
 
-class StepView(Schema, of=Step):
+class StepView(Schema, of=HistoryStep):
     """What was heard of a series in the five minutes from `start` on."""
 
     start: datetime
@@ -201,7 +201,7 @@ def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _change(one: Change) -> dict[str, Any]:
+def _change(one: VerdictChange) -> dict[str, Any]:
     return {
         "at": _time(one.at),
         "region": one.series.region,
@@ -216,7 +216,7 @@ def _change(one: Change) -> dict[str, Any]:
     }
 
 
-def _series(series: Series, steps: list[Step]) -> dict[str, Any]:
+def _series(series: HistorySeries, steps: list[HistoryStep]) -> dict[str, Any]:
     return {
         "endpoint": series.url,
         "vantage": series.vantage or None,

@@ -22,7 +22,7 @@ from gtm.core.capacity.load import (
     Freshness,
     json_names,
 )
-from gtm.core.capacity.supply import Part, RegionCapacity
+from gtm.core.capacity.supply import CapacityPart, RegionCapacity
 from gtm.nesting import ShapeError, read
 
 router = strict_router(prefix="/v1", tags=["load"])
@@ -146,7 +146,7 @@ def _region(found: RegionCapacity, now: float) -> dict[str, Any]:
     }
 
 
-def _part(part: Part, now: float) -> dict[str, Any]:
+def _part(part: CapacityPart, now: float) -> dict[str, Any]:
     heard = part.load if part.freshness is not Freshness.NEVER else None
     return {
         "service": part.service,

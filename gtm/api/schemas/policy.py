@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from gtm.api.schemas.base import Changed, ManagedSchema, Schema
-from gtm.core.change.safety import Breach, Verdict
+from gtm.core.change.safety import Breach, SafetyVerdict
 from gtm.documents.diff import FieldChange, ResourceChange
 from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembership
 from gtm.documents.parts import Held
@@ -35,7 +35,7 @@ class BreachSchema(Schema, of=Breach):
     """A safety rule that a change breaks: `value` exceeds `limit`, both in `unit`."""
 
 
-class SafetySchema(Schema, of=Verdict):
+class SafetySchema(Schema, of=SafetyVerdict):
     """What the safety rules say of a change."""
 
 

@@ -28,8 +28,7 @@ from gtm.core.decision.weights import left_at_home
 from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
-from gtm.core.handoff.priority import PriorityGrant
-from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Presented, PriorityGrant, Reuse, Seen, Verdict
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
@@ -40,7 +39,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder, is_in
 from gtm.geoip.networks import locate_client
 from gtm.handoff.carried import HEADER, one_of, split
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from gtm.handoff.proof import proof
 from gtm.handoff.verifier import Disbelief, Nonces, Verifier
 from gtm.settings import Network
@@ -70,7 +69,7 @@ class Says:
     """What a balancer's file says of who asks, and for what.
 
     `service`: what requests are for whose host name is none of a service; None: nothing. `keys`: hex SHA-256 of a key (`KEYS`) → the
-    tenant whose it is. `priorities`: tenant → what priority its requests have and may claim (`gtm.core.handoff.priority`), None:
+    tenant whose it is. `priorities`: tenant → what priority its requests have and may claim (`gtm.core.handoff.verdict`), None:
     those without a tenant; `other_tenants`: of all that are not there. `priority_from`: networks whose clients may claim any.
     """
 
@@ -473,12 +472,12 @@ class OwnHandoffs:
         self._keys: PublicKeys | None = None
         self._text = ""
         self._key: OwnKey | None = None
-        self._signer: Signer | None = None
+        self._signer: HandoffSigner | None = None
         self._issuer = ""
 
     def use(self, key: OwnKey) -> None:
         """Sign by this key from now on."""
-        self._key, self._text, self._signer, self._keys = key, key_text(key.public), Signer(key), None
+        self._key, self._text, self._signer, self._keys = key, key_text(key.public), HandoffSigner(key), None
 
     @property
     def issuer(self) -> str:

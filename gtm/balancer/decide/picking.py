@@ -19,13 +19,14 @@ from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import Cut
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
+from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
-from gtm.core.balance.choosing.values import By, Candidate, Prefix, Settings, Wanted, Why
-from gtm.core.balance.flights import Flights, Ticket
-from gtm.core.balance.health import SERVER_FAILURES, BackendHealth, CallKind, Load, Sending
-from gtm.core.balance.work import Asked, Costs
+from gtm.core.balance.choosing.values import By, Candidate, ChoosingSettings, Prefix, WantedBackend, Why
+from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.values import SERVER_FAILURES, BackendLoad, CallKind, Sending
+from gtm.core.balance.work import AskedWork, Costs
 from gtm.core.handoff.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _whose(exchange: Exchange) -> Hashable:
     return routing.request.tenant or routing.client
 
 
-def looks_at(pool: Pool, *, sticks: bool) -> Looks:
+def looks_at(pool: BackendPool, *, sticks: bool) -> Looks:
     """What of a body choosing in a pool may go by. `sticks`: sessions or prompts lead to servers."""
     declared = {one.backend.models for one in pool.candidates}
     says = [
@@ -100,7 +101,7 @@ class _Flying:
     __slots__ = ("_picker", "asked", "began", "sending", "ticket")
 
     def __init__(
-        self, picker: PoolPicker, asked: Asked, ticket: Ticket, sending: Sending, began: float
+        self, picker: PoolPicker, asked: AskedWork, ticket: FlightTicket, sending: Sending, began: float
     ) -> None:
         self._picker = picker
         self.asked = asked
@@ -132,7 +133,7 @@ class PoolPicker:
     def __init__(
         self,
         backends: Sequence[Backend],
-        settings: Settings,
+        settings: ChoosingSettings,
         health: BackendHealth,
         *,
         loop: asyncio.AbstractEventLoop,
@@ -140,7 +141,7 @@ class PoolPicker:
         affinity: bool = True,
         cut: Cut | None = None,
         draw: Callable[[], float] = random.random,
-        read_load: Callable[[bytes], Load | None] | None = None,
+        read_load: Callable[[bytes], BackendLoad | None] | None = None,
         corrects: bool = False,
     ) -> None:
         self._read_load = read_load
@@ -170,9 +171,9 @@ class PoolPicker:
         """The sum of the times at which requests in flight began."""
         self._settled = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.pool: Pool = self._pooled(backends, settings)
-        self._named: Pool | None = None
-        self._looked: tuple[Pool, bool] | None = None
+        self.pool: BackendPool = self._pooled(backends, settings)
+        self._named: BackendPool | None = None
+        self._looked: tuple[BackendPool, bool] | None = None
         self._looks = Looks()
         self._names: frozenset[str] = frozenset()
         """The names that the pool `_named` has."""
@@ -182,7 +183,7 @@ class PoolPicker:
     def configure(
         self,
         backends: Sequence[Backend],
-        settings: Settings,
+        settings: ChoosingSettings,
         *,
         affinity: bool = True,
         cut: Cut | None = None,
@@ -223,7 +224,7 @@ class PoolPicker:
             self._timer.cancel()
             self._timer = None
 
-    def _pooled(self, backends: Sequence[Backend], settings: Settings) -> Pool:
+    def _pooled(self, backends: Sequence[Backend], settings: ChoosingSettings) -> BackendPool:
         names = {backend.name for backend in backends}
         for name in [name for name in self._routes if name not in names]:
             self._routes.pop(name).close()
@@ -255,8 +256,8 @@ class PoolPicker:
     def cost(self, exchange: Exchange) -> float:
         """Seconds of work that a request is expected to be."""
         facts = exchange.facts
-        # As `Asked(…)`, in half of the time.
-        asked: Asked = tuple.__new__(Asked, (facts.model or "", facts.input_tokens, facts.max_tokens))
+        # As `AskedWork(…)`, in half of the time.
+        asked: AskedWork = tuple.__new__(AskedWork, (facts.model or "", facts.input_tokens, facts.max_tokens))
         cost = self.costs.expected(asked)
         exchange.asked = asked, cost
         return cost
@@ -274,9 +275,9 @@ class PoolPicker:
             mark = _mark(exchange, session, prefix)
             if self._loosened.get(mark, -inf) > now:
                 session, prefix = None, ()
-        # As `Wanted(…)`, in half of the time.
-        wanted: Wanted = tuple.__new__(
-            Wanted, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
+        # As `WantedBackend(…)`, in half of the time.
+        wanted: WantedBackend = tuple.__new__(
+            WantedBackend, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
         thing = facts.state or exchange.target.names
         held = None if thing is None else self._held(exchange, thing)
@@ -299,7 +300,7 @@ class PoolPicker:
         self._begun += now
         return Sent(self._routes[name], flying)
 
-    def _held(self, exchange: Exchange, thing: str) -> Choice | Refusal | None:
+    def _held(self, exchange: Exchange, thing: str) -> BackendChoice | Refusal | None:
         """The server that has what a request goes on with; None: any will do, or nobody knows which it is."""
         if len(self._routes) < 2:
             return None
@@ -315,7 +316,7 @@ class PoolPicker:
         if not found.condition.healthy:
             words = f"the server that has `{thing}` fails its checks: try again later, or begin anew"
             return Refusal(503, "state_unreachable", words, 5.0)
-        return Choice(found, By.SESSION, moved=False)
+        return BackendChoice(found, By.SESSION, moved=False)
 
     def landed(self, flying: _Flying, exchange: Exchange, how: str) -> None:
         """A request has ended at its backend."""

@@ -32,12 +32,21 @@ from gtm.balancer.plane.backend.peers import PeerRoute
 from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.admission.values import Code, Ticket, TicketState
+from gtm.core.balance.admission.values import RefusalCode, Ticket, TicketState
 from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import Peer, expected_wait, push
-from gtm.core.balance.spill.room import FAILED, Sender, Sent, Slots, Standing, Why, standing, wanting
+from gtm.core.balance.spill.room import (
+    FAILED,
+    OpenSlots,
+    Sender,
+    SentBeyond,
+    Slots,
+    SpillReason,
+    standing,
+    wanting,
+)
 from gtm.core.decision.decide import Routing
-from gtm.core.decision.endpoints import endpoint_for
+from gtm.core.decision.options import endpoint_for
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.view import View
 from gtm.core.handoff.judge import onward
@@ -69,9 +78,11 @@ _TRIPS = 3
 """Round trips that a client needs which is sent on: it connects anew, with TLS."""
 _NONCE = 12
 """Random bytes of a nonce."""
-_FOR_WANT_OF_ROOM = frozenset((Code.QUEUE_FULL.value, Code.WAIT_TOO_LONG.value, Code.NO_BACKEND.value))
+_FOR_WANT_OF_ROOM = frozenset(
+    (RefusalCode.QUEUE_FULL.value, RefusalCode.WAIT_TOO_LONG.value, RefusalCode.NO_BACKEND.value)
+)
 NO_KEY = "no_key"
-"""Beside the codes of `Why`: no key of this balancer's is published yet."""
+"""Beside the codes of `SpillReason`: no key of this balancer's is published yet."""
 NO_HANDOFF = "no_handoff"
 """None can be made: what this follows from is over within the second."""
 REDIRECTED = "redirected"
@@ -157,7 +168,7 @@ class Pusher:
         self._allowed = allowed
         self._tls = tls
         self._draw = draw
-        self._sent = Sent()
+        self._sent = SentBeyond()
         self._routes: dict[str, Route] = {}
         self._shunned: dict[str, float] = {}
         self._siblings = siblings
@@ -261,7 +272,7 @@ class Pusher:
             self._wanting = wanting(every, current.senders, current.boot()) * current.beside
         return 1 / (self._wanting * self._siblings)
 
-    def _known(self, number: int, part: str) -> Standing | None:
+    def _known(self, number: int, part: str) -> OpenSlots | None:
         current = self._current
         view = self._view
         if view is None:
@@ -367,7 +378,7 @@ class Pusher:
                 idle=IDLE,
                 unproven=self._unproven,
             )
-        self._count(routing, region, Why.MOVED.value)
+        self._count(routing, region, SpillReason.MOVED.value)
         self.in_flight[region] += 1
         host = exchange.head.host
         if view.snapshot.host_of(host_name(host)) is None:

@@ -14,7 +14,7 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance.admission import values as core
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings
+from gtm.core.balance.admission.settings import AdmissionSettings
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 from gtm.core.shares import client_prefix
@@ -61,7 +61,7 @@ class QueueAdmission:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AdmissionSettings,
         *,
         loop: asyncio.AbstractEventLoop,
         cost: Callable[[Exchange], float],
@@ -84,14 +84,14 @@ class QueueAdmission:
         """Take a request in, to begin now or later; or refuse it."""
         admission = self.admission
         found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
-        if isinstance(found, core.Refusal):
+        if isinstance(found, core.AdmissionRefusal):
             for _ in range(_FALLBACKS):
                 if found.fallback is None or not exchange.use_model(found.fallback):
                     break
                 found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
-                if not isinstance(found, core.Refusal):
+                if not isinstance(found, core.AdmissionRefusal):
                     break
-        if isinstance(found, core.Refusal):
+        if isinstance(found, core.AdmissionRefusal):
             self.tick(now)
             return _refusal(found)
         exchange.admission = found
@@ -263,5 +263,5 @@ def _network(exchange: Exchange) -> Hashable:
     return client_prefix(address) if address else b""
 
 
-def _refusal(found: core.Refusal) -> Refusal:
+def _refusal(found: core.AdmissionRefusal) -> Refusal:
     return Refusal(found.status, found.code, found.detail, found.retry_after)

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from gtm.adapters.orca import FORMAT_HEADER
 from gtm.adapters.servers import ServerType
-from gtm.core.balance.health import Check, Thresholds
+from gtm.core.balance.health.settings import Thresholds
+from gtm.core.balance.health.values import Check
 from gtm.documents.fields import File, invalid
 from gtm.documents.resources import Document
 from gtm.secret import KEY, SecretError, clean, read_file
@@ -191,7 +192,7 @@ class CheckSettings(Document):
         return b"%b: %b\r\n" % (FORMAT_HEADER.encode(), self.orca.upper().encode())
 
     def thresholds(self) -> Mapping[Check, Thresholds]:
-        """The checks that a backend must pass, as `gtm.core.balance.health.Settings.checks`."""
+        """The checks that a backend must pass, as `gtm.core.balance.health.settings.HealthSettings.checks`."""
         found: dict[Check, Thresholds] = {}
         if self.health is not None:
             found[Check.HEALTH] = Thresholds(self.health.up, self.health.down)

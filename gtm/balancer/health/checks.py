@@ -45,7 +45,8 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Load
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.values import BackendLoad, Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.nesting import NestingError, shallow
 
@@ -459,7 +460,7 @@ class Checks:
 
     # --- what comes of it ---
 
-    def _heard(self, name: str, load: Load, now: float) -> None:
+    def _heard(self, name: str, load: BackendLoad, now: float) -> None:
         self._health.scraped(name, load, now)
         if self._flights is not None and load.running is not None and load.waiting is not None:
             self._flights.scraped(name, Scraped(load.running, load.waiting, now))

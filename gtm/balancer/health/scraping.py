@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 from gtm.adapters.exposition import MetricsError
 from gtm.adapters.orca import read_orca
-from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, signals
-from gtm.adapters.servers import ServerType, read_server
-from gtm.core.balance.health import Load
+from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
+from gtm.core.balance.health.values import BackendLoad
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class Scraper:
     """What was last read, as load reports have it (`gtm.core.capacity.load.SIGNALS`)."""
     _before: Scrape | None = None
 
-    def read(self, body: bytes, at: float) -> Load:
+    def read(self, body: bytes, at: float) -> BackendLoad:
         """What its metrics say of its load.
 
         Args:
@@ -52,7 +51,7 @@ class Scraper:
         return load
 
 
-def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
+def load_of(known: Mapping[str, float], found: Scrape | None = None) -> BackendLoad:
     """Signals as what choosing takes: memory is the KV cache, else the GPU's; what is not there is unknown.
 
     Args:
@@ -66,7 +65,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
         memory = used / total
     models = found.models if found is not None else ()
     adapters = found.adapters if found is not None else None
-    return Load(
+    return BackendLoad(
         running=known.get("outstanding"),
         waiting=known.get("queue"),
         memory=None if memory is None else min(max(memory, 0.0), 1.0),
@@ -76,7 +75,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
     )
 
 
-def load_in_header(header: bytes) -> Load | None:
+def load_in_header(header: bytes) -> BackendLoad | None:
     """What a response's `endpoint-load-metrics` says; None: nothing that can be read."""
     try:
         known = read_orca(header.decode("latin-1"))

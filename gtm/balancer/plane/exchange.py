@@ -88,9 +88,9 @@ from gtm.balancer.wire.responses import (
 )
 from gtm.balancer.wire.scanning import BodyScan
 from gtm.balancer.wire.usage import Meter
-from gtm.core.balance.choosing.chooser import Choice
-from gtm.core.balance.health import Failure
-from gtm.core.balance.work import Asked
+from gtm.core.balance.choosing.chooser import BackendChoice
+from gtm.core.balance.health.values import Failure
+from gtm.core.balance.work import AskedWork
 from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw
 from gtm.transport import no_room
@@ -218,11 +218,11 @@ class Exchange:
         self.facts = _EMPTY
         self.target = NOWHERE
         """What its method and target say, from when it begins."""
-        self.asked: tuple[Asked, float] | None = None
+        self.asked: tuple[AskedWork, float] | None = None
         """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
         self.span: Span | None = None
         """Of its trace, if it is recorded."""
-        self.chosen: Choice | None = None
+        self.chosen: BackendChoice | None = None
         """The backend that was chosen for the request, and by what."""
         self.fallback = ""
         """The model that it is served by instead of the one that it asks for; empty: by that."""

@@ -40,7 +40,7 @@ from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
-from gtm.core.balance.health import RetryBudget
+from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gtm.balancer.wire.endpoints import INFERENCE
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.health import Failure
+from gtm.core.balance.health.values import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.backend.upstream import Upstream

@@ -16,7 +16,7 @@ from gtm.cli.common.exits import CommandError, Exit
 if TYPE_CHECKING:
     import httpx
 
-    from gtm.adapters.watch import Target, Watch
+    from gtm.adapters.watch import ScrapeTarget, Watch
 
 _TIMEOUT = 5.0
 _SCRAPE = 2.0
@@ -109,7 +109,7 @@ def report(
             watch.close()
 
 
-def _client(targets: Sequence[Target]) -> httpx.Client:
+def _client(targets: Sequence[ScrapeTarget]) -> httpx.Client:
     """What asks each server through the proxy that leads there, if one does.
 
     Raises:
@@ -211,9 +211,9 @@ def _print(reports: list[dict[str, object]]) -> None:
         output.print_json_line(one)
 
 
-def _target(server_type: Any, url: str) -> Target:
+def _target(server_type: Any, url: str) -> ScrapeTarget:
     from gtm.adapters.servers import ServerType
-    from gtm.adapters.watch import Target
+    from gtm.adapters.watch import ScrapeTarget
 
     text = url if "://" in url else f"http://{url}"
     try:
@@ -227,10 +227,10 @@ def _target(server_type: Any, url: str) -> Target:
         )
     if not parts.path.strip("/") and server_type is not ServerType.NGINX:
         text = text.rstrip("/") + "/metrics"
-    return Target(server_type, text)
+    return ScrapeTarget(server_type, text)
 
 
-def _check_targets(targets: list[Target], named: bool, series: list[str]) -> None:
+def _check_targets(targets: list[ScrapeTarget], named: bool, series: list[str]) -> None:
     if not targets:
         raise CommandError("say which servers: --vllm URL, --haproxy URL, … (`gtm report --help`)")
     sources = [target.source for target in targets]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gtm.control.dnssec.signing import SIGNATURE_LIFE, ds_text
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import key_tag
-from gtm.core.signing.rollover import Keyring, KeyRole, KeyState, Times
+from gtm.core.signing.rollover import Keyring, KeyRole, KeyState, RolloverTimes
 from gtm.storage.dnssec import StoredZone
 
 
@@ -53,7 +53,7 @@ class ZoneStatus:
     """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
-def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = "") -> ZoneStatus:
+def zone_status(zone: StoredZone, times: RolloverTimes, *, asks: bool, problem: str = "") -> ZoneStatus:
     """The state of a zone's keys.
 
     Args:
@@ -91,7 +91,7 @@ def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = ""
     )
 
 
-def _waits_for(zone: StoredZone, keys: Keyring, times: Times, *, asks: bool) -> str:
+def _waits_for(zone: StoredZone, keys: Keyring, times: RolloverTimes, *, asks: bool) -> str:
     if zone.paused_at is not None:
         return "the policy to have the zone signed again; its keys are kept"
     if zone.withdrawing:

@@ -10,7 +10,7 @@ from gtm.control.dnssec.key_file import Sealer
 from gtm.control.dnssec.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import ZoneKeys, key_tag
-from gtm.core.signing.rollover import Key, Keyring, KeyRole, KeyState, Times
+from gtm.core.signing.rollover import Key, Keyring, KeyRole, KeyState, RolloverTimes
 from gtm.storage.dnssec import StoredKey, StoredZone
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class ZoneWork:
         self.keys = (*self.keys, key)
         return key
 
-    def settle(self, times: Times) -> None:
+    def settle(self, times: RolloverTimes) -> None:
         """Take every step that is due, and make the keys that are missing."""
         if self.stored.paused_at is not None:
             self.keys = rollover.resumed(self.keys, self.now)
@@ -83,7 +83,7 @@ class ZoneWork:
 
 
 def settled(
-    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: Sealer, times: Times, now: float
+    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: Sealer, times: RolloverTimes, now: float
 ) -> list[StoredZone]:
     """What is to be stored so that nothing is due any more. Every key is read before anything is made.
 

@@ -24,7 +24,7 @@ from gtm.control.dnssec.parent import ds_records
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
-from gtm.core.signing.rollover import DAY, KeyRole, Times
+from gtm.core.signing.rollover import DAY, KeyRole, RolloverTimes
 from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.errors import StorageUnavailable
@@ -76,7 +76,9 @@ class KeyBook:
         self.problem = ""
         """Why keys cannot be made or read now; empty if they can."""
         self.settings = settings
-        self.times = Times(lifetime=settings.zsk_days * DAY) if settings is not None else Times()
+        self.times = (
+            RolloverTimes(lifetime=settings.zsk_days * DAY) if settings is not None else RolloverTimes()
+        )
         self._database = database
         self._clock = clock
         self._version = 0

@@ -27,15 +27,15 @@ from gtm.core.signing.keys import (
     ds_digest,
     key_tag,
 )
-from gtm.core.signing.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, Times, delegated
+from gtm.core.signing.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, RolloverTimes, delegated
 
-SIGNATURE_LIFE = Times().propagation
+SIGNATURE_LIFE = RolloverTimes().propagation
 """Seconds for which the signatures made here are valid: as long as an edge may go on without control."""
 RESIGN_AFTER = DAY
 """Seconds after which they are made anew."""
 _BEFORE = HOUR
 """They are valid from so many seconds ago on, for validators whose clocks are late."""
-_TTL = int(Times().key_ttl)
+_TTL = int(RolloverTimes().key_ttl)
 _SHA256 = 2
 """The digest type of DS records (RFC 4509)."""
 _CURVE = ec.SECP256R1()

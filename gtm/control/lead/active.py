@@ -35,7 +35,7 @@ from gtm.control.lead.takeover import load_seal
 from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Policy
 from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE
 from gtm.storage.session import Database

@@ -20,24 +20,20 @@ from typing import TypeVar
 
 from gtm.control.lead.succession import successors
 from gtm.core.capacity.supply import Assessment
-from gtm.core.latency import (
+from gtm.core.latency.aggregates import (
+    LEVEL_FIELDS,
+    NO_AUTHORS,
     Aggregates,
-    Delta,
-    Disputed,
-    Doubts,
-    DoubtSettings,
-    Estimator,
-    LatencyTable,
-    Settings,
+    AggregateSettings,
+    Authors,
     Sum,
-    Vote,
-    Witness,
+    check_delta,
 )
-from gtm.core.latency.aggregates import LEVEL_FIELDS, NO_AUTHORS, Authors, check_delta
-from gtm.core.latency.doubt import check_witness
+from gtm.core.latency.doubt import Disputed, Doubts, DoubtSettings, Vote, Witness, check_witness
+from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.geographic import model_ms, point_at, terminal_at
-from gtm.core.latency.samples import Level, keys_of
-from gtm.core.latency.table import Row
+from gtm.core.latency.samples import Delta, Level, keys_of
+from gtm.core.latency.table import LatencyTable, Row
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
@@ -129,7 +125,7 @@ class LatencyBook:
     def __init__(
         self, database: Database, clock: Callable[[], float], half_life: float = DEFAULT_HALF_LIFE
     ) -> None:
-        self.settings = Settings(half_life=half_life)
+        self.settings = AggregateSettings(half_life=half_life)
         self.doubt_settings = DoubtSettings(half_life=half_life)
         self.disputed: tuple[Disputed, ...] = ()
         """The networks whose locations measurements dispute, as of the last table."""

@@ -17,19 +17,19 @@ from time import perf_counter
 
 from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, requests_of, requests_per_answer
 from gtm.core.capacity.load import FRESH, Key, Load
-from gtm.core.capacity.processing import Sent
+from gtm.core.capacity.processing import SentRates
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess, turnover
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.advance import advance
 from gtm.core.plan.build import problem_of, ranking_of
 from gtm.core.plan.congestion import Fill, solve_tick
-from gtm.core.plan.problem import PlanError, Problem, Solution
+from gtm.core.plan.problem import PlanError, PlanProblem, Solution
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.names import QuotaName, QuotaText
 
@@ -64,7 +64,7 @@ class Planned:
     """One tick's outcome. `seconds` is what it took."""
 
     plan: Plan = NO_PLAN
-    problem: Problem = field(default_factory=lambda: Problem((), {}))
+    problem: PlanProblem = field(default_factory=lambda: PlanProblem((), {}))
     solution: Solution | None = None
     capacity: Assessment = NO_ASSESSMENT
     seconds: float = 0.0
@@ -179,23 +179,25 @@ class Planner:
         self._per_decision = asked / decisions if asked > 0 and decisions > 0 else 1.0
         return demand, fixed, http
 
-    def _sent(self, rates: Mapping[Row, float]) -> Sent:
+    def _sent(self, rates: Mapping[Row, float]) -> SentRates:
         """What edges count to send to each region, in the planner's requests."""
         found: dict[Key, float] = defaultdict(float)
         for row, rate in rates.items():
             if row.region:
                 found[row.region, row.service] += requests_of(row, rate, self._per_answer)
-        return Sent(found, TIME_CONSTANT)
+        return SentRates(found, TIME_CONSTANT)
 
 
-def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -> dict[QuotaText, float]:
+def _leasable(problem: PlanProblem, solution: Solution, http: Mapping[str, float]) -> dict[QuotaText, float]:
     """What may be leased of each quota that is a rate: all that the plan does not send by DNS already, which nobody counts.
 
     A rule's share is no rate: it is earned, where requests are seen (`gtm.core.quota.earned`).
     """
     rates = {name: rate for name, rate in solution.quota_rates.items() if QuotaName.parse(name).into}
     rates |= {
-        QuotaName(quota.name).text: quota.max_rate for quota in problem.quotas if quota.max_rate is not None
+        QuotaName(quota.name).text: quota.max_requests_per_second
+        for quota in problem.quotas
+        if quota.max_requests_per_second is not None
     }
     by_dns: dict[QuotaText, float] = defaultdict(float)
     for one in problem.classes:
@@ -206,7 +208,7 @@ def _leasable(problem: Problem, solution: Solution, http: Mapping[str, float]) -
             names = [
                 QuotaName(quota.name).text
                 for quota in problem.quotas
-                if quota.home == one.regions[0] and region in quota.to
+                if quota.from_region == one.regions[0] and region in quota.to_regions
             ]
             for name in (*names, QuotaName(region, into=True).text):
                 by_dns[name] += rate * part
@@ -232,7 +234,7 @@ def _has_room(region: RegionCapacity, now: float) -> bool:
     return sum(load.outstanding or 0.0 for load in loads) <= (1 - ROOM) * whole.slots.usable
 
 
-def unrefused(plan: Plan, problem: Problem, free: frozenset[str]) -> Plan:
+def unrefused(plan: Plan, problem: PlanProblem, free: frozenset[str]) -> Plan:
     """A plan that refuses nobody whom a region would serve that has free slots, and that no quota keeps from it.
 
     Demand is what edges say, free slots are what regions see: where they contradict each other, a region's own balancer
@@ -245,7 +247,7 @@ def unrefused(plan: Plan, problem: Problem, free: frozenset[str]) -> Plan:
     """
     if not free or not any(one.shed or one.tenants for one in plan.classes.values()):
         return plan
-    bounded = {(quota.home, region) for quota in problem.quotas for region in quota.to}
+    bounded = {(quota.from_region, region) for quota in problem.quotas for region in quota.to_regions}
     guests = {
         name
         for name, one in problem.supply.items()
@@ -265,7 +267,7 @@ def unrefused(plan: Plan, problem: Problem, free: frozenset[str]) -> Plan:
     return replace(plan, classes=classes)
 
 
-def over_http(plan: Plan, problem: Problem, http: Mapping[str, float]) -> Plan:
+def over_http(plan: Plan, problem: PlanProblem, http: Mapping[str, float]) -> Plan:
     """A plan whose shed shares are of HTTP's requests: DNS cannot refuse a part of its answers.
 
     Where HTTP is too little to make up for it, all of it is refused, and what is too much stays with the region.

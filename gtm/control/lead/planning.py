@@ -16,7 +16,7 @@ from gtm.control.lead.reports import Reports, beside
 from gtm.control.live.present import Current
 from gtm.core.capacity.supply import arrivals, turnover
 from gtm.core.demand.belief import PART
-from gtm.core.latency import Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.policy.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from gtm.control.errors import BadRequest, Conflict
 from gtm.control.live.present import Current
-from gtm.core.balance.spill.room import FASTEST, KNOWN_FOR, Room, Slots, Standing, newest, standing, token_of
+from gtm.core.balance.spill.room import FASTEST, KNOWN_FOR, OpenSlots, Room, Slots, newest, standing, token_of
 from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.wire import RoomMessage, RoomReport
 
@@ -185,7 +185,7 @@ class Rooms:
             self._changed.set()
 
     @property
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, OpenSlots]:
         """What is known of each region as a whole, the present at 0 seconds."""
         now = self._monotonic()
         found = {region: standing(rooms.values(), "", now) for region, rooms in self._rooms.items()}

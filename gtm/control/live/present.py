@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, PublicKeys
-from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import ANYBODY, Access, Role, TokenGrant, matches, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import EndpointHealth, Plan, State

@@ -18,7 +18,7 @@ from dataclasses import replace
 from gtm.control.errors import Conflict
 from gtm.control.live.present import Current
 from gtm.core.handoff.keys import PublicKeys
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.signing.keys import Keys

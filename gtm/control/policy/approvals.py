@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from gtm.control.errors import Invalid
-from gtm.core.model.access import Accounts, Hands, Role, Why, in_one_hand, permits
+from gtm.core.model.access import Accounts, Hands, HandsReason, Role, in_one_hand, permits
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.storage.approvals import Approval
@@ -121,18 +121,18 @@ def objection(author: Author, approval: Approval, accounts: Accounts) -> str | N
     if shared is None:
         return None
     first, second, who = f"`{author.name}`", f"`{approval.approver}`", f"`{shared.who}`"
-    if shared.why in (Why.UNKNOWN_FIRST, Why.UNKNOWN_SECOND):
-        unknown = first if shared.why is Why.UNKNOWN_FIRST else second
+    if shared.why in (HandsReason.UNKNOWN_FIRST, HandsReason.UNKNOWN_SECOND):
+        unknown = first if shared.why is HandsReason.UNKNOWN_FIRST else second
         return (
             f"{unknown} counts as one with everybody: in whose hands it is was not written down, or in whose that was which made it "
             "(`gtm token rotate NAME --owner OWNER --direct` does)"
         )
-    if shared.why is Why.OWNER and author.name == approval.approver:
+    if shared.why is HandsReason.OWNER and author.name == approval.approver:
         return f"nobody approves of a change of their own, and both are {who}'s"
     said = {
-        Why.OWNER: f"both are {who}'s",
-        Why.FIRST_MADE_SECOND: f"the owner of {first} ({who}) made {second}, or what that was made with",
-        Why.SECOND_MADE_FIRST: f"the owner of {second} ({who}) made {first}, or what that was made with",
-        Why.MAKER: f"{who} made both, or what they were made with",
+        HandsReason.OWNER: f"both are {who}'s",
+        HandsReason.FIRST_MADE_SECOND: f"the owner of {first} ({who}) made {second}, or what that was made with",
+        HandsReason.SECOND_MADE_FIRST: f"the owner of {second} ({who}) made {first}, or what that was made with",
+        HandsReason.MAKER: f"{who} made both, or what they were made with",
     }
     return f"{second} counts as one with {first}: {said[shared.why]}"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from gtm.control.live.compiled import compiled
-from gtm.core.change.former import led_to, may_be_back, moves
-from gtm.core.change.leads import Former
+from gtm.core.change.leads import Former, may_be_back, moves, targets_led_to
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Region
@@ -85,7 +84,7 @@ async def remembered(
 
 def in_policy(before: Policy, snapshot: Snapshot) -> Callable[[GoneKind, str], bool]:
     """Whether a change of a policy may have what is gone answered, or lead to it."""
-    led = cache(lambda: led_to(snapshot, leads_of(snapshot)))
+    led = cache(lambda: targets_led_to(snapshot, leads_of(snapshot)))
 
     def may_return(kind: GoneKind, name: str) -> bool:
         if kind is GoneKind.TARGET:

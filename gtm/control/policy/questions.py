@@ -18,7 +18,7 @@ from gtm.control.errors import Invalid
 from gtm.control.policy.traffic import RequestDocument
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Option
-from gtm.core.handoff.priority import no_higher
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.model.names import WILDCARD
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import meant, some

@@ -11,7 +11,7 @@ from gtm.control.policy.approvals import Approved, Author, standing
 from gtm.control.policy.gone import Remembered
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.trial import Rules
-from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict
+from gtm.core.change.safety import PROTECTED, SafetyRule, SafetyVerdict
 from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
@@ -105,7 +105,7 @@ class SafetyCheck:
         approved = (f"approved by {one.approver}{_whose(one)}: {one.reason}" for one in given)
         return Passed("; ".join((said, *approved)), released)
 
-    def _needed(self, verdict: Verdict) -> str:
+    def _needed(self, verdict: SafetyVerdict) -> str:
         """What forcing a change takes beside a reason."""
         parts = []
         if not verdict.may_force:

@@ -12,10 +12,10 @@ from gtm.core.capacity.load import Key, Load
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, assess
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.rows import Row
-from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.simulate.scenario import NOTHING, Scenario, World, presumed_up
+from gtm.core.simulate.scenario import NOTHING, Scenario, SimulatedWorld, presumed_up
 
 if TYPE_CHECKING:  # with them comes the database, which processes that look at drafts have no use for
     from gtm.control.lead.active import Active
@@ -37,11 +37,15 @@ class Situation:
         """A policy in this moment, with the plan in force."""
         return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
 
-    def bare(self, snapshot: Snapshot) -> World:
+    def bare(self, snapshot: Snapshot) -> SimulatedWorld:
         """A policy in this moment, without a plan, and without what regions can take: where no demand is known, nobody asks for that."""
-        return World(replace(self, state=replace(self.state, vantage="", plan=NO_PLAN)).view(snapshot), {})
+        return SimulatedWorld(
+            replace(self, state=replace(self.state, vantage="", plan=NO_PLAN)).view(snapshot), {}
+        )
 
-    def world(self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING) -> World:
+    def world(
+        self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING
+    ) -> SimulatedWorld:
         """A policy in this moment, without a plan.
 
         Args:
@@ -57,7 +61,9 @@ class Situation:
         state = replace(self.state, vantage="", health=health, plan=NO_PLAN)
         found = assess(snapshot.policy, health, self.loads, self.now, self.capacity)
         day = self.now if scenario.at is None else scenario.at
-        return World(replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply))
+        return SimulatedWorld(
+            replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply)
+        )
 
 
 async def situation_of(present: Present, active: Active, now: float) -> Situation:

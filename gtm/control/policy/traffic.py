@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from gtm.control.errors import Invalid, NotFound
 from gtm.core.demand.cells import Cell, cell_of
-from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
+from gtm.core.demand.traffic import MINUTE, Traffic, TrafficBuilder, TrafficSample
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
@@ -112,7 +112,7 @@ class SampleDocument(Document):
     """When it began, in POSIX seconds."""
     cells: Annotated[tuple[CellDocument, ...], Field(max_length=MAX_CELLS)]
 
-    def sample(self, priorities: Mapping[str, Priority]) -> Sample:
+    def sample(self, priorities: Mapping[str, Priority]) -> TrafficSample:
         """The same as a value; `priorities` are those of services, for requests that state none."""
         counts: dict[str, float] = {}
         for item in self.cells:
@@ -122,7 +122,7 @@ class SampleDocument(Document):
             priority = item.priority or priorities.get(item.service, Priority.REAL_TIME)
             cell = cell_of(request, priority)
             counts[cell] = counts.get(cell, 0.0) + item.count
-        return Sample(counts, self.seconds, self.start)
+        return TrafficSample(counts, self.seconds, self.start)
 
 
 class TrafficDocument(SampleDocument):
@@ -168,7 +168,7 @@ def traffic_json(traffic: Traffic) -> dict[str, Any]:
     return {**_sample_json(traffic.whole), "peak": peak}
 
 
-def _sample_json(sample: Sample) -> dict[str, Any]:
+def _sample_json(sample: TrafficSample) -> dict[str, Any]:
     cells = sorted(sample.counts.items(), key=lambda one: -one[1])
     return {
         "seconds": sample.seconds,
@@ -205,10 +205,10 @@ async def recorded(database: Database, since: datetime, until: datetime) -> Traf
         peak = await demand.cells(busiest, busiest + minute, None)
         watched = sum(step.seconds for step in await demand.timeline(busiest, busiest + minute, minute))
     return Traffic(
-        Sample(
+        TrafficSample(
             await asyncio.to_thread(_known, cells), sum(step.seconds for step in steps), since.timestamp()
         ),
-        Sample(await asyncio.to_thread(_known, peak), watched, busiest.timestamp()),
+        TrafficSample(await asyncio.to_thread(_known, peak), watched, busiest.timestamp()),
     )
 
 

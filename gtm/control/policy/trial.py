@@ -14,7 +14,7 @@ from gtm.control.policy.gone import Remembered
 from gtm.control.policy.managers import Settled, Writer, settle
 from gtm.control.policy.situation import Situation
 from gtm.core.change.protections import deletions, opened
-from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
+from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, SafetyVerdict, judge, unsigned
 from gtm.core.model.access import Role, permits
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -43,7 +43,7 @@ class Outcome:
     changes: tuple[ResourceChange, ...]
     warnings: tuple[str, ...]
     findings: tuple[Problem, ...] = ()
-    safety: Verdict | None = None
+    safety: SafetyVerdict | None = None
     managed: tuple[ManagedResource, ...] = ()
     claimed: bool = False
     held: tuple[Held, ...] = ()
@@ -68,7 +68,7 @@ class Rules:
 
     def verdict(
         self, situation: Situation, before: Policy, after: Snapshot, revision: int, gone: Remembered
-    ) -> Verdict:
+    ) -> SafetyVerdict:
         """What the rules say of a change to a revision. `gone`: what the policy had and has no more."""
         verdict = _judge(situation, before, after, gone, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
@@ -85,7 +85,7 @@ class Rules:
 
 def _judge(
     situation: Situation, before: Policy, after: Snapshot, gone: Remembered, max_moved: float
-) -> Verdict:
+) -> SafetyVerdict:
     running = compiled(before)
     opening = opened(running, after, situation.now, leads_of, gone.former())
     lasting = (*opening, *deletions(before, after.policy))
@@ -96,7 +96,7 @@ def _judge(
     except PlanError as error:
         # A planner that fails must not keep operators from mending what makes it fail.
         found = judge(old, new, {}, max_moved=max_moved)
-        found = Verdict(found.breaches, (f"capacity and moved: the planner failed ({error})",))
+        found = SafetyVerdict(found.breaches, (f"capacity and moved: the planner failed ({error})",))
     return replace(found, breaches=(*lasting, *found.breaches))
 
 
@@ -106,7 +106,7 @@ def tried(
     revision: int,
     now: datetime,
     *,
-    judged: Callable[[Snapshot], Verdict] | None,
+    judged: Callable[[Snapshot], SafetyVerdict] | None,
     settled: Callable[[Sequence[ResourceChange]], Settled],
 ) -> Outcome:
     """What a change to a revision would do.

@@ -55,11 +55,11 @@ Sources: Mitzenmacher, "How useful is old information?" (IEEE TPDS 2000), why st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from dataclasses import dataclass, field
+from math import exp, inf
 from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Scraped
-from gtm.core.balance.latency import LatencyByLoad, PeakEwma
 
 PEERS_LAST_S = 1.0
 """Seconds for which what a peer told counts server by server."""
@@ -69,7 +69,7 @@ _SLOWEST = 32.0
 """Slower than the others by more than this makes no difference: one outlier does not close a server."""
 
 
-class Told(NamedTuple):
+class PeerLoad(NamedTuple):
     """What a balancer has in flight at one server: requests, and microseconds of work."""
 
     requests: float
@@ -90,7 +90,7 @@ class Flights:
         """The mean latency, per cost, that servers show at their load; None: nothing was measured."""
         self._flights: dict[str, InFlight] = {}
         self._listed: frozenset[str] = frozenset()
-        self._peers: dict[str, tuple[float, dict[str, Told]]] = {}
+        self._peers: dict[str, tuple[float, dict[str, PeerLoad]]] = {}
         self._mean_us = US  # of the work left of a request of ours
         self.keep(backends)
 
@@ -118,15 +118,15 @@ class Flights:
         """The server said what is in it; it counts from the next `settle`."""
         self.of(name).scraped(said)
 
-    def tell(self) -> dict[str, Told]:
+    def tell(self) -> dict[str, PeerLoad]:
         """What peers are to be told of our own requests: servers that have some."""
         return {
-            name: Told(flight.requests, flight.work_us)
+            name: PeerLoad(flight.requests, flight.work_us)
             for name, flight in self._flights.items()
             if flight.requests
         }
 
-    def told(self, peer: str, loads: Mapping[str, Told], at: float) -> None:
+    def told(self, peer: str, loads: Mapping[str, PeerLoad], at: float) -> None:
         """A peer told what it has in flight: all of it, by server. It counts from the next `settle`.
 
         Raises:
@@ -181,17 +181,17 @@ class Flights:
         for name in gone:
             del self._flights[name]
 
-    def _by_server(self, now: float) -> dict[str, Told]:
+    def _by_server(self, now: float) -> dict[str, PeerLoad]:
         """What the peers that speak have in flight together."""
-        sums: dict[str, Told] = {}
+        sums: dict[str, PeerLoad] = {}
         for at, loads in self._peers.values():
             if now - at <= PEERS_LAST_S:
                 for name, load in loads.items():
                     had = sums.get(name, _NOTHING)
-                    sums[name] = Told(had.requests + load.requests, had.work_us + load.work_us)
+                    sums[name] = PeerLoad(had.requests + load.requests, had.work_us + load.work_us)
         return sums
 
-    def _silent(self, now: float) -> Told:
+    def _silent(self, now: float) -> PeerLoad:
         """What the peers had in flight that have fallen silent."""
         loads = [
             load
@@ -200,7 +200,7 @@ class Flights:
             for name, load in all_of_it.items()
             if name in self._listed
         ]
-        return Told(sum(load.requests for load in loads), sum(load.work_us for load in loads))
+        return PeerLoad(sum(load.requests for load in loads), sum(load.work_us for load in loads))
 
     def _slowness(self, flights: Mapping[str, InFlight], now: float) -> dict[str, float]:
         """Latency relative to the mean of servers, forgotten bit by bit: towards 1, not towards fast."""
@@ -212,7 +212,7 @@ class Flights:
         return {name: _relative(flight, mean, now) for name, flight in flights.items()}
 
 
-_NOTHING = Told(0, 0)
+_NOTHING = PeerLoad(0, 0)
 
 
 def _relative(flight: InFlight, mean: float, now: float) -> float:
@@ -222,6 +222,75 @@ def _relative(flight: InFlight, mean: float, now: float) -> float:
     ratio = min(max(value / mean, 1 / _SLOWEST), _SLOWEST)
     return float(ratio ** flight.latency.weight(now))
 
+
+# --- How slow a server is, from the requests that ended there: measured here, read by scores and picks.
+#
+# Latencies are given per second of work that the request was expected to cost: a long answer is not a slow server.
+
+
+DECAY_S = 10.0
+"""Time constant, in seconds, of what is forgotten."""
+_BUCKETS = 12
+_BLEND = 0.2
+"""How much of a new latency enters the mean of its bucket."""
+
+
+class PeakEwma:
+    """An exponentially weighted mean that rises at once and falls slowly (Finagle's `peak_ewma`; linkerd2-proxy).
+
+    A server that turns slow is noticed by its first slow request, one that recovers is believed gradually.
+    """
+
+    __slots__ = ("_at", "value")
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+        self._at = 0.0
+
+    def observe(self, latency: float, now: float) -> None:
+        """Take a latency into account. `now`: seconds of a clock that does not step back."""
+        value = self.value
+        if value is None or latency >= value:
+            self.value = latency
+        else:
+            self.value = latency + self.weight(now) * (value - latency)
+        self._at = max(self._at, now)
+
+    def weight(self, now: float) -> float:
+        """What the mean still counts, 1 when it was just observed, falling to 0."""
+        return exp((self._at - now) / DECAY_S) if now > self._at else 1.0
+
+
+class LatencyByLoad:
+    """What requests took that came when so many were in flight: Prequal's estimate (Wydrowski et al., NSDI 2024, §4.1).
+
+    Loads fall into buckets by powers of two; each keeps a mean that forgets.
+    """
+
+    __slots__ = ("_means",)
+
+    def __init__(self) -> None:
+        self._means: list[float | None] = [None] * _BUCKETS
+
+    def observe(self, latency: float, load: float) -> None:
+        """Take the latency of a request into account that met `load` others."""
+        bucket = min(_BUCKETS - 1, int(load + 1).bit_length() - 1)
+        mean = self._means[bucket]
+        self._means[bucket] = latency if mean is None else mean + _BLEND * (latency - mean)
+
+    def expected(self, load: float) -> float | None:
+        """What a request would take that meets `load` others: of the nearest bucket, lower first; None: nothing is known."""
+        bucket = min(_BUCKETS - 1, int(load + 1).bit_length() - 1)
+        for distance in range(_BUCKETS):
+            for near in (bucket - distance, bucket + distance):
+                if 0 <= near < _BUCKETS:
+                    mean = self._means[near]
+                    if mean is not None:
+                        return mean
+        return None
+
+
+# --- What is in flight at one server. ---
 
 US = 1_000_000
 MOST_RUNNING = 4096
@@ -239,6 +308,7 @@ def _us(seconds: float) -> int:
     return int(min(max(seconds, 0.0) * US, _MOST_COST_US)) if seconds == seconds else 0  # noqa: PLR0124 - NaN
 
 
+@dataclass(slots=True, eq=False)
 class InFlight:
     """One server's counts. Choosing reads `outstanding` and `known` (requests), `backlog_us`, `slowness`; it writes `credit` alone.
 
@@ -247,47 +317,27 @@ class InFlight:
     latency compares to the other servers', 1 where nothing is known. `credit` is the smooth round robin's.
     """
 
-    __slots__ = (
-        "_assumed",
-        "_most",
-        "_said",
-        "backlog_us",
-        "credit",
-        "known",
-        "latency",
-        "latency_by_load",
-        "others",
-        "others_work_us",
-        "outstanding",
-        "requests",
-        "slots",
-        "slowness",
-        "weight",
-        "work_us",
-    )
+    weight: float = 1.0
+    slots: int | None = None
+    requests: int = 0
+    work_us: int = 0
+    others: float = 0.0
+    others_work_us: int = 0
+    outstanding: float = 0.0
+    known: float = 0.0
+    backlog_us: int = 0
+    slowness: float = 1.0
+    credit: float = 0.0
+    latency: PeakEwma = field(default_factory=PeakEwma)
+    latency_by_load: LatencyByLoad = field(default_factory=LatencyByLoad)
+    _assumed: float = 0.0
+    _most: int = 0  # requests of ours at once, since the server was asked
+    _said: tuple[Scraped, float] | None = None  # (figures, what of them is not ours)
 
-    def __init__(self, weight: float = 1.0, slots: int | None = None) -> None:
-        self.weight = weight
-        self.slots = slots
-        self.requests = 0
-        self.work_us = 0
-        self.others = 0.0
-        self.others_work_us = 0
-        self.outstanding = 0.0
-        self.known = 0.0
-        self.backlog_us = 0
-        self.slowness = 1.0
-        self.credit = 0.0
-        self.latency = PeakEwma()
-        self.latency_by_load = LatencyByLoad()
-        self._assumed = 0.0
-        self._most = 0  # requests of ours at once, since the server was asked
-        self._said: tuple[Scraped, float] | None = None  # (figures, what of them is not ours)
-
-    def begin(self, cost: float) -> Ticket:
+    def begin(self, cost: float) -> FlightTicket:
         """Count a request that is expected to cost `cost` seconds of work. Whoever begins must end the ticket."""
         work_us = _us(cost)
-        ticket = Ticket(self, work_us, self.outstanding)
+        ticket = FlightTicket(self, work_us, work_us, self.outstanding)
         self.requests = requests = self.requests + 1
         self._most = max(self._most, requests)
         self._add(work_us)
@@ -324,17 +374,15 @@ class InFlight:
         self.backlog_us = self.work_us + self.others_work_us
 
 
-class Ticket:
+@dataclass(slots=True, eq=False)
+class FlightTicket:
     """One request in flight. `cost_us`: as expected when it began; `work_us`: what of it is still to come; `met`: how many
     requests it found there."""  # noqa: D205, D209
 
-    __slots__ = ("_flight", "cost_us", "met", "work_us")
-
-    def __init__(self, flight: InFlight, cost_us: int, met: float) -> None:
-        self._flight: InFlight | None = flight
-        self.cost_us = cost_us
-        self.work_us = cost_us
-        self.met = met
+    _flight: InFlight | None
+    cost_us: int
+    work_us: int
+    met: float
 
     @property
     def ended(self) -> bool:

@@ -25,9 +25,9 @@ Laws:
 
 Example: ten slots. Two ask for little and a third for much; then all for much.
 
->>> sorted(shares(10, {"a": Use(1, 0), "b": Use(0, 0), "c": Use(4, 20)}).items())
+>>> sorted(shares(10, {"a": SlotUse(1, 0), "b": SlotUse(0, 0), "c": SlotUse(4, 20)}).items())
 [('a', 1), ('b', 0), ('c', 9)]
->>> sorted(shares(10, {"a": Use(8, 2), "b": Use(2, 9), "c": Use(0, 5)}).items())
+>>> sorted(shares(10, {"a": SlotUse(8, 2), "b": SlotUse(2, 9), "c": SlotUse(0, 5)}).items())
 [('a', 3), ('b', 4), ('c', 3)]
 
 Source: Bertsekas and Gallager, "Data Networks" (1992), §6.5.2, max-min fair rates by water filling.
@@ -62,7 +62,7 @@ _MUCH = 0.125
 """Part of what runs: a change by more is told at once."""
 
 
-class Use(NamedTuple):
+class SlotUse(NamedTuple):
     """What one member has of the region's slots: requests that run, and that wait for a slot."""
 
     running: int
@@ -74,7 +74,7 @@ class Use(NamedTuple):
         return self.running + self.waiting
 
 
-def due(told: Use | None, use: Use, since: float) -> bool:
+def due(told: SlotUse | None, use: SlotUse, since: float) -> bool:
     """Whether a word is due.
 
     Args:
@@ -90,7 +90,7 @@ def due(told: Use | None, use: Use, since: float) -> bool:
     return since >= OFTEN or (told.waiting > 0) != (use.waiting > 0) or much
 
 
-def shares(limit: int, uses: Mapping[str, Use]) -> dict[str, int]:
+def shares(limit: int, uses: Mapping[str, SlotUse]) -> dict[str, int]:
     """Each member's part of so many slots; they come to the limit."""
     parts: dict[str, int] = {}
     left = limit
@@ -106,7 +106,7 @@ def shares(limit: int, uses: Mapping[str, Use]) -> dict[str, int]:
 
 class _Heard(NamedTuple):
     at: float
-    uses: Mapping[str, Use]
+    uses: Mapping[str, SlotUse]
     balancer: str
 
 
@@ -120,16 +120,16 @@ class Sharing:
     def __init__(self, member: str) -> None:
         self.member = member
         self._told: deque[tuple[float, int]] = deque()
-        self._use = Use(0, 0)
+        self._use = SlotUse(0, 0)
         self._heard: dict[str, _Heard] = {}
         self._short_since = inf
 
-    def tell(self, use: Use, now: float) -> None:
+    def tell(self, use: SlotUse, now: float) -> None:
         """The others are being told this of us."""
         self._told.append((now, use.asked))
         self._use = use
 
-    def heard(self, source: str, uses: Mapping[str, Use], at: float, balancer: str = "") -> None:
+    def heard(self, source: str, uses: Mapping[str, SlotUse], at: float, balancer: str = "") -> None:
         """Somebody told what its members have: all of them.
 
         Args:
@@ -149,9 +149,9 @@ class Sharing:
         """Those heard of."""
         return frozenset(self._heard)
 
-    def others(self, now: float) -> dict[str, Use]:
+    def others(self, now: float) -> dict[str, SlotUse]:
         """The other members by name, and what they are taken to have."""
-        found: dict[str, Use] = {}
+        found: dict[str, SlotUse] = {}
         for source in [source for source, one in self._heard.items() if now - one.at > FORGOTTEN_S]:
             del self._heard[source]
         for one in sorted(
@@ -160,7 +160,7 @@ class Sharing:
             silent = now - one.at > PEERS_LAST_S
             for name, use in one.uses.items():
                 if name != self.member:
-                    found[name] = Use(use.running, 0) if silent else use
+                    found[name] = SlotUse(use.running, 0) if silent else use
         return found
 
     def share(self, limit: int, now: float, service_s: float = inf) -> int:
@@ -178,12 +178,12 @@ class Sharing:
         floor = self._floor(limit)
         ahead = min(AHEAD, UNHEARD_S / service_s) if service_s > 0 else AHEAD
         limit += ceil(limit * ahead)
-        parts = shares(limit, {**others, self.member: Use(self._asked(now), 0)})
+        parts = shares(limit, {**others, self.member: SlotUse(self._asked(now), 0)})
         running = {self.member: self._use.running} | {name: use.running for name, use in others.items()}
         share = parts[self.member]
         if share > running[self.member]:
             room = limit - sum(running.values())
-            open_parts = {name: Use(max(0, parts[name] - runs), 0) for name, runs in running.items()}
+            open_parts = {name: SlotUse(max(0, parts[name] - runs), 0) for name, runs in running.items()}
             if room <= 0:
                 share = max(0, running[self.member] + room)
             elif room < sum(use.asked for use in open_parts.values()):
@@ -213,7 +213,7 @@ class Sharing:
 
     def part(self, limit: int, now: float) -> int:
         """Its equal part: what it says that it has, so that all that is said comes to the limit."""
-        return shares(limit, dict.fromkeys([*self.others(now), self.member], Use(0, 0)))[self.member]
+        return shares(limit, dict.fromkeys([*self.others(now), self.member], SlotUse(0, 0)))[self.member]
 
     def _asked(self, now: float) -> int:
         """What it asks for: the least of what it told since `LAG` ago, and of what held then."""

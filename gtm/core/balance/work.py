@@ -19,8 +19,8 @@ Example.
 
 >>> costs = Costs()
 >>> for number in range(2000):
-...     costs.learn(Asked("llama", 500, 256), 12.0 if number % 20 == 0 else 0.2)
->>> round(costs.expected(Asked("llama", 500, 256)), 1), round(costs.left(Asked("llama", 500, 256), 1.0), 1)
+...     costs.learn(AskedWork("llama", 500, 256), 12.0 if number % 20 == 0 else 0.2)
+>>> round(costs.expected(AskedWork("llama", 500, 256)), 1), round(costs.left(AskedWork("llama", 500, 256), 1.0), 1)
 (0.8, 11.0)
 
 Sources: Harchol-Balter, "Performance Modeling and Design of Computer Systems" (2013), ch. 20 (heavy tails: the longer it has run, the
@@ -36,8 +36,6 @@ from typing import NamedTuple
 
 FIRST_GUESS_S = 1.0
 """What a request is expected to take when nothing was ever learned."""
-BYTES_PER_TOKEN = 4
-"""Where only the length of a request is known: about four bytes of English are a token."""
 _BUCKETS = 48
 _FADES = 64
 """Requests after which the older ones of a class fade a little."""
@@ -52,7 +50,7 @@ _BOUNDS = [_LEAST_S * 2 ** (step / 2) for step in range(_BUCKETS - 1)]
 """Seconds up to which the buckets go, but the last."""
 
 
-class Asked(NamedTuple):
+class AskedWork(NamedTuple):
     """What is known of a request before it is served: its model, its input in tokens, its max_tokens (None: not said)."""
 
     model: str = ""
@@ -71,7 +69,7 @@ class Costs:
         self._most = classes
         self._all = _Durations()
         self._classes: OrderedDict[tuple[str, int, int], _Durations] = OrderedDict()
-        self._last: tuple[Asked | None, tuple[_Durations, ...]] = (
+        self._last: tuple[AskedWork | None, tuple[_Durations, ...]] = (
             None,
             (),
         )  # what was learned of last: used last
@@ -80,7 +78,7 @@ class Costs:
         """How many classes and models are remembered."""
         return len(self._classes)
 
-    def expected(self, asked: Asked) -> float:
+    def expected(self, asked: AskedWork) -> float:
         """Seconds that a request is expected to be served."""
         # Each request asks this: the sums are read where they are.
         whole, classes = self._all, self._classes
@@ -100,7 +98,7 @@ class Costs:
         seen, mean = self._all.beyond(0.0)
         return mean if seen else FIRST_GUESS_S
 
-    def left(self, asked: Asked, age: float) -> float:
+    def left(self, asked: AskedWork, age: float) -> float:
         """Seconds that a request is expected to be served on, after `age` seconds."""
         if age <= 0.0:
             return self.expected(asked)
@@ -113,7 +111,7 @@ class Costs:
                 estimate = (seen * mean + _FEW * estimate) / (seen + _FEW)
         return estimate
 
-    def learn(self, asked: Asked, seconds: float) -> None:
+    def learn(self, asked: AskedWork, seconds: float) -> None:
         """A request ended well after being served for so long. What is no duration is left out."""
         if not 0.0 <= seconds <= _MOST_S:
             if not isfinite(seconds) or seconds < 0:
@@ -131,7 +129,7 @@ class Costs:
             if count >= known.full:
                 known.fade()
 
-    def _durations(self, asked: Asked) -> tuple[_Durations, ...]:
+    def _durations(self, asked: AskedWork) -> tuple[_Durations, ...]:
         """Those of a request's model and class, which have been used now."""
         classes, found = self._classes, []
         for key in _keys(asked):
@@ -145,12 +143,7 @@ class Costs:
         return tuple(found)
 
 
-def tokens_of(length: int) -> int:
-    """About how many tokens a body of `length` bytes holds."""
-    return length // BYTES_PER_TOKEN
-
-
-def _keys(asked: Asked) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
+def _keys(asked: AskedWork) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
     """The model, and the request's class in it."""
     model, tokens, most = asked
     bits = -1 if most is None else most.bit_length() if most > 0 else 0

@@ -16,9 +16,15 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from gtm.core.capacity.load import Freshness, Key, Load, freshness, mean, whole
-from gtm.core.capacity.processing import NO_TIMES, Sent, Times, TimeSource, advance, service_time
-from gtm.core.health.ramps import endpoint_factor
-from gtm.core.health.verdicts import HealthTable
+from gtm.core.capacity.processing import (
+    NO_TIMES,
+    ProcessingTimes,
+    SentRates,
+    TimeSource,
+    advance,
+    service_time,
+)
+from gtm.core.health.verdicts import HealthTable, endpoint_factor
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Capacity, Region
 from gtm.core.model.services import Service
@@ -66,7 +72,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CapacityPart:
     """What a region can take of one service, or (`service` empty) as a whole.
 
     `slots` are requests outstanding at once, `rate` requests per second. `backlog` requests wait for a slot.
@@ -95,7 +101,7 @@ class RegionCapacity:
     health: float
     slow_start: float
     reserve: float
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CapacityPart, ...] = ()
     supply: Supply = field(default_factory=Supply)
 
     @property
@@ -109,7 +115,7 @@ class Assessment:
     """The capacity of all regions at a POSIX time. It is also what the next assessment remembers."""
 
     regions: Mapping[str, RegionCapacity] = field(default_factory=dict)
-    times: Times = NO_TIMES
+    times: ProcessingTimes = NO_TIMES
 
     @property
     def supply(self) -> dict[str, Supply]:
@@ -147,7 +153,7 @@ def assess(
     now: float,
     before: Assessment = NO_ASSESSMENT,
     *,
-    sent: Sent | None = None,
+    sent: SentRates | None = None,
 ) -> Assessment:
     """What every region of a policy can take now.
 
@@ -202,7 +208,7 @@ def assess_region(
 @dataclass(frozen=True, slots=True)
 class _Moment:
     loads: Mapping[Key, Load]
-    times: Times
+    times: ProcessingTimes
     now: float
 
 
@@ -273,7 +279,7 @@ class _Limits:
     processing_ms: float = 0.0
 
 
-def _part(service: str, limits: _Limits, region: RegionCapacity, before: Part | None) -> Part:
+def _part(service: str, limits: _Limits, region: RegionCapacity, before: CapacityPart | None) -> CapacityPart:
     load, declared = limits.load, limits.declared
     reported = load.limit if load is not None and limits.freshness is not Freshness.NEVER else None
     slots = _least(declared.outstanding, reported)
@@ -288,7 +294,7 @@ def _part(service: str, limits: _Limits, region: RegionCapacity, before: Part | 
     if limits.freshness is Freshness.STALE and before is not None:
         usable_slots = _least(usable_slots, before.slots.usable)
         usable_rate = _least(usable_rate, before.rate.usable)
-    return Part(
+    return CapacityPart(
         service=service,
         load=load,
         freshness=limits.freshness,
@@ -320,7 +326,7 @@ def _least(*limits: float | None) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _supply(region: Region, parts: tuple[Part, ...], cost_ms: float) -> Supply:
+def _supply(region: Region, parts: tuple[CapacityPart, ...], cost_ms: float) -> Supply:
     first, *single = parts
     return Supply(
         slots=first.slots.usable,

@@ -22,14 +22,24 @@ Law: what cannot be told apart counts as opened.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 
-from gtm.core.change.boxes import Box, Budget, OutOfBudget, Wall, around, covers, overlap, uncovered, within
-from gtm.core.change.facts import Facts, TooManyFacts
-from gtm.core.change.ground import Ground, Way
+from gtm.core.change.boxes import (
+    Bounded,
+    Box,
+    Budget,
+    OutOfBudget,
+    Wall,
+    around,
+    covers,
+    overlap,
+    uncovered,
+    within,
+)
+from gtm.core.change.ground import ChangedWay, Ground, LocationKinds, TooManyFacts
 from gtm.core.change.leads import (
     NOTHING_FORMER,
     Decider,
@@ -45,7 +55,6 @@ from gtm.core.change.leads import (
     servers_of,
     taken_over,
 )
-from gtm.core.change.walls import Bounded
 from gtm.core.model.names import WILDCARD, ancestors, closest
 from gtm.core.model.policy import Match, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.regions import AdminState
@@ -173,17 +182,18 @@ def openings(
     owners = Owners(before, after, former)
     budget = Budget(steps)
     shared = taken_over(before, after, owners, changed.old, changed.new) if changed.leads else {}
-    found, unknown = _compared(changed, owners, changed.all_ways(owners), shared, now=now, budget=budget)
+    found, unknown = _compared(
+        changed, owners, partial(changed.all_ways, owners), shared, now=now, budget=budget
+    )
     for snapshot, names, services, targets in former.revisions if changed.leads else ():
         past = _Changed(snapshot, after, leads)
-        back = past.ways_back(changed, names, services, owners)
         theirs = Owners(snapshot, after, NOTHING_FORMER)
         again = given_back(before, after, theirs, targets)
-        for had, ways, others, alone in (
-            (owners, back, {}, False),
-            (theirs, past.ways_to(changed, targets, theirs, decided=bool(again)), again, True),
+        for had, ways_of, others, alone in (
+            (owners, partial(past.ways_back, changed, names, services, owners), {}, False),
+            (theirs, partial(past.ways_to, changed, targets, theirs, decided=bool(again)), again, True),
         ):
-            more, untold = _compared(past, had, ways, others, now=now, budget=budget, only_shared=alone)
+            more, untold = _compared(past, had, ways_of, others, now=now, budget=budget, only_shared=alone)
             found += more
             unknown = untold | unknown
     return Openings(tuple(found), unknown)
@@ -205,14 +215,14 @@ def law(snapshot: Snapshot) -> object:
 def _compared(
     changed: _Changed,
     owners: Owners,
-    ways: Mapping[Way, list[str]] | None,
+    ways_of: Callable[[], Mapping[ChangedWay, list[str]]],
     shared: Shared,
     *,
     now: float,
     budget: Budget,
     only_shared: bool = False,
 ) -> tuple[list[Opening], dict[str, str]]:
-    """What a change opens on some ways (None: too many), and the rules of which nobody can tell, with why.
+    """What a change opens on some ways, and the rules of which nobody can tell, with why.
 
     `shared` are regions whose endpoints lead to other places as well; with `only_shared` decisions for no others are compared.
     """
@@ -221,15 +231,14 @@ def _compared(
     rules = {rule.name: rule for rule in after.policy.residency_rules}
     doubtful = dict(_not_understood(before.policy, rules))
     why = "the rules tell more services or locations apart than can be compared"
-    if ways is None:
-        return [], {rule.name: why for rule in rules_before}
-    if not (rules_before and ways):
-        return [], {}
     try:
+        ways = ways_of()
+        if not (rules_before and ways):
+            return [], {}
         ground = _ground(changed, owners, ways, shared, now)
         old = _bounded(ground, before, after, after, 0)
         new = _bounded(ground, after, before, after, 1)
-        facts = Facts.of((*old.rules, *new.rules))
+        facts = LocationKinds.of((*old.rules, *new.rules))
     except TooManyFacts:
         return [], {rule.name: why for rule in rules_before}
     search = _Search([*new.walls(facts), *new.refused(facts)], budget)
@@ -291,7 +300,7 @@ def _bounded(ground: Ground, one: Snapshot, other: Snapshot, after: Snapshot, si
 def _ground(
     changed: _Changed,
     owners: Owners,
-    ways: Mapping[Way, list[str]],
+    ways: Mapping[ChangedWay, list[str]],
     shared: Shared,
     now: float,
 ) -> Ground:
@@ -341,46 +350,40 @@ class _Changed:
         """What names lead to by the new policy."""
         return self._leads_of(self.after)
 
-    def all_ways(self, owners: Owners) -> dict[Way, list[str]] | None:
+    def all_ways(self, owners: Owners) -> dict[ChangedWay, list[str]]:
         """How requests may come, with the names by which alone they do; none: by others, too. None: there are too many."""
         ways = _Ways()
-        try:
-            for pair in _same_services(self.before, self.after):
-                ways.add(Way(pair))
-            names = (
-                {
-                    *self._hosts_changed(),
-                    *self.old.names,
-                    *self.new.names,
-                    *self._bound(),
-                    *self.handed_over(),
-                }
-                if self.leads
-                else set()
-            )
-            for name in sorted(names):
-                self._named(ways, owners, name)
-            for name in sorted(self.unblocked if self.leads else ()):
-                self._named(ways, owners, f"{_PORT}.{name}", name)
-        except TooManyFacts:
-            return None
+        for pair in _same_services(self.before, self.after):
+            ways.add(ChangedWay(pair))
+        names = (
+            {
+                *self._hosts_changed(),
+                *self.old.names,
+                *self.new.names,
+                *self._bound(),
+                *self.handed_over(),
+            }
+            if self.leads
+            else set()
+        )
+        for name in sorted(names):
+            self._named(ways, owners, name)
+        for name in sorted(self.unblocked if self.leads else ()):
+            self._named(ways, owners, f"{_PORT}.{name}", name)
         return ways.found
 
     def ways_to(
         self, changed: _Changed, targets: frozenset[str], owners: Owners, *, decided: bool
-    ) -> dict[Way, list[str]] | None:
+    ) -> dict[ChangedWay, list[str]]:
         """How requests come to targets that this change's old policy was the last to have, and another change has lead somewhere again."""
         ways = _Ways()
-        try:
-            if decided:
-                for name in sorted(self.after.services.keys() & self.before.services.keys()):
-                    ways.add(Way((name, name)))
-            for name in sorted({*self.after.hostnames, *self.new.names} if targets else ()):
-                given = changed.given(name) & targets
-                for was in (self.old.at(name).services or self._around(name)) if given else ():
-                    ways.add(_led(was, owners.places(given)), name)
-        except TooManyFacts:
-            return None
+        if decided:
+            for name in sorted(self.after.services.keys() & self.before.services.keys()):
+                ways.add(ChangedWay((name, name)))
+        for name in sorted({*self.after.hostnames, *self.new.names} if targets else ()):
+            given = changed.given(name) & targets
+            for was in (self.old.at(name).services or self._around(name)) if given else ():
+                ways.add(_led(was, owners.places(given)), name)
         return ways.found
 
     def given(self, name: str) -> frozenset[str]:
@@ -433,21 +436,18 @@ class _Changed:
 
     def ways_back(
         self, changed: _Changed, names: frozenset[str], services: frozenset[str], owners: Owners
-    ) -> dict[Way, list[str]] | None:
+    ) -> dict[ChangedWay, list[str]]:
         """How requests come by what this change's old policy was the last to have, where another change (`changed`) brings it back."""
         ways = _Ways()
-        try:
-            for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
-                ways.add(Way((name, name)))
-            asked = (*names, *self.after.hostnames, *self.new.names, *changed.handed_over())
-            answered = {name: name for name in asked}
-            answered |= {f"{_PORT}.{gone}": gone for gone in changed.unblocked}
-            for name, told in sorted(answered.items()):
-                is_back = name in names or any(above in names for above in _above(name))
-                if is_back and changed.old.at(name) != self.new.at(name):
-                    self._named(ways, owners, name, told)
-        except TooManyFacts:
-            return None
+        for name in sorted(services & self.after.services.keys() - changed.before.services.keys()):
+            ways.add(ChangedWay((name, name)))
+        asked = (*names, *self.after.hostnames, *self.new.names, *changed.handed_over())
+        answered = {name: name for name in asked}
+        answered |= {f"{_PORT}.{gone}": gone for gone in changed.unblocked}
+        for name, told in sorted(answered.items()):
+            is_back = name in names or any(above in names for above in _above(name))
+            if is_back and changed.old.at(name) != self.new.at(name):
+                self._named(ways, owners, name, told)
         return ways.found
 
     def _named(self, ways: _Ways, owners: Owners, name: str, told: str = "") -> None:
@@ -463,7 +463,7 @@ class _Changed:
         # Below the name that browsers were led to there is nobody's name: it is where they ask for that one.
         for was in old.services or (self._around(name) if name.startswith("_") else ()):
             for asked in new.services:
-                way = Way(
+                way = ChangedWay(
                     (was.service, asked.service),
                     (was.tenant, asked.tenant),
                     (was.data_class, asked.data_class),
@@ -500,9 +500,9 @@ class _Ways:
     """How requests come, each with the names by which alone they do; none: by others, too."""
 
     def __init__(self) -> None:
-        self.found: dict[Way, list[str]] = {}
+        self.found: dict[ChangedWay, list[str]] = {}
 
-    def add(self, way: Way, name: str | None = None) -> None:
+    def add(self, way: ChangedWay, name: str | None = None) -> None:
         """Take one.
 
         Raises:
@@ -519,9 +519,9 @@ class _Ways:
             names.append(name)
 
 
-def _led(was: Decider, places: frozenset[str]) -> Way:
+def _led(was: Decider, places: frozenset[str]) -> ChangedWay:
     """Requests that came to a service, and are led to places."""
-    return Way((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
+    return ChangedWay((was.service, was.service), (was.tenant,) * 2, (was.data_class,) * 2, places)
 
 
 def _meant(name: str) -> Iterator[str]:
@@ -624,7 +624,7 @@ class _Teller:
     def __init__(
         self,
         ground: Ground,
-        facts: Facts,
+        facts: LocationKinds,
         before: Snapshot,
         rules: Mapping[str, ResidencyRule],
         hosts: Sequence[Sequence[str]],

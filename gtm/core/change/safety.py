@@ -24,7 +24,7 @@ from enum import StrEnum
 from gtm.core.decision.ranking import alike_services
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
-from gtm.core.demand.traffic import Sample
+from gtm.core.demand.traffic import TrafficSample
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AddressFamily
@@ -32,7 +32,7 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.signing.keys import Keys, trusted_zones
 from gtm.core.simulate.compare import Comparison, compare
 from gtm.core.simulate.project import Projection
-from gtm.core.simulate.scenario import Ranked, World
+from gtm.core.simulate.scenario import Ranked, SimulatedWorld
 
 LEAST_DEMAND = 5.0
 """Requests per second from which on rule 3 applies: a few test requests are not what it is for."""
@@ -67,7 +67,7 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SafetyVerdict:
     """What the rules say of a change. `moved` and `short` are the numbers that rules 2 and 3 looked at, None without demand."""
 
     breaches: tuple[Breach, ...] = ()
@@ -91,7 +91,9 @@ class Verdict:
         return not self.breaches
 
 
-def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved: float) -> Verdict:
+def judge(
+    before: SimulatedWorld, after: SimulatedWorld, demand: Mapping[str, float], *, max_moved: float
+) -> SafetyVerdict:
     """Apply the rules to a change.
 
     Args:
@@ -105,14 +107,14 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
     """
     if not before.view.up:
         nothing = "no endpoint is known to be up, so nobody is served whom a change could harm"
-        return Verdict(unchecked=(f"reach, capacity and moved: {nothing}",))
+        return SafetyVerdict(unchecked=(f"reach, capacity and moved: {nothing}",))
     breaches = list(reach(before.view, after.view))
     if not demand:
-        return Verdict(tuple(breaches), ("capacity and moved: no demand is known",))
+        return SafetyVerdict(tuple(breaches), ("capacity and moved: no demand is known",))
     unchecked = []
     present = Ranked(before, demand)
     changed = Ranked(after, demand, present)
-    made = compare(present, changed, Sample(demand, 1.0))
+    made = compare(present, changed, TrafficSample(demand, 1.0))
     breaches += _capacity(made, before, after, changed)
     lawful = _moved_by_law(made, changed)
     if made.before.rate >= LEAST_DEMAND:
@@ -122,7 +124,7 @@ def judge(before: World, after: World, demand: Mapping[str, float], *, max_moved
             f"moved: the present demand of {made.before.rate:.2g} requests/s is below {LEAST_DEMAND:g}"
         )
     short = made.before.short, made.after.short
-    return Verdict(tuple(breaches), tuple(unchecked), made.displaced, short, moved_by_law=lawful)
+    return SafetyVerdict(tuple(breaches), tuple(unchecked), made.displaced, short, moved_by_law=lawful)
 
 
 def unsigned(before: Policy, after: Policy, keys: Keys) -> tuple[Breach, ...]:
@@ -239,7 +241,9 @@ def _listed(names: list[str], most: int = 8) -> str:
 # --- rules 2 and 3 ---
 
 
-def _capacity(made: Comparison, before: World, after: World, ranked: Ranked) -> Iterator[Breach]:
+def _capacity(
+    made: Comparison, before: SimulatedWorld, after: SimulatedWorld, ranked: Ranked
+) -> Iterator[Breach]:
     rate = made.before.rate
     short, grown = made.before.short, made.after.short
     if grown > short + _NOTICEABLE * rate:
@@ -277,7 +281,7 @@ def _short_sets(made: Comparison, ranked: Ranked, most: int = 3) -> list[str]:
     ]
 
 
-def _slots(projection: Projection, world: World) -> tuple[float, float] | None:
+def _slots(projection: Projection, world: SimulatedWorld) -> tuple[float, float] | None:
     """The slots that the demand takes, and those usable in all regions together; None where a bound is not known."""
     usable = [supply.slots for supply in world.supply.values()]
     used = [room.used_slots for room in projection.room.values()]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gtm.core.decision.candidates import Candidate, Exclusion
-from gtm.core.decision.decide import Decision, RuleTrace
+from gtm.core.decision.decide import Decision, Exclusion, RegionCandidate, RuleTrace
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.regions import AddressFamily, Endpoint
@@ -138,7 +137,7 @@ def reasons(view: View, request: Request, decision: Decision) -> list[str]:
     chosen = next((item for item in decision.candidates if item.region == decision.region), None)
     if chosen is None:
         sentences = [_REFUSALS[decision.reason]]
-        others: Sequence[Candidate] = decision.candidates
+        others: Sequence[RegionCandidate] = decision.candidates
     else:
         sentences = [sentence(view, request, decision, chosen)]
         others = decision.candidates[: chosen.rank - 1]
@@ -158,7 +157,7 @@ def lines(view: View, request: Request, decision: Decision) -> list[str]:
     return head + [sentence(view, request, decision, item) for item in decision.candidates]
 
 
-def sentence(view: View, request: Request, decision: Decision, candidate: Candidate) -> str:
+def sentence(view: View, request: Request, decision: Decision, candidate: RegionCandidate) -> str:
     """What became of one candidate, and why (`us-east: excluded by residency rule gdpr (client country DE)`)."""
     if candidate.region == decision.region:
         text = _chosen(decision, candidate)
@@ -217,7 +216,7 @@ def _last_failure(health: Iterable[EndpointHealth]) -> str:
     return f" ({max(down, key=lambda item: item.since).detail})" if down else ""
 
 
-def _chosen(decision: Decision, candidate: Candidate) -> str:
+def _chosen(decision: Decision, candidate: RegionCandidate) -> str:
     fenced = any(rule.mode == "enforce" for rule in decision.rules)
     text = _CHOSEN[decision.reason].format(
         where="usable regions inside the fence" if fenced else "usable regions",
@@ -227,7 +226,7 @@ def _chosen(decision: Decision, candidate: Candidate) -> str:
     return f"chosen, {text}"
 
 
-def _measure(decision: Decision, candidate: Candidate) -> str:
+def _measure(decision: Decision, candidate: RegionCandidate) -> str:
     """In brackets, what the ranking looked at."""
     if decision.reason is Reason.NEAREST and candidate.distance_km is not None:
         return f" ({candidate.distance_km:.0f} km)"
@@ -240,7 +239,7 @@ def _rules(decision: Decision, names: Sequence[str]) -> str:
     return f"{'rule' if len(names) == 1 else 'rules'} {listed}"
 
 
-def _missing_models(view: View, request: Request, candidate: Candidate) -> str:
+def _missing_models(view: View, request: Request, candidate: RegionCandidate) -> str:
     snapshot = view.snapshot
     served = snapshot.regions[snapshot.region_numbers[candidate.region]].models
     wanted = (snapshot.services[request.service].service.model, request.model)
@@ -286,7 +285,7 @@ def _rules_by_operator(view: View, service: str) -> frozenset[str]:
 
 
 def _candidate(
-    view: View, request: Request, decision: Decision, item: Candidate, by_operator: frozenset[str]
+    view: View, request: Request, decision: Decision, item: RegionCandidate, by_operator: frozenset[str]
 ) -> dict[str, Any]:
     region = view.snapshot.regions[view.snapshot.region_numbers[item.region]]
     health = view.state.health.get(item.region, {})

@@ -17,7 +17,7 @@ from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.view import Basis
 from gtm.core.demand.cells import cell_of, with_service
 from gtm.core.demand.rows import ClassKey
-from gtm.core.latency import NetworkPath
+from gtm.core.latency.geographic import NetworkPath
 from gtm.core.memory import Memory
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.regions import AddressFamily

@@ -5,7 +5,7 @@ Laws:
      has passed by every clock that is heard: the edge's own, and control's.
   2. The latest that it may be only moves forward. It outlives the process (`Kept`), and goes on with the boot clock when
      the machine's own clock steps back.
-  3. Processes with equal `Times` have equal windows at any moment: the boot clock is the machine's, nobody sets it, and
+  3. Processes with equal `ClockTimes` have equal windows at any moment: the boot clock is the machine's, nobody sets it, and
      offsets to it are all that is remembered.
 """
 
@@ -45,7 +45,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class ClockTimes:
     """What is known of the time.
 
     `latest`, `local` and `control` are offsets, POSIX seconds less seconds of the boot clock: of the highest reading of
@@ -63,35 +63,35 @@ class Times:
     unsaved: float | None = None
 
     @classmethod
-    def of(cls, boot: float, clock: float) -> Times:
+    def of(cls, boot: float, clock: float) -> ClockTimes:
         """The times of a process that knows nothing but its clocks' readings."""
         return cls(clock - boot, clock - boot)
 
-    def read(self, boot: float, clock: float) -> Times:
+    def read(self, boot: float, clock: float) -> ClockTimes:
         """The same once the machine's own clock was read."""
         local = clock - boot
         return replace(self, local=local, latest=max(self.latest, local))
 
-    def heard_at(self, boot: float, control: float | None = None) -> Times:
+    def heard_at(self, boot: float, control: float | None = None) -> ClockTimes:
         """The same once control was heard, with its clock's reading if that came along."""
         found = self
         if control is not None and 0 <= control <= END_OF_TIME:
             found = replace(found.no_earlier(boot, control), control=control - boot)
         return replace(found, heard=boot + found.latest)
 
-    def saving(self, boot: float, *, refused: bool) -> Times:
+    def saving(self, boot: float, *, refused: bool) -> ClockTimes:
         """The same once the disk has refused the policy that is followed, or taken it."""
         if not refused:
             return replace(self, unsaved=None)
         return self if self.unsaved is not None else replace(self, unsaved=boot + self.latest)
 
-    def no_earlier(self, boot: float, moment: float) -> Times:
+    def no_earlier(self, boot: float, moment: float) -> ClockTimes:
         """The same once it is known that a moment has passed."""
         if not 0 <= moment <= END_OF_TIME or moment - boot <= self.latest:
             return self
         return replace(self, latest=moment - boot)
 
-    def following(self, told: Times) -> Times:
+    def following(self, told: ClockTimes) -> ClockTimes:
         """Those told by the process that keeps the time; of the two `latest`, the later."""
         floors = [floor for floor in (self.floor, told.floor) if floor is not None]
         return replace(told, latest=max(self.latest, told.latest), floor=max(floors, default=None))
@@ -114,7 +114,7 @@ class Times:
         """Seconds by which the highest reading ever is beyond the lowest of the clocks that are heard now."""
         return self.latest - (self.local if self.control is None else min(self.local, self.control))
 
-    def stepped(self, before: Times) -> bool:
+    def stepped(self, before: ClockTimes) -> bool:
         """Whether a clock has stepped since."""
         if (self.control is None) is not (before.control is None):
             return True
@@ -129,7 +129,7 @@ class Times:
         heard = self.heard if self.heard is None or self.unsaved is None else min(self.heard, self.unsaved)
         return Kept(boot_id, boot, boot + self.latest, heard, control)
 
-    def resumed(self, kept: Kept, boot: float, boot_id: str) -> Times:
+    def resumed(self, kept: Kept, boot: float, boot_id: str) -> ClockTimes:
         """The same with what was kept on disk.
 
         In the same boot the time between counts by the boot clock, whatever the machine's own clock shows now. After

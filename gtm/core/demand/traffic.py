@@ -15,7 +15,7 @@ MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TrafficSample:
     """How often each demand cell (`gtm.core.demand.cells`) asked within some seconds, from the POSIX time `start` on."""
 
     counts: Mapping[str, float]
@@ -37,8 +37,8 @@ class Sample:
 class Traffic:
     """All requests of a time, and those of its busiest interval; the same where nobody knows when they were made."""
 
-    whole: Sample
-    peak: Sample
+    whole: TrafficSample
+    peak: TrafficSample
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class TrafficBuilder:
     def traffic(self) -> Traffic:
         """What was added so far. Requests without a time are spread evenly over that of the others."""
         if not self._timed:
-            whole = Sample(dict(self._untimed), self.seconds)
+            whole = TrafficSample(dict(self._untimed), self.seconds)
             return Traffic(whole, whole)
         grains = (grain for grain in _GRAINS if self._grain % grain == 0 and grain % self._interval == 0)
         grain = max(grains, default=self._interval)
@@ -94,8 +94,8 @@ class TrafficBuilder:
         peak = dict(self._timed[busiest])
         _merge(peak, self._untimed, self._interval / seconds)
         return Traffic(
-            Sample(total, seconds, first * self._interval),
-            Sample(peak, self._interval, busiest * self._interval),
+            TrafficSample(total, seconds, first * self._interval),
+            TrafficSample(peak, self._interval, busiest * self._interval),
         )
 
     def _join(self, interval: float) -> None:

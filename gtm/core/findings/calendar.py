@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from math import inf, nextafter
 
-from gtm.core.findings.matrix import Asked, Kinds, binding, kinds, naming
+from gtm.core.findings.matrix import Inquiry, Kinds, binding, kinds, naming
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.policy import RuleMode
 from gtm.core.policy.snapshot import CompiledService, Snapshot
@@ -40,7 +40,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FenceChange:
     """Of services, the regions (a mask) that may serve clients of some countries, before a moment and from it on."""
 
     services: tuple[str, ...]
@@ -55,7 +55,7 @@ class Event:
 
     at: float
     causes: tuple[Cause, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[FenceChange, ...]
     left_out: int
 
 
@@ -72,7 +72,7 @@ def causes(snapshot: Snapshot) -> Causes:
 
 
 def coming(
-    snapshot: Snapshot, known: Causes, asked: Asked, *, most: int, services: int
+    snapshot: Snapshot, known: Causes, asked: Inquiry, *, most: int, services: int
 ) -> tuple[list[Event], int]:
     """What begins or ends after a moment, the next first.
 
@@ -115,10 +115,12 @@ def _of_memberships(snapshot: Snapshot) -> Iterator[tuple[float, Cause]]:
                     yield moment, Cause(what, name, tuple(sorted(countries)), tuple(rules.get(name, ())))
 
 
-def _event(snapshot: Snapshot, asked: Asked, moment: float, causes: Sequence[Cause], services: int) -> Event:
+def _event(
+    snapshot: Snapshot, asked: Inquiry, moment: float, causes: Sequence[Cause], services: int
+) -> Event:
     concerned = sorted(_changing(snapshot, moment))
-    before = Asked(nextafter(moment, -inf), asked.tenant, asked.data_class)
-    after = Asked(moment, asked.tenant, asked.data_class)
+    before = Inquiry(nextafter(moment, -inf), asked.tenant, asked.data_class)
+    after = Inquiry(moment, asked.tenant, asked.data_class)
     alike: dict[tuple[int, ...], Mapping[frozenset[str], tuple[int, int]]] = {}
     same: dict[tuple[frozenset[str], int, int], list[str]] = {}
     for name in concerned[:services]:
@@ -129,7 +131,8 @@ def _event(snapshot: Snapshot, asked: Asked, moment: float, causes: Sequence[Cau
         for (was, becomes), countries in _seen(alike[key], service.mask).items():
             same.setdefault((frozenset(countries), was, becomes), []).append(name)
     changes = tuple(
-        Change(tuple(names), countries, was, becomes) for (countries, was, becomes), names in same.items()
+        FenceChange(tuple(names), countries, was, becomes)
+        for (countries, was, becomes), names in same.items()
     )
     return Event(moment, tuple(causes), changes, max(0, len(concerned) - services))
 
@@ -141,7 +144,9 @@ def _changing(snapshot: Snapshot, moment: float) -> Iterator[str]:
             yield from (name for name, _ in group.services)
 
 
-def _both(service: CompiledService, before: Asked, after: Asked) -> Mapping[frozenset[str], tuple[int, int]]:
+def _both(
+    service: CompiledService, before: Inquiry, after: Inquiry
+) -> Mapping[frozenset[str], tuple[int, int]]:
     """Clients → the regions that all rules together leave them, before and after; only where that differs."""
     was, becomes = (kinds(binding(service.rules, asked)) for asked in (before, after))
     return {countries: (one, other) for countries, one, other in _crossed(was, becomes) if one != other}

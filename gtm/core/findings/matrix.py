@@ -23,7 +23,7 @@ EVERYWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Clients:
+class Column:
     """A column: the clients of some countries, of `coverage.UNKNOWN` those that nobody can locate.
 
     `name` is a jurisdiction's or a country's; empty for clients of all countries that no other column has.
@@ -34,7 +34,7 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Inquiry:
     """What requests state, and when they are made (POSIX seconds). None: nothing, so that every rule about it counts."""
 
     now: float
@@ -43,7 +43,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MatrixPart:
     """Clients of one column that are alike: the regions that may serve them, and the enforced rules that concern them."""
 
     countries: frozenset[str]
@@ -51,7 +51,7 @@ class Part:
     rules: tuple[str, ...]
 
 
-Kinds = tuple[Part, ...]
+Kinds = tuple[MatrixPart, ...]
 """All clients by what rules make of them, whatever the service's members are."""
 
 
@@ -69,7 +69,7 @@ def clients_named(snapshot: Snapshot) -> Naming:
     return {name: sorted(ends) for name, ends in found.items()}
 
 
-def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[list[Clients], int]:
+def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[list[Column], int]:
     """The jurisdictions that rules name for their clients, those that most rules name first; then everybody else, and the unlocated.
 
     Args:
@@ -85,16 +85,16 @@ def columns(snapshot: Snapshot, naming: Naming, now: float, most: int) -> tuple[
     order = sorted((name for name in named if named[name]), key=lambda name: (-named[name], name))
     found = [column(snapshot, name, now) for name in order[:most]]
     rest = frozenset(CLIENTS).difference({UNKNOWN}, *(one.countries for one in found))
-    return [*found, Clients("", rest), Clients(UNKNOWN, frozenset({UNKNOWN}))], max(0, len(order) - most)
+    return [*found, Column("", rest), Column(UNKNOWN, frozenset({UNKNOWN}))], max(0, len(order) - most)
 
 
-def column(snapshot: Snapshot, name: str, now: float) -> Clients:
+def column(snapshot: Snapshot, name: str, now: float) -> Column:
     """The clients of one jurisdiction, or country, at a POSIX time.
 
     Raises:
         KeyError: there is none of that name.
     """
-    return Clients(name, countries_at(snapshot.jurisdictions[name], now))
+    return Column(name, countries_at(snapshot.jurisdictions[name], now))
 
 
 class Matrix:
@@ -104,7 +104,7 @@ class Matrix:
         asked: what they state, and when.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Inquiry) -> None:
         self._asked = asked
         self._known: dict[tuple[int, ...], Kinds] = {}
 
@@ -116,17 +116,17 @@ class Matrix:
             found = self._known[key] = kinds(binding(service.rules, self._asked))
         return found
 
-    def cell(self, service: CompiledService, clients: Clients) -> list[Part]:
+    def cell(self, service: CompiledService, clients: Column) -> list[MatrixPart]:
         """Where a service may serve some clients: those who are most first. Of rules that leave the same, all are named."""
         found = []
         for one in self.kinds(service):
             countries = one.countries & clients.countries
             if countries:
-                found.append(Part(countries, one.allowed & service.mask, one.rules))
+                found.append(MatrixPart(countries, one.allowed & service.mask, one.rules))
         return sorted(found, key=lambda part: (-len(part.countries), min(part.countries)))
 
 
-def binding(rules: Iterable[CompiledRule], asked: Asked) -> list[CompiledRule]:
+def binding(rules: Iterable[CompiledRule], asked: Inquiry) -> list[CompiledRule]:
     """The enforced rules that may concern some client's request at a moment."""
     return [
         rule
@@ -155,14 +155,14 @@ def kinds(rules: Sequence[CompiledRule]) -> Kinds:
     return tuple(_part(countries, groups, mark) for mark, countries in clients.items())
 
 
-def _part(countries: Iterable[str], groups: Sequence[Sequence[CompiledRule]], mark: int) -> Part:
+def _part(countries: Iterable[str], groups: Sequence[Sequence[CompiledRule]], mark: int) -> MatrixPart:
     allowed = EVERYWHERE
     names: dict[str, None] = {}
     for number in bits(mark):
         for rule in groups[number]:
             allowed &= rule.allowed
             names[rule.rule.name] = None
-    return Part(frozenset(countries), allowed, tuple(names))
+    return MatrixPart(frozenset(countries), allowed, tuple(names))
 
 
 def unruled(snapshot: Snapshot, now: float) -> Iterator[tuple[str, bool]]:

@@ -34,8 +34,7 @@ from gtm.core.decision.ranking import Ranking, narrowed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
 from gtm.core.handoff.claims import PUSH_LASTS, Claims, client_network, hash_of, lifetime, network_address
-from gtm.core.handoff.priority import priority_of
-from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict
+from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict, priority_of
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
 from gtm.core.policy.snapshot import Snapshot

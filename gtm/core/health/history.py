@@ -53,7 +53,7 @@ class Probed(NamedTuple):
     failure: str
 
 
-class Series(NamedTuple):
+class HistorySeries(NamedTuple):
     """An endpoint, as one edge sees it or all together (`TOGETHER`)."""
 
     region: str
@@ -62,7 +62,7 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VerdictChange:
     """A verdict that became another. `number` is when control heard of it, in whole µs of POSIX time; no two of a control share one.
 
     `detail`, `status` and `ms` are what the probe met that decided it. `edge_at` is when it was by the edge's own clock, in POSIX
@@ -70,7 +70,7 @@ class Change:
     """
 
     number: int
-    series: Series
+    series: HistorySeries
     before: HealthStatus
     after: HealthStatus
     detail: str
@@ -85,7 +85,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HistoryStep:
     """What was heard of a series in the `STEP` seconds from the POSIX time `start` on.
 
     `probes` is None where the edge does not tell outcomes, as those before this version and all together. `p50_ms` and `p99_ms` are of
@@ -134,10 +134,10 @@ class _Open:
                 self.times[self.timed % MOST_TIMES] = one.ms
             self.timed += 1
 
-    def step(self, start: float, *, told: bool) -> Step:
+    def step(self, start: float, *, told: bool) -> HistoryStep:
         """What it comes to; `told`: whether the vantage tells outcomes."""
         times = sorted(self.times)
-        return Step(
+        return HistoryStep(
             start,
             self.worst,
             self.probes if told else None,
@@ -155,7 +155,7 @@ class _Live:
 
     status: HealthStatus
     open: _Open
-    done: deque[Step] = field(default_factory=deque)
+    done: deque[HistoryStep] = field(default_factory=deque)
 
 
 class History:
@@ -164,20 +164,20 @@ class History:
     def __init__(self) -> None:
         self.left_out = 0
         """Reports of edges that are not followed, since their voter has too many."""
-        self.recent: deque[Change] = deque(maxlen=MOST_RECENT)
+        self.recent: deque[VerdictChange] = deque(maxlen=MOST_RECENT)
         """The newest changes, the oldest first."""
-        self._waiting: list[Change] = []
-        self._last: dict[Series, HealthStatus] = {}
-        self._firsts: list[Change] | None = []
+        self._waiting: list[VerdictChange] = []
+        self._last: dict[HistorySeries, HealthStatus] = {}
+        self._firsts: list[VerdictChange] | None = []
         self._series: dict[str, dict[tuple[str, str], _Live]] = {}
-        self._finished: list[tuple[Series, Step]] = []
+        self._finished: list[tuple[HistorySeries, HistoryStep]] = []
         self._silent: set[str] = set()
         self._voters: dict[str, set[str]] = {}
         self._number = 0
         self._start = 0.0
         self._began: float | None = None
 
-    def known(self, last: Mapping[Series, HealthStatus]) -> None:
+    def known(self, last: Mapping[HistorySeries, HealthStatus]) -> None:
         """Take the last verdicts that were written down before: what this process heard first is a change only if it differs."""
         firsts, self._firsts, self._last = self._firsts or [], None, dict(last)
         for first in firsts:
@@ -216,17 +216,17 @@ class History:
         self._silent.add(TOGETHER)
         self._verdicts(TOGETHER, votes, {}, now)
 
-    def finished(self, now: float) -> list[tuple[Series, Step]]:
+    def finished(self, now: float) -> list[tuple[HistorySeries, HistoryStep]]:
         """The steps that are over, each given once."""
         self._roll(now)
         finished, self._finished = self._finished, []
         return finished
 
-    def unfinished(self) -> list[tuple[Series, Step]]:
+    def unfinished(self) -> list[tuple[HistorySeries, HistoryStep]]:
         """What was heard of the steps that are not over."""
         return [
             (
-                Series(region, url, vantage),
+                HistorySeries(region, url, vantage),
                 one.open.step(self._start, told=vantage not in self._silent),
             )
             for vantage, live in self._series.items()
@@ -245,11 +245,11 @@ class History:
             self._began = start + STEP
         for vantage, live in list(self._series.items()):
             for (region, url), one in list(live.items()):
-                self._close(Series(region, url, vantage), one, began)
+                self._close(HistorySeries(region, url, vantage), one, began)
                 if not one.done:
                     del live[region, url]
                     if len(self._last) < MOST_LAST:
-                        self._last[Series(region, url, vantage)] = one.status
+                        self._last[HistorySeries(region, url, vantage)] = one.status
             if not live:
                 del self._series[vantage]
                 self._silent.discard(vantage)
@@ -258,7 +258,7 @@ class History:
         while self.recent and self.recent[0].at < now - KEPT:
             self.recent.popleft()
 
-    def _close(self, series: Series, live: _Live, began: float) -> None:
+    def _close(self, series: HistorySeries, live: _Live, began: float) -> None:
         """End the step of a series that began then."""
         if live.open.heard:
             step = live.open.step(began, told=series.vantage not in self._silent)
@@ -272,19 +272,19 @@ class History:
         """Whether all steps that begin from a POSIX time on are kept here."""
         return self._began is not None and since >= max(self._began, self._start - KEPT)
 
-    def waiting(self) -> list[Change]:
+    def waiting(self) -> list[VerdictChange]:
         """The changes since the last time, each given once, the oldest first."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def steps(self, region: str) -> Iterator[tuple[Series, list[Step]]]:
+    def steps(self, region: str) -> Iterator[tuple[HistorySeries, list[HistoryStep]]]:
         """What is kept here of a region: the steps of each series, and the one that is not over."""
         for vantage, live in self._series.items():
             for (name, url), one in live.items():
                 if name == region:
                     told = vantage not in self._silent
                     now = [one.open.step(self._start, told=told)] if one.open.heard else []
-                    yield Series(region, url, vantage), [*one.done, *now]
+                    yield HistorySeries(region, url, vantage), [*one.done, *now]
 
     def _verdicts(
         self, vantage: str, health: HealthTable, deciding: Mapping[tuple[str, str], Probed], now: float
@@ -300,12 +300,12 @@ class History:
                 elif found.status is one.status:
                     found.open.heard = True
                     continue
-                series = Series(region, url, vantage)
+                series = HistorySeries(region, url, vantage)
                 self._changed(series, found, one, deciding.get((region, url)), now)
         return live
 
     def _changed(
-        self, series: Series, live: _Live, health: EndpointHealth, probed: Probed | None, now: float
+        self, series: HistorySeries, live: _Live, health: EndpointHealth, probed: Probed | None, now: float
     ) -> None:
         before = live.status
         first = before is health.status
@@ -313,7 +313,7 @@ class History:
         if health.status is HealthStatus.DOWN:
             live.open.worst = HealthStatus.DOWN
         self._number = max(self._number + 1, round(now * 1e6))
-        change = Change(
+        change = VerdictChange(
             self._number,
             series,
             HealthStatus.UNKNOWN if first else before,
@@ -330,13 +330,13 @@ class History:
         if live.open.changes <= MOST_CHANGES:
             self._keep(change)
 
-    def _keep_first(self, change: Change) -> None:
+    def _keep_first(self, change: VerdictChange) -> None:
         """Keep the first verdict of a series, if it is not the one that was written down last."""
         before = self._last.pop(change.series, HealthStatus.UNKNOWN)
         if before is not change.after:
             self._keep(replace(change, before=before))
 
-    def _keep(self, change: Change) -> None:
+    def _keep(self, change: VerdictChange) -> None:
         self.recent.append(change)
         self._waiting.append(change)
 

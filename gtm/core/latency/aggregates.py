@@ -2,14 +2,14 @@
 
 Laws:
   1. A sum's weight halves with every half-life, whether or not anything is added.
-  2. A delta no heavier than what is known moves it by at most its share of the weight times `Settings.most_step_ms`.
+  2. A delta no heavier than what is known moves it by at most its share of the weight times `AggregateSettings.most_step_ms`.
   3. Browsers' deltas of fewer sources than a row needs count only if they bring a source that the sum does not know:
      nobody can talk a sum round alone, however long he talks.
   4. A row enters the table only with enough samples of enough sources; of a network's, with many.
   5. The table changes only where an estimate has moved enough to matter, and then its version grows.
   6. Whose word it is, is kept: each author (the token of the edges or balancers that measured) has sums of its own. What
      several say is the median of their means, whatever number of samples each says it took; of an even number, geography
-     has a voice, too. What one says alone moves an estimate by `Settings.alone_ms` at most, unless it speaks of its own: a
+     has a voice, too. What one says alone moves an estimate by `AggregateSettings.alone_ms` at most, unless it speaks of its own: a
      region's balancers of that region, the only edge of everything. Authors share the table's rows and the memory evenly.
      `forget` takes out what an author taught.
 
@@ -46,7 +46,7 @@ from gtm.core.model.geometry import parse_square
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AggregateSettings:
     """How sums are kept and published. Times in seconds, weights in samples.
 
     `half_life`: after this long, a sample counts half. `beacon_weight`: what a browser's sample counts beside a
@@ -121,8 +121,8 @@ class Aggregates:
         settings: how sums are kept and published.
     """
 
-    def __init__(self, sums: Iterable[Sum] = (), settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __init__(self, sums: Iterable[Sum] = (), settings: AggregateSettings | None = None) -> None:
+        self.settings = settings or AggregateSettings()
         self._sums = _by_author(sums)
         self._authors = self._saying()
 

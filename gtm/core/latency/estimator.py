@@ -18,7 +18,7 @@ to it alone. In `_absorb`, with gains g and residuals e above the coarser estima
   offset = Σ g·e / (1 + Σ g);   of a region in the row + offset + g · (e - offset);   of any other + offset
 
 A square's knowledge (`gtm.core.latency.squares`) does the same with the places around it, by distance and with Huber's weights, and is
-remembered; the country's row counts by as much as places say little (`Correction.coarse`).
+remembered; the country's row counts by as much as places say little (`SquareCorrection.coarse`).
 
 Laws:
   1. No estimate is below the time of light in fibre over the great circle, unless it was measured with clients of the
@@ -72,19 +72,27 @@ from gtm.core.latency.geographic import (
     route_km,
     terminal_at,
 )
-from gtm.core.latency.levels import ASN_TRUST, COUNTRY_TRUST, NETWORK_TRUST, Source, Trust, offset
-from gtm.core.latency.mutual import fit_mutual
-from gtm.core.latency.squares import Correction, Squares
+from gtm.core.latency.squares import (
+    ASN_TRUST,
+    COUNTRY_TRUST,
+    NETWORK_TRUST,
+    EstimateSource,
+    SquareCorrection,
+    Squares,
+    Trust,
+    fit_mutual,
+    offset,
+)
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 from gtm.core.memory import Memory
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 
-_Totals = dict[int, tuple[float, Source]]
+_Totals = dict[int, tuple[float, EstimateSource]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
 _NOTHING: Row = {}
-_MODEL_ALONE = (0.0, Source.MODEL)
+_MODEL_ALONE = (0.0, EstimateSource.MODEL)
 MOST_BETWEEN = 100_000
 """Round trips between regions that are remembered."""
 _LEAST_MS = 0.1
@@ -268,7 +276,9 @@ class Estimator:
             totals = self._absorb(totals, row, trust, source)
         return totals
 
-    def _rows(self, location: Location, own: Row) -> tuple[Row | None, list[tuple[Row, Trust, Source]]]:
+    def _rows(
+        self, location: Location, own: Row
+    ) -> tuple[Row | None, list[tuple[Row, Trust, EstimateSource]]]:
         """The row of the client's country, and those finer than its place, coarse to fine."""
         table = self.table
         finer = []
@@ -276,24 +286,24 @@ class Estimator:
             operator = asn_key(location)
             row = None if operator is None else table.asns.get(operator)
             if row is not None:
-                finer.append((row, ASN_TRUST, Source.ASN))
+                finer.append((row, ASN_TRUST, EstimateSource.ASN))
         if own:
-            finer.append((own, NETWORK_TRUST, Source.NETWORK))
+            finer.append((own, NETWORK_TRUST, EstimateSource.NETWORK))
         return None if location.country is None else table.countries.get(location.country), finer
 
-    def _with_country(self, found: dict[int, Correction], country: Row) -> _Totals:
+    def _with_country(self, found: dict[int, SquareCorrection], country: Row) -> _Totals:
         """The square's knowledge with the country's row, which counts where places say little."""
         before = {number: (correction.mutual, correction.source) for number, correction in found.items()}
-        after = self._absorb(before, country, COUNTRY_TRUST, Source.COUNTRY)
+        after = self._absorb(before, country, COUNTRY_TRUST, EstimateSource.COUNTRY)
         totals = {}
         for number, (ms, source) in after.items():
             correction = found[number]
-            finer = correction.source in {Source.NEARBY, Source.PLACE}
+            finer = correction.source in {EstimateSource.NEARBY, EstimateSource.PLACE}
             added = correction.coarse * (ms - correction.mutual)
             totals[number] = (correction.ms + added, correction.source if finer else source)
         return totals
 
-    def _absorb(self, totals: _Totals, row: Row, trust: Trust, source: Source) -> _Totals:
+    def _absorb(self, totals: _Totals, row: Row, trust: Trust, source: EstimateSource) -> _Totals:
         """Corrections with one more row: first its offset for all regions, then each region's own remainder."""
         gains: dict[int, tuple[float, float]] = {}
         for number, (ms, _) in totals.items():

@@ -12,9 +12,9 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
+from math import inf, isfinite
 from statistics import median, median_low
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,15 +38,15 @@ class SampleMethod(StrEnum):
     """By whom and how a round trip was measured."""
 
     BALANCER = "balancer"
-    """The kernel's TCP_INFO of a client's connection: trusted. `Sample.reporter` is whose token it came with."""
+    """The kernel's TCP_INFO of a client's connection: trusted. `RoundTripSample.reporter` is whose token it came with."""
     BEACON = "beacon"
     """An anonymous browser, that may say anything."""
     PROBE = "probe"
-    """One region, of another: `Sample.source` is the name of the region that measured."""
+    """One region, of another: `RoundTripSample.source` is the name of the region that measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class RoundTripSample:
     """One round trip between a client and a region, in ms, at a POSIX time in seconds.
 
     `source` names the client for the caps, in as few names as one person can have: a hash of the client's /24 or /48.
@@ -62,7 +62,7 @@ class Sample:
     reporter: str = ""
 
 
-class Verdict(StrEnum):
+class SampleVerdict(StrEnum):
     """Whether a sample was taken, or why not."""
 
     ACCEPTED = "accepted"
@@ -120,36 +120,27 @@ class Interval(NamedTuple):
     witnesses: list[Witness]
 
 
+@dataclass(slots=True)
 class _Report:
     """What one source said of one region, from one place and by one reporter."""
 
-    __slots__ = (
-        "against",
-        "claim",
-        "impossible",
-        "keys",
-        "method",
-        "network",
-        "quickest",
-        "region",
-        "reporter",
-        "source",
-        "values",
-    )
+    first: RoundTripSample
+    source: int  # its bit, as `source_bit` gives it
+    values: list[float] = field(default_factory=list)
+    quickest: float = inf
+    impossible: bool = False
+    against: int = 0
 
-    def __init__(self, sample: Sample) -> None:
-        location = sample.location
-        self.keys: tuple[tuple[Level, str], ...] = _keys(sample)
-        self.network = None if location.network is None else network_key(location.network)
-        self.claim = claim_of(location)
-        self.region = sample.region
-        self.source = source_bit(sample.source)
-        self.method = sample.method
-        self.reporter = sample.reporter
-        self.values: list[float] = []
-        self.quickest = sample.rtt_ms
-        self.impossible = False
-        self.against = 0
+    @property
+    def network(self) -> str | None:
+        """The network of its client, as far as such are told apart."""
+        network = self.first.location.network
+        return None if network is None else network_key(network)
+
+    @property
+    def claim(self) -> str | None:
+        """Where the client is said to be."""
+        return claim_of(self.first.location)
 
 
 _Group = tuple[Level, str, str, bool]
@@ -185,21 +176,21 @@ class SampleAggregator:
         self._reports: dict[tuple[str, str, SampleMethod, str, str | None], _Report] = {}
         self._latest = 0.0
 
-    def add(self, sample: Sample) -> Verdict:
+    def add(self, sample: RoundTripSample) -> SampleVerdict:
         """Take one sample in, if it can be believed."""
         terminal = self._terminals.get(sample.region)
         if terminal is None:
-            return Verdict.UNKNOWN_REGION
+            return SampleVerdict.UNKNOWN_REGION
         point = self._origin(sample)
         if point is None:
-            return Verdict.UNKNOWN_LOCATION
+            return SampleVerdict.UNKNOWN_LOCATION
         if not (0 < sample.rtt_ms <= MAX_RTT_MS and isfinite(sample.at)):  # false for NaN too
-            return Verdict.IMPLAUSIBLE
+            return SampleVerdict.IMPLAUSIBLE
         direct_km = arc_km(point.vector, terminal.point.vector)
         possible = sample.rtt_ms >= FIBRE_MS_PER_KM * direct_km
         balancer = sample.method is SampleMethod.BALANCER and sample.location.network is not None
-        report = self._report(sample) if possible or balancer else Verdict.IMPLAUSIBLE
-        if isinstance(report, Verdict):
+        report = self._report(sample) if possible or balancer else SampleVerdict.IMPLAUSIBLE
+        if isinstance(report, SampleVerdict):
             return report
         probe = sample.method is SampleMethod.PROBE
         report.values.append(sample.rtt_ms - (0.0 if probe else model_ms(point, terminal, self._parameters)))
@@ -208,9 +199,9 @@ class SampleAggregator:
             report.impossible = True
             report.against += disputes(direct_km, sample.rtt_ms, allowance_km(sample.location))
         self._latest = max(self._latest, sample.at)
-        return Verdict.ACCEPTED
+        return SampleVerdict.ACCEPTED
 
-    def _report(self, sample: Sample) -> _Report | Verdict:
+    def _report(self, sample: RoundTripSample) -> _Report | SampleVerdict:
         """Where a sample of its source goes; why not, if there is no room for it."""
         network = sample.location.network if sample.method is SampleMethod.BALANCER else None
         key = (sample.source, sample.region, sample.method, sample.reporter, network)
@@ -218,11 +209,11 @@ class SampleAggregator:
         if report is None:
             room = self._limit // 2 if sample.method is SampleMethod.BEACON else self._limit
             if len(self._reports) >= room:
-                return Verdict.FULL
-            report = self._reports[key] = _Report(sample)
-        return Verdict.CAPPED if len(report.values) >= self._per_source else report
+                return SampleVerdict.FULL
+            report = self._reports[key] = _Report(sample, source_bit(sample.source))
+        return SampleVerdict.CAPPED if len(report.values) >= self._per_source else report
 
-    def _origin(self, sample: Sample) -> Point | None:
+    def _origin(self, sample: RoundTripSample) -> Point | None:
         """Where a sample was measured from, if that is known."""
         if sample.method is SampleMethod.PROBE:
             origin = self._terminals.get(sample.source)
@@ -235,14 +226,16 @@ class SampleAggregator:
         reports, self._reports = self._reports, {}
         at, self._latest = self._latest, 0.0
         # A reporter whom light contradicts in one region teaches nothing of the client's place in the others either.
-        contradicted = {(report.reporter, report.network) for report in reports.values() if report.impossible}
+        contradicted = {
+            (report.first.reporter, report.network) for report in reports.values() if report.impossible
+        }
         groups: dict[_Group, list[_Report]] = {}
         for report in reports.values():
-            alone = (report.reporter, report.network) in contradicted or self._doubtful(report)
-            trusted = report.method is not SampleMethod.BEACON
-            for level, key in report.keys:
+            alone = (report.first.reporter, report.network) in contradicted or self._doubtful(report)
+            trusted = report.first.method is not SampleMethod.BEACON
+            for level, key in _keys(report.first):
                 if not alone or level in {Level.NETWORK, Level.REGION}:
-                    groups.setdefault((level, key, report.region, trusted), []).append(report)
+                    groups.setdefault((level, key, report.first.region, trusted), []).append(report)
         return Interval(
             [_delta(group, reports, at) for group, reports in groups.items()],
             self._witnesses(reports.values(), at),
@@ -258,8 +251,10 @@ class SampleAggregator:
         groups: dict[tuple[str, str, str, str], list[_Report]] = {}
         for report in reports:
             network, claim = report.network, report.claim
-            if report.method is SampleMethod.BALANCER and network is not None and claim is not None:
-                groups.setdefault((network, claim, report.region, report.reporter), []).append(report)
+            if report.first.method is SampleMethod.BALANCER and network is not None and claim is not None:
+                groups.setdefault((network, claim, report.first.region, report.first.reporter), []).append(
+                    report
+                )
         found = []
         for (network, claim, region, reporter), group in groups.items():
             known = self._doubts.get(network)
@@ -276,7 +271,7 @@ class SampleAggregator:
         return found
 
 
-def _keys(sample: Sample) -> tuple[tuple[Level, str], ...]:
+def _keys(sample: RoundTripSample) -> tuple[tuple[Level, str], ...]:
     """The levels' keys that a sample counts for."""
     if sample.method is SampleMethod.PROBE:
         return ((Level.REGION, sample.source),)
@@ -314,3 +309,44 @@ def _delta(group: _Group, reports: list[_Report], at: float) -> Delta:
         sources |= report.source
     count = sum(len(report.values) for report in reports)
     return Delta(*group, count, sources, round(centre, 2), round(spread, 2), at)
+
+
+# --- How many samples a source may give over a longer time than one interval.
+#
+# `SampleAggregator` gives each source one vote within an interval. A source that speaks in every interval would still
+# outweigh those that speak once a day; this bounds what it says in all.
+
+
+class SourceBudget:
+    """Counts samples by source and region, in fixed windows of time.
+
+    Args:
+        most: samples of one region that a source may give within a window.
+        seconds: length of a window.
+        limit: pairs of source and region that are remembered; when they are all taken, others wait for the next window.
+    """
+
+    def __init__(self, most: int = 16, seconds: float = 3600.0, limit: int = 50_000) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._limit = limit
+        self._window: float | None = None
+        self._spent: dict[tuple[str, str], int] = {}
+
+    def spend(self, source: str, region: str, now: float) -> bool:
+        """Take one sample off a source's budget; False if there is none left.
+
+        Args:
+            source: as in `gtm.core.latency.samples.RoundTripSample`.
+            region: the region that it measured.
+            now: seconds of any clock.
+        """
+        window = now // self._seconds
+        if window != self._window:
+            self._window, self._spent = window, {}
+        key = (source, region)
+        spent = self._spent.get(key, 0)
+        if spent >= self._most or (not spent and len(self._spent) >= self._limit):
+            return False
+        self._spent[key] = spent + 1
+        return True

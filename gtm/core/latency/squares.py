@@ -5,16 +5,15 @@ A square's knowledge is worked out at its middle, once for each region that is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from heapq import nlargest
 from math import acos, cos, exp, pi
 from operator import mul
 from typing import NamedTuple
 
-from gtm.core.latency.geographic import Terminal
-from gtm.core.latency.levels import PLACE_TRUST, Source, offset
-from gtm.core.latency.mutual import MutualFit
+from gtm.core.latency.geographic import Parameters, Terminal, model_ms
 from gtm.core.latency.table import Row
 from gtm.core.model.geometry import EARTH_RADIUS_KM, Square, Vector, arc_km, square_vector, unit_vector
 
@@ -36,13 +35,13 @@ MOST_SQUARES = 8192
 """How many squares of clients are remembered."""
 
 
-class Correction(NamedTuple):
+class SquareCorrection(NamedTuple):
     """What a square's knowledge adds to the model for a region: `ms`, and `coarse` of what the country's row adds."""
 
     mutual: float
     ms: float
     coarse: float
-    source: Source
+    source: EstimateSource
 
 
 class _SquareView:
@@ -55,7 +54,7 @@ class _SquareView:
         self.weights = weights
         self.own = own
         self.mutuals: dict[int, float] = {}
-        self.corrections: dict[int, Correction] = {}
+        self.corrections: dict[int, SquareCorrection] = {}
         self.neighbours: list[tuple[float, _Place]] | None = None
         self.own_offset: float | None = None
 
@@ -118,7 +117,7 @@ class Squares:
         self.empty = mutual is None and not places
         """Whether nothing was measured: no correction is other than 0."""
 
-    def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, Correction]:
+    def corrections(self, square: Square, numbers: Iterable[int]) -> dict[int, SquareCorrection]:
         """What is known at a square of each of some regions."""
         view = self._view(square)
         return {number: view.corrections.get(number) or self._correct(view, number) for number in numbers}
@@ -149,7 +148,7 @@ class Squares:
             known = view.mutuals[number] = self._mutual.offsets[number] + rest / (1 + seen)
         return known
 
-    def _correct(self, view: _SquareView, number: int) -> Correction:
+    def _correct(self, view: _SquareView, number: int) -> SquareCorrection:
         """What is known at a square of a region, remembered."""
         ms, coarse, source = self._around(view, number)
         row = view.own
@@ -167,14 +166,16 @@ class Squares:
                 gain = PLACE_TRUST.gain(measured[1])
                 ms += gain * (measured[0] - ms)
                 coarse *= 1 - gain
-                source = Source.PLACE
-        correction = view.corrections[number] = Correction(self._mutual_at(view, number), ms, coarse, source)
+                source = EstimateSource.PLACE
+        correction = view.corrections[number] = SquareCorrection(
+            self._mutual_at(view, number), ms, coarse, source
+        )
         return correction
 
-    def _around(self, view: _SquareView, number: int) -> tuple[float, float, Source]:
+    def _around(self, view: _SquareView, number: int) -> tuple[float, float, EstimateSource]:
         """What is known of a region around a square, its own row aside; the share left to the country's row; whence."""
         mutual = self._mutual_at(view, number)
-        source = Source.MODEL if self._mutual is None else Source.REGIONS
+        source = EstimateSource.MODEL if self._mutual is None else EstimateSource.REGIONS
         if not self._places:
             return mutual, 1.0, source
         if view.neighbours is None:
@@ -191,7 +192,7 @@ class Squares:
         if not seen:
             return mutual + access, 1.0, source
         centre, total = _agreed(seen)
-        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
+        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), EstimateSource.NEARBY
 
     def neighbours(self, square: Square) -> list[tuple[float, _Place]]:
         """The measured places nearest to a square, itself aside, with their weights."""
@@ -233,3 +234,133 @@ class Squares:
                 common, {number: (gain, residual - common) for number, (gain, residual) in gains.items()}
             )
         return place
+
+
+# --- The levels of knowledge in an estimate, and how far each is believed. ---
+
+
+class EstimateSource(StrEnum):
+    """The finest level of knowledge in an estimate."""
+
+    MODEL = "model"
+    REGIONS = "regions"
+    """The regions' mutual round trips."""
+    COUNTRY = "country"
+    NEARBY = "nearby"
+    """Measured in places near the client's."""
+    PLACE = "place"
+    """Measured in the client's own square."""
+    ASN = "asn"
+    """Measured with clients of the same operator in the same country."""
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far a level's samples count: n of them correct a coarser estimate by the share reach × n / (n + pseudo)."""
+
+    pseudo: float
+    reach: float
+
+    def gain(self, samples: float) -> float:
+        """The share (0–1) of the way from the coarser estimate to what so many samples say."""
+        return self.reach * samples / (samples + self.pseudo)
+
+
+# A country and an operator span places that differ, so that no number of samples is believed of all their clients.
+COUNTRY_TRUST = Trust(pseudo=10.0, reach=0.5)
+ASN_TRUST = Trust(pseudo=5.0, reach=0.5)
+PLACE_TRUST = Trust(pseudo=1.0, reach=1.0)
+NETWORK_TRUST = Trust(pseudo=1.0, reach=1.0)
+
+
+def offset(gains: Collection[tuple[float, float]]) -> float:
+    """The offset common to several regions, from (gain, residual) of each; shrunk as by one region without any."""
+    return sum(gain * residual for gain, residual in gains) / (1 + sum(gain for gain, _ in gains))
+
+
+# --- What the regions' round trips to each other say about each region, beyond the geographic model. ---
+
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MutualFit:
+    """By the regions' numbers: each one's `offsets` in ms; and for pairs, what both offsets leave unexplained.
+
+    `remainders[a][b]` in ms, and `seen[a][b]` 1.0; both 0.0 where the pair was not measured.
+    """
+
+    offsets: list[float]
+    remainders: list[list[float]]
+    seen: list[list[float]]
+
+
+def fit_mutual(
+    names: Sequence[str],
+    terminals: Sequence[Terminal],
+    mutual: Mapping[str, Mapping[str, float]],
+    parameters: Parameters,
+) -> MutualFit | None:
+    """Split the round trips between regions into an offset of each region and a remainder of each pair.
+
+    A round trip is the same both ways, so the lower of two measurements has the fewer queues in it. A region's offset
+    is the median over the others (a median polish: Tukey, "Exploratory Data Analysis", 1977), shrunk toward 0 as by
+    one more region that says 0.
+
+    Returns:
+        None if no two of the regions were measured.
+    """
+    measured = _residuals(names, terminals, mutual, parameters)
+    if not any(measured):
+        return None
+    offsets = [0.0] * len(names)
+    for _ in range(_ROUNDS):
+        offsets = [
+            _median([residual - offsets[other] for other, residual in row.items()])
+            * len(row)
+            / (len(row) + 1)
+            if row
+            else 0.0
+            for row in measured
+        ]
+    remainders = [[0.0] * len(names) for _ in names]
+    seen = [[0.0] * len(names) for _ in names]
+    for number, row in enumerate(measured):
+        for other, residual in row.items():
+            remainders[number][other] = residual - offsets[number] - offsets[other]
+            seen[number][other] = 1.0
+    return MutualFit(offsets, remainders, seen)
+
+
+def _residuals(
+    names: Sequence[str],
+    terminals: Sequence[Terminal],
+    mutual: Mapping[str, Mapping[str, float]],
+    parameters: Parameters,
+) -> list[dict[int, float]]:
+    """For each region, the others it shares a measurement with, and how far that is above the model, in ms."""
+    numbers = {name: number for number, name in enumerate(names)}
+    lowest: dict[tuple[int, int], float] = {}
+    for name, others in mutual.items():
+        one = numbers.get(name)
+        if one is None:
+            continue
+        for other_name, ms in others.items():
+            other = numbers.get(other_name)
+            if other is not None and other != one:
+                pair = (one, other) if one < other else (other, one)
+                lowest[pair] = min(ms, lowest.get(pair, ms))
+    residuals: list[dict[int, float]] = [{} for _ in names]
+    for (one, other), ms in lowest.items():
+        residuals[one][other] = residuals[other][one] = ms - model_ms(
+            terminals[one].point, terminals[other], parameters
+        )
+    return residuals
+
+
+def _median(values: list[float]) -> float:
+    values.sort()
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2

@@ -128,7 +128,7 @@ UNKNOWN_HANDS = Hands(None)
 """Of a credential of which nobody knows whose it is."""
 
 
-class Why(StrEnum):
+class HandsReason(StrEnum):
     """Why two credentials count as one."""
 
     UNKNOWN_FIRST = "unknown first"
@@ -147,7 +147,7 @@ class Why(StrEnum):
 class Shared:
     """Why two credentials count as one, and who has both, as the hands of the second call them."""
 
-    why: Why
+    why: HandsReason
     who: str
 
 
@@ -156,7 +156,7 @@ def in_one_hand(first: Hands, second: Hands, accounts: Accounts) -> Shared | Non
 
     A name is the accounts that have come by it; one that no account has had is itself.
     """
-    for hands, why in ((first, Why.UNKNOWN_FIRST), (second, Why.UNKNOWN_SECOND)):
+    for hands, why in ((first, HandsReason.UNKNOWN_FIRST), (second, HandsReason.UNKNOWN_SECOND)):
         if ANYBODY in hands.every:
             return Shared(why, ANYBODY)
     of_first, owns_first = _people(first.every, accounts), _people(first.every[:1], accounts)
@@ -165,8 +165,8 @@ def in_one_hand(first: Hands, second: Hands, accounts: Accounts) -> Shared | Non
         if people & of_first:
             is_owner = name == second.owner
             if people & owns_first:
-                return Shared(Why.OWNER if is_owner else Why.FIRST_MADE_SECOND, name)
-            return Shared(Why.SECOND_MADE_FIRST if is_owner else Why.MAKER, name)
+                return Shared(HandsReason.OWNER if is_owner else HandsReason.FIRST_MADE_SECOND, name)
+            return Shared(HandsReason.SECOND_MADE_FIRST if is_owner else HandsReason.MAKER, name)
     return None
 
 

@@ -36,7 +36,7 @@ def utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
-class Checks:
+class PolicyChecks:
     """The problems and warnings of one compilation, so far."""
 
     def __init__(self) -> None:

@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gtm.core.model.state import ClassPlan, Plan
-from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.model import Model, build
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
-from gtm.core.plan.rows import Flags, Floats, Ints, total
+from gtm.core.plan.model import Flags, Floats, Ints, Model, build, total
+from gtm.core.plan.problem import DEFAULT_KNOBS, ClassDemand, Knobs, PlanProblem, Solution, admitted
 
 _TOLERANCE = 0.01
 """Bounds may be exceeded by this part before steps grow: hysteresis and rounding alone must not count as overload."""
@@ -32,7 +30,7 @@ _STILL = 1e-9
 
 
 def advance(
-    previous: Plan, problem: Problem, solution: Solution, now: float, *, knobs: Knobs = DEFAULT_KNOBS
+    previous: Plan, problem: PlanProblem, solution: Solution, now: float, *, knobs: Knobs = DEFAULT_KNOBS
 ) -> Plan:
     """The next plan.
 
@@ -107,7 +105,7 @@ def _refusals(demand: ClassDemand, before: ClassPlan | None, solution: Solution,
     return ClassPlan({}, min(shed, 1.0), tenants)
 
 
-def _step(problem: Problem, moves: list[_Move], knobs: Knobs) -> list[dict[str, float]]:
+def _step(problem: PlanProblem, moves: list[_Move], knobs: Knobs) -> list[dict[str, float]]:
     """The new weights of each class."""
     if not moves:
         return []
@@ -151,7 +149,7 @@ class _Routes:
     admitted: Floats
 
     @classmethod
-    def of(cls, problem: Problem, moves: list[_Move]) -> _Routes:
+    def of(cls, problem: PlanProblem, moves: list[_Move]) -> _Routes:
         """Read the moves, and build the bounds over the few regions that they name."""
         demands = []
         for move in moves:
@@ -170,7 +168,7 @@ class _Routes:
             np.repeat(np.arange(len(moves), dtype=np.intp), [len(move.base) for move in moves]),
             np.array(base),
             np.array(target),
-            np.array([_admitted(move) for move in moves]),
+            np.array([admitted(move.demand, move.plan) for move in moves]),
         )
 
     def load(self, weights: Floats) -> Floats:
@@ -186,16 +184,6 @@ class _Routes:
         classes = np.zeros(len(self.admitted), dtype=np.bool_)
         classes[self.classes[touched & (self.base > 0)]] = True
         return classes
-
-
-def _admitted(move: _Move) -> float:
-    """The rate of a class that is not refused."""
-    total = sum(move.demand.tenants.values())
-    if not move.plan.tenants:
-        return move.demand.rate * (1 - move.plan.shed)
-    shares = move.plan.tenants
-    refused = sum(rate * shares.get(name, move.plan.shed) for name, rate in move.demand.tenants.items())
-    return move.demand.rate * (1 - refused / total)
 
 
 def rounded(weights: Mapping[str, float], target: Mapping[str, float], least: float) -> dict[str, float]:
@@ -227,7 +215,7 @@ def _moving(
 
 
 def _idle(
-    previous: Plan, problem: Problem, now: float, knobs: Knobs
+    previous: Plan, problem: PlanProblem, now: float, knobs: Knobs
 ) -> tuple[dict[str, float], dict[str, ClassPlan]]:
     """Classes without demand: since when, and the plans they keep meanwhile."""
     present = {one.key: one for one in problem.classes}

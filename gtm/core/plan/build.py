@@ -12,9 +12,8 @@ from gtm.core.decision.view import View
 from gtm.core.demand.cells import Cell
 from gtm.core.demand.rows import ClassKey
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.policy import Policy
 from gtm.core.model.services import PLANNED, OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 
 Demand = Mapping[tuple[str, str], float]
 """Ranking class and demand cell → requests per second."""
@@ -41,7 +40,7 @@ def problem_of(
     demand: Demand,
     fixed: Mapping[tuple[str, str], float],
     supply: dict[str, Supply],
-) -> Problem:
+) -> PlanProblem:
     """The planner's question in one state of the world.
 
     Args:
@@ -58,10 +57,10 @@ def problem_of(
             classes.setdefault(key, _Class()).cells.append((known, rate))
     asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
     policy = view.snapshot.policy
-    return Problem(
+    return PlanProblem(
         classes=(*(one for one in asked if one is not None), *_pinned(view, fixed)),
         supply=supply,
-        quotas=_quotas(policy),
+        quotas=policy.spillover_rules,
         tenant_weights={tenant.name: tenant.weight for tenant in policy.tenants if tenant.weight != 1.0},
     )
 
@@ -150,17 +149,3 @@ def _pinned(view: View, fixed: Mapping[tuple[str, str], float]) -> list[ClassDem
         for (service, region), rate in sorted(fixed.items())
         if service in services and region in view.snapshot.region_numbers and rate > 0
     ]
-
-
-def _quotas(policy: Policy) -> tuple[SpillQuota, ...]:
-    return tuple(
-        SpillQuota(
-            rule.name,
-            rule.from_region,
-            rule.to_regions,
-            rule.max_share,
-            rule.max_requests_per_second,
-            rule.max_added_latency_ms,
-        )
-        for rule in policy.spillover_rules
-    )

@@ -22,8 +22,7 @@ from math import inf, sqrt
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.state import Plan
-from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.problem import Problem, Solution
+from gtm.core.plan.problem import DEFAULT_KNOBS, Knobs, PlanProblem, Solution
 from gtm.core.plan.solve import solve
 
 LEVELS = (0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
@@ -49,7 +48,7 @@ class Tick:
     fill: Fill
 
 
-def solve_tick(problem: Problem, previous: Plan, fill: Fill, *, knobs: Knobs = DEFAULT_KNOBS) -> Tick:
+def solve_tick(problem: PlanProblem, previous: Plan, fill: Fill, *, knobs: Knobs = DEFAULT_KNOBS) -> Tick:
     """Answer one tick's question with every region no fuller than it should be.
 
     Args:
@@ -72,7 +71,7 @@ def solve_tick(problem: Problem, previous: Plan, fill: Fill, *, knobs: Knobs = D
 
 
 def _raised(
-    problem: Problem, previous: Plan, levels: Mapping[str, int], knobs: Knobs
+    problem: PlanProblem, previous: Plan, levels: Mapping[str, int], knobs: Knobs
 ) -> tuple[dict[str, int], Solution]:
     """The levels above the least common floor with which nothing is refused, and the answer with them.
 
@@ -123,7 +122,7 @@ def _level(supply: Supply, known: int | None) -> int:
     return LEVELS.index(0.8) if known is None else min(known, _TOP)
 
 
-def _bounded(problem: Problem, levels: Fill) -> Problem:
+def _bounded(problem: PlanProblem, levels: Fill) -> PlanProblem:
     return replace(
         problem,
         supply={name: _scaled(supply, LEVELS[levels[name]]) for name, supply in problem.supply.items()},
@@ -140,7 +139,7 @@ def _refuses(solution: Solution) -> bool:
     return sum(solution.shed.values()) + solution.unplaced > _SHED
 
 
-def _next(problem: Problem, solution: Solution, name: str, level: int) -> int:
+def _next(problem: PlanProblem, solution: Solution, name: str, level: int) -> int:
     """One level up while a fuller region would save more than it costs, one down while it has room to spare."""
     supply = problem.supply[name]
     price = solution.prices.get(name, 0.0)
@@ -155,7 +154,7 @@ def _next(problem: Problem, solution: Solution, name: str, level: int) -> int:
     return level
 
 
-def _service_time(problem: Problem, solution: Solution, name: str) -> float:
+def _service_time(problem: PlanProblem, solution: Solution, name: str) -> float:
     """The mean service time of what a region is to serve, in s; that of all its services if it serves nothing."""
     times = problem.supply[name].service_time_s
     held = rate = 0.0

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gtm.core.plan.lp import Answer
-from gtm.core.plan.model import Model
-from gtm.core.plan.rows import Bound, Flags, Floats, Ints, total
+from gtm.core.plan.lp import Allocation
+from gtm.core.plan.model import BoundKind, Flags, Floats, Ints, Model, total
 
 _EXHAUSTED = 1e-6
 _BETTER = 0.01
@@ -113,7 +112,7 @@ def levels(
     return Levels(least, most)
 
 
-def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing: Levels) -> list[Group]:
+def groups(model: Model, answer: Allocation, unserved: Floats, tier: Flags, standing: Levels) -> list[Group]:
     """The groups of a tier in which something is refused. `unserved` and `tier` are by class.
 
     A class competes for a bound that its flows count against, and, where some of it is refused, for those that it could
@@ -130,7 +129,7 @@ def groups(model: Model, answer: Answer, unserved: Floats, tier: Flags, standing
     exhausted = (rows.limits > 0) & (entries.dot(answer.flow) >= rows.limits * (1 - _EXHAUSTED))
     edge = exhausted[entries.row] & tier[of_class] & (flowing | contending)
     by_label, of_row = components(of_class[edge], entries.row[edge], len(model.classes), len(rows.limits))
-    on_slots = np.isin(rows.bound, (Bound.SLOTS, Bound.SERVICE_SLOTS)) & exhausted
+    on_slots = np.isin(rows.bound, (BoundKind.SLOTS, BoundKind.SERVICE_SLOTS)) & exhausted
     slot_labels = set(of_row[on_slots].tolist())
     return [
         Group(np.flatnonzero((by_label == one) & tier), one in slot_labels)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import floor
 
 from gtm.core.model.state import Plan
-from gtm.core.plan.problem import Problem, plan_flow
+from gtm.core.plan.problem import PlanProblem, plan_flow
 
 MINUTE = 60.0
 
@@ -33,7 +33,7 @@ class RegionMinute:
 
 
 def seen(
-    problem: Problem, plan: Plan, binding: Collection[str], use: Mapping[str, float | None]
+    problem: PlanProblem, plan: Plan, binding: Collection[str], use: Mapping[str, float | None]
 ) -> dict[str, RegionMinute]:
     """One look at a plan: all regions that it, or what is known of their use, names.
 
@@ -74,23 +74,14 @@ def seen(
 def joined(one: RegionMinute, other: RegionMinute) -> RegionMinute:
     """Two parts of a minute as one: the means of both by their samples; a use that one of them does not know is the other's."""
     samples = one.samples + other.samples
-
-    def mean(first: float, second: float) -> float:
-        return (first * one.samples + second * other.samples) / samples
-
     known = [part for part in (one, other) if part.use is not None]
     weights = sum(part.samples for part in known)
     use = sum((part.use or 0.0) * part.samples for part in known) / weights if known else None
-    return RegionMinute(
-        samples,
-        mean(one.demand, other.demand),
-        mean(one.planned, other.planned),
-        mean(one.away, other.away),
-        mean(one.refused, other.refused),
-        use,
-        mean(one.price_ms, other.price_ms),
-        mean(one.exhausted, other.exhausted),
-    )
+    means = {
+        name: (getattr(one, name) * one.samples + getattr(other, name) * other.samples) / samples
+        for name in ("demand", "planned", "away", "refused", "price_ms", "exhausted")
+    }
+    return RegionMinute(samples, use=use, **means)
 
 
 @dataclass(slots=True)

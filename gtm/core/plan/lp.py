@@ -2,11 +2,11 @@
 
 Theory. A column x[c,r] ≥ 0 is the rate (requests/s) of class c that region r serves, of cost k[c,r]: its latency and the
 region's own cost in ms, less the least of the class, because only differences matter. Two more of each class, v[c] and w[c], are
-what stays unserved, up to `Parts.most` at `Parts.cost`; and a column that the previous plan has is there a second time, up to
+what stays unserved, up to `UnservedParts.most` at `UnservedParts.cost`; and a column that the previous plan has is there a second time, up to
 the rate of then, for `keep_ms` less, so that nothing moves for a gain that nobody feels.
 
   least  Σ k[c,r] x[c,r] + Σ cost v + Σ cost w
-  bounds Σ a[i,(c,r)] x[c,r] ≤ b[i]           for each capacity and quota i (`gtm.core.plan.rows`); a is 1, or a service time
+  bounds Σ a[i,(c,r)] x[c,r] ≤ b[i]           for each capacity and quota i (`gtm.core.plan.model`); a is 1, or a service time
   demand Σ over r of x[c,r] + v[c] + w[c] = d[c]  for each class
 
 It always has a solution where everything may stay unserved. Tiers of priority are not one objective: `gtm.core.plan.solve`
@@ -41,20 +41,20 @@ The Irish do not go there, for their 25 ms more and 30 ms for the place are a re
 >>> from gtm.core.capacity.supply import Supply
 >>> from gtm.core.model.services import Priority
 >>> from gtm.core.plan.model import build
->>> from gtm.core.plan.problem import ClassDemand, Problem
+>>> from gtm.core.plan.problem import ClassDemand, PlanProblem
 >>> def solved(german):
 ...     one = ClassDemand("de", "chat", Priority.REAL_TIME, ("fra", "dub"), (10.0, 40.0), german)
 ...     other = ClassDemand("ie", "chat", Priority.REAL_TIME, ("dub", "fra"), (10.0, 35.0), 4.0)
-...     model = build(Problem((one, other), {"fra": Supply(rate=10.0), "dub": Supply(rate=8.0)}))
+...     model = build(PlanProblem((one, other), {"fra": Supply(rate=10.0), "dub": Supply(rate=8.0)}))
 ...     programme = Programme(model, np.zeros(4), Knobs())
-...     unserved = Parts(np.array([model.rate, [0.0, 0.0]]), np.full((2, 2), 1000.0))
+...     unserved = UnservedParts(np.array([model.rate, [0.0, 0.0]]), np.full((2, 2), 1000.0))
 ...     answer = programme.refine(programme.solve(model.rate, unserved, gap_ms=GAP_MS), gap_ms=GAP_MS)
 ...     return [numbers.round(6).tolist() for numbers in (answer.flow, answer.unserved, answer.price)]
 >>> solved(12.0)  # de to fra and dub, ie to dub and fra; unserved; prices of fra and dub
 [[10.0, 2.0, 4.0, 0.0], [0.0, 0.0], [30.0, 0.0]]
 
 Of 16 requests/s two find no place, and the prices become those of the refusal, 1,000 ms less the way there: a number without a
-meaning of its own, which `gtm.core.plan.report` caps.
+meaning of its own, which `gtm.core.plan.solve` caps.
 
 >>> solved(16.0)
 [[10.0, 4.0, 4.0, 0.0], [2.0, 0.0], [1000.0, 970.0]]
@@ -69,13 +69,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import highspy
 import numpy as np
 
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.model import Model
-from gtm.core.plan.problem import PlanError
-from gtm.core.plan.rows import Flags, Floats, Ints, total
-from gtm.core.plan.simplex import Simplex
+from gtm.core.plan.model import Flags, Floats, Ints, Model, total
+from gtm.core.plan.problem import Knobs, PlanError
 
 GAP_MS = 0.1
 """How much better than the answer another could be at most, in ms per request."""
@@ -86,7 +84,7 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class UnservedParts:
     """Demand that may stay unserved, in two parts of each class (rows): at most `most` (requests/s) at `cost` (ms)."""
 
     most: Floats
@@ -94,7 +92,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Allocation:
     """Rates of columns, what stays unserved by class, and the rows' dual values (ms per unit of their limit)."""
 
     flow: Floats
@@ -132,7 +130,7 @@ class Programme:
         self._active = np.zeros(len(of_class), dtype=np.bool_)
         self._demand = np.zeros(count)
 
-    def solve(self, demand: Floats, parts: Parts, *, gap_ms: float) -> Answer:
+    def solve(self, demand: Floats, parts: UnservedParts, *, gap_ms: float) -> Allocation:
         """Serve the demand (requests/s by class) at least cost, unless all is served: `refine` then finds the best.
 
         Args:
@@ -154,7 +152,7 @@ class Programme:
             answer = self._run(primal=True)
         return answer
 
-    def refine(self, answer: Answer, *, gap_ms: float) -> Answer:
+    def refine(self, answer: Allocation, *, gap_ms: float) -> Allocation:
         """Go on from the last answer of `solve` until no other could be better by more than the gap.
 
         Raises:
@@ -242,7 +240,7 @@ class Programme:
         self._columns = np.concatenate((self._columns, columns))
         self._cost, self._most = np.concatenate((self._cost, cost)), np.concatenate((self._most, most))
 
-    def _run(self, *, primal: bool) -> Answer:
+    def _run(self, *, primal: bool) -> Allocation:
         """The optimum over the columns that the solver sees."""
         model, count = self.model, len(self._demand)
         found = self._simplex.run(primal=primal)
@@ -252,14 +250,14 @@ class Programme:
         dual = found.dual * self._unit
         # The dual of an upper limit is what more of it would change the cost by, at most 0: its price is the opposite.
         price = np.maximum(-dual[: self._first], 0.0)
-        answer = Answer(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
+        answer = Allocation(total(self._columns, rate[2 * count :], len(self.relative)), unserved, price)
         self._verify(answer)
         self._flow = answer.flow
         reduced = self.relative + model.rows.matrix.transposed_dot(price)
         self._reduced = reduced - dual[self._first :][model.columns.classes]
         return answer
 
-    def _verify(self, answer: Answer) -> None:
+    def _verify(self, answer: Allocation) -> None:
         """Trust no solver: demand and bounds must hold within rounding."""
         model, demand = self.model, self._demand
         served = total(model.columns.classes, answer.flow, len(demand)) + answer.unserved
@@ -267,3 +265,99 @@ class Programme:
         wrong = np.abs(served - demand) > _TOLERANCE * np.maximum(demand, 1.0)
         if wrong.any() or (over > _TOLERANCE * np.maximum(model.rows.limits, 1.0)).any():
             raise PlanError("the solver's answer breaks its own bounds: numerical trouble")
+
+
+# --- A linear programme that the simplex method solves again and again, each time from the last basis.
+#
+# HiGHS (Huangfu and Hall 2018) through its own Python package. One thread, and the same input gives the same answer.
+
+
+_DUAL, _PRIMAL = 1, 4
+_DANTZIG = 0
+_FINAL = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit)
+_BASIC = highspy.HighsBasisStatus.kBasic
+_LOWER = highspy.HighsBasisStatus.kLower
+_UPPER = highspy.HighsBasisStatus.kUpper
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """Rates of the columns, and by how much the objective grows with each row's bound."""
+
+    rate: Floats
+    dual: Floats
+
+
+class Simplex:
+    """Least cost of columns ≥ 0 under rows: first upper limits, then equalities, all 0 to begin with."""
+
+    def __init__(self, limits: Floats, equalities: int, time_limit_s: float) -> None:
+        self._highs = highspy.Highs()
+        options = {
+            "output_flag": False,
+            "solver": "simplex",
+            "presolve": "off",
+            "threads": 1,
+            "simplex_dual_edge_weight_strategy": _DANTZIG,
+            "simplex_primal_edge_weight_strategy": _DANTZIG,
+            "time_limit": time_limit_s,
+        }
+        for name, value in options.items():
+            self._highs.setOptionValue(name, value)
+        count = len(limits) + equalities
+        lower = np.concatenate((np.full(len(limits), -np.inf), np.zeros(equalities)))
+        upper = np.concatenate((limits, np.zeros(equalities)))
+        none = np.zeros(0, dtype=np.int32)
+        self._highs.addRows(count, lower, upper, 0, np.zeros(count, dtype=np.int32), none, np.zeros(0))
+
+    def add(self, cost: Floats, upper: Floats, entries: tuple[Ints, Ints, Floats]) -> None:
+        """Add columns at 0. `entries`: where each column begins, then rows and values, column by column."""
+        starts, rows, values = entries
+        self._highs.addCols(
+            len(cost),
+            cost,
+            np.zeros(len(cost)),
+            upper,
+            len(rows),
+            starts.astype(np.int32),
+            rows.astype(np.int32),
+            values,
+        )
+
+    def change_columns(self, columns: Ints, cost: Floats, upper: Floats) -> None:
+        """Set cost and upper bound of columns."""
+        index = columns.astype(np.int32)
+        self._highs.changeColsCost(len(index), index, cost)
+        self._highs.changeColsBounds(len(index), index, np.zeros(len(index)), upper)
+
+    def change_rows(self, rows: Ints, values: Floats) -> None:
+        """Set the right-hand sides of equalities, by number of all rows. The basis stays dual feasible."""
+        self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), values, values)
+
+    def enter(self, columns: Ints, rows: Ints, full: Ints) -> None:
+        """Let columns take the place of rows in the basis, and others (`full`) stand at their upper bound."""
+        basis = self._highs.getBasis()
+        of_columns, of_rows = basis.col_status, basis.row_status
+        for column, row in zip(columns.tolist(), rows.tolist(), strict=True):
+            of_columns[column], of_rows[row] = _BASIC, _LOWER
+        for column in full.tolist():
+            of_columns[column] = _UPPER
+        basis.col_status, basis.row_status, basis.valid = of_columns, of_rows, True
+        self._highs.setBasis(basis)
+
+    def run(self, *, primal: bool) -> Optimum:
+        """Solve from the last basis: `primal` if it is feasible, as after adding columns.
+
+        Raises:
+            PlanError: the solver gave up.
+        """
+        self._highs.setOptionValue("simplex_strategy", _PRIMAL if primal else _DUAL)
+        self._highs.run()
+        if self._highs.getModelStatus() not in _FINAL:
+            self._highs.clearSolver()  # rounding may have spoilt the basis: once more from none
+            self._highs.run()
+        status = self._highs.getModelStatus()
+        if status != highspy.HighsModelStatus.kOptimal:
+            raise PlanError(f"the solver found no plan: {self._highs.modelStatusToString(status)}")
+        found = self._highs.getSolution()
+        return Optimum(np.array(found.col_value), np.array(found.row_dual))

@@ -6,12 +6,10 @@ outlives the revision that numbered them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from math import isfinite
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.quota.names import QuotaText
@@ -39,29 +37,18 @@ class ClassDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class SpillQuota:
-    """A spillover rule: how much of the demand whose home is `home` may go to any of `to` together; `max_share` is of what is not fixed.
+class PlanProblem:
+    """One tick's question.
 
-    A home without rules spills freely inside the fence; one with rules only where a rule leads. A flow to a region
-    that several rules name must satisfy each: it stays within every added latency (the difference of `latency_ms`
-    between there and home), and counts against every share and rate.
+    A quota says how much of the demand whose home is its region may go to its others together; `max_share` is of what is not fixed.
+    A home without quotas spills freely inside the fence; one with quotas only where a quota leads. A flow to a region
+    that several quotas name must satisfy each: it stays within every added latency (the difference of `latency_ms`
+    between there and home), and counts against every share and rate. `tenant_weights` are of tenants inside a tier, 1 where absent.
     """
-
-    name: str
-    home: str
-    to: tuple[str, ...]
-    max_share: float | None = None
-    max_rate: float | None = None
-    max_added_latency_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One tick's question. `tenant_weights`: of tenants inside a tier, 1 where absent."""
 
     classes: tuple[ClassDemand, ...]
     supply: dict[str, Supply]
-    quotas: tuple[SpillQuota, ...] = ()
+    quotas: tuple[SpilloverRule, ...] = ()
     tenant_weights: dict[str, float] = field(default_factory=dict)
 
 
@@ -94,71 +81,7 @@ class PlanError(Exception):
     """A problem that makes no sense, or that the solver could not solve. The caller keeps the last plan."""
 
 
-# --- Whether a solution or a plan keeps every bound, worked out anew and plainly: it shares nothing with the planner. ---
-
-
-Flow = Mapping[str, Mapping[str, float]]
-"""Class → region → requests per second."""
-
-
-class Breach(StrEnum):
-    """A promise of the planner that a plan breaks."""
-
-    FENCE = "fence"
-    """A flow to a region that is none of the class's."""
-    DEMAND = "demand"
-    """Served and refused do not make the demand; or weights do not sum to 1."""
-    CAPACITY = "capacity"
-    SPILL_IN = "spill_in"
-    QUOTA = "quota"
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One thing wrong: where (a class, region or rule), and by how much `limit` is exceeded, in `unit`."""
-
-    breach: Breach
-    where: str
-    amount: float
-    limit: float
-    unit: str = "requests/s"
-
-    def __str__(self) -> str:
-        return f"{self.breach} of `{self.where}`: {self.amount:.6g} {self.unit} beyond {self.limit:.6g}"
-
-
-def violations(problem: Problem, solution: Solution, tolerance: float = 1e-6) -> list[Violation]:
-    """What a solution breaks, by more than `tolerance` of the limit (at least of 1). What queues at home is let off."""
-    found = list(_fence(problem, solution.flow))
-    placed: dict[str, dict[str, float]] = {}
-    for one in problem.classes:
-        flow = dict(solution.flow.get(one.key, {}))
-        served = sum(flow.values()) + solution.shed.get(one.key, 0.0)
-        found.append(Violation(Breach.DEMAND, one.key, abs(served - one.rate), one.rate))
-        refused = solution.shed_tenants.get(one.key, {})
-        found.append(
-            Violation(
-                Breach.DEMAND, one.key, abs(sum(refused.values()) - solution.shed.get(one.key, 0.0)), one.rate
-            )
-        )
-        if one.key in solution.queued:
-            flow[one.regions[0]] -= solution.queued[one.key]
-        placed[one.key] = flow
-    return _exceeding([*found, *_bounds(problem, placed)], tolerance)
-
-
-def plan_violations(problem: Problem, plan: Plan, tolerance: float = 1e-6) -> list[Violation]:
-    """What a plan's weights break at the problem's demand. Classes that the plan does not know are left out."""
-    flow = plan_flow(problem, plan)
-    found = list(_fence(problem, flow))
-    found += [
-        Violation(Breach.DEMAND, key, abs(sum(one.weights.values()) - 1), 1, "in weights")
-        for key, one in plan.classes.items()
-    ]
-    return _exceeding([*found, *_bounds(problem, flow)], tolerance)
-
-
-def plan_flow(problem: Problem, plan: Plan) -> dict[str, dict[str, float]]:
+def plan_flow(problem: PlanProblem, plan: Plan) -> dict[str, dict[str, float]]:
     """What each region would serve of each class by the plan's weights and shed shares."""
     known = ((one, plan.classes[one.key]) for one in problem.classes if one.key in plan.classes)
     return {
@@ -176,84 +99,34 @@ def admitted(demand: ClassDemand, plan: ClassPlan) -> float:
     return demand.rate * kept / total
 
 
-def _exceeding(found: Iterable[Violation], tolerance: float) -> list[Violation]:
-    return [one for one in found if not one.amount <= tolerance * max(one.limit, 1.0)]
+# --- What tunes the planner. The defaults suit a tick of one second. ---
 
 
-def _fence(problem: Problem, flow: Flow) -> Iterator[Violation]:
-    eligible = {one.key: one.regions for one in problem.classes}
-    for key, served in flow.items():
-        for region, rate in served.items():
-            if region not in eligible.get(key, ()):
-                yield Violation(Breach.FENCE, f"{key} → {region}", rate, 0.0)
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """How the planner weighs and steps. Shares are 0–1, all but `keep_ms` and the solver's own are per tick.
+
+    `keep_ms` is the advantage, in ms, of a flow that the previous plan has: a better one must be better by more.
+    `max_step` is the share of a class that may move, `overload_step` that of a class with a share in an overloaded
+    region or an exceeded quota; `free_rate` requests/s of any class may move whatever share of it they are. Smaller
+    moves than `hysteresis` wait. `release_step` bounds how fast a shed share falls. Weights below `least_weight` are
+    rounded away. A class keeps its plan for `idle_s` seconds without demand, and a service counts as moving until `settle_s`
+    seconds after the last tick that left a class of it on its way.
+    `shed_price_ms` is the highest price, that of a region where demand is refused. `time_limit_s` bounds what the
+    solver takes for one plan.
+    """
+
+    keep_ms: float = 3.0
+    max_step: float = 0.1
+    overload_step: float = 0.5
+    hysteresis: float = 0.02
+    release_step: float = 0.1
+    least_weight: float = 0.005
+    free_rate: float = 1.0
+    idle_s: float = 30.0
+    settle_s: float = 10.0
+    shed_price_ms: float = 10_000.0
+    time_limit_s: float = 10.0
 
 
-def _bounds(problem: Problem, flow: Flow) -> Iterator[Violation]:
-    for region, supply in problem.supply.items():
-        yield from _region(problem, flow, region, supply)
-    for quota in problem.quotas:
-        yield from _quota(problem, flow, quota)
-    yield from _unled(problem, flow)
-
-
-def _region(problem: Problem, flow: Flow, region: str, supply: Supply) -> Iterator[Violation]:
-    """A region's capacities, and the same times its spill-in share for others' demand."""
-    total: dict[str, float] = {}
-    away: dict[str, float] = {}
-    for one in problem.classes:
-        rate = flow.get(one.key, {}).get(region, 0.0)
-        total[one.service] = total.get(one.service, 0.0) + rate
-        if one.regions and one.regions[0] != region:
-            away[one.service] = away.get(one.service, 0.0) + rate
-    for breach, rates, share in (
-        (Breach.CAPACITY, total, 1.0),
-        (Breach.SPILL_IN, away, supply.spill_in_share),
-    ):
-        if share is None:
-            continue
-        slots = {service: rate * supply.service_time_s.get(service, 0.0) for service, rate in rates.items()}
-        uses = [
-            (sum(slots.values()), supply.slots, "slots"),
-            (sum(rates.values()), supply.rate, "requests/s"),
-        ]
-        uses += [(slots.get(name, 0.0), bound, "slots") for name, bound in supply.service_slots.items()]
-        uses += [(rates.get(name, 0.0), bound, "requests/s") for name, bound in supply.service_rate.items()]
-        if share == 0:
-            uses.append((sum(rates.values()), 0.0, "requests/s"))
-        for used, bound, unit in uses:
-            if bound is not None and isfinite(bound):
-                yield Violation(breach, region, used - share * bound, share * bound, unit)
-    if supply.spill_in_rate is not None:
-        limit = supply.spill_in_rate
-        yield Violation(Breach.SPILL_IN, region, sum(away.values()) - limit, limit)
-
-
-def _quota(problem: Problem, flow: Flow, quota: SpillQuota) -> Iterator[Violation]:
-    """The share, rate and added latency of one rule."""
-    of_home = [one for one in problem.classes if one.regions and one.regions[0] == quota.home]
-    spilt = 0.0
-    for one in of_home:
-        latency = dict(zip(one.regions, one.latency_ms, strict=True))
-        for region, rate in flow.get(one.key, {}).items():
-            if region == quota.home or region not in quota.to or region not in latency:
-                continue
-            spilt += rate
-            added = latency[region] - one.latency_ms[0]
-            if quota.max_added_latency_ms is not None and added > quota.max_added_latency_ms:
-                yield Violation(Breach.QUOTA, quota.name, rate, 0.0)
-    demand = sum(one.rate for one in of_home if not one.fixed)
-    for limit in (quota.max_rate, None if quota.max_share is None else quota.max_share * demand):
-        if limit is not None:
-            yield Violation(Breach.QUOTA, quota.name, spilt - limit, limit)
-
-
-def _unled(problem: Problem, flow: Flow) -> Iterator[Violation]:
-    """Flows from a home with rules to where none of them leads."""
-    led: dict[str, set[str]] = {}
-    for quota in problem.quotas:
-        led.setdefault(quota.home, {quota.home}).update(quota.to)
-    for one in problem.classes:
-        home = one.regions[0] if one.regions else ""
-        for region, rate in flow.get(one.key, {}).items():
-            if home in led and region not in led[home]:
-                yield Violation(Breach.QUOTA, f"{home} → {region}", rate, 0.0)
+DEFAULT_KNOBS = Knobs()

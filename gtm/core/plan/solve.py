@@ -17,12 +17,10 @@ import numpy as np
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import Plan
 from gtm.core.plan.fairness import Group, Tenants, fair_shares, groups, levels, split
-from gtm.core.plan.knobs import DEFAULT_KNOBS, Knobs
-from gtm.core.plan.lp import GAP_MS, Answer, Parts, Programme
-from gtm.core.plan.model import Model, build
-from gtm.core.plan.problem import Problem, Solution
-from gtm.core.plan.report import binding, prices, quota_rates
-from gtm.core.plan.rows import Flags, Floats, Ints, total
+from gtm.core.plan.lp import GAP_MS, Allocation, Programme, UnservedParts
+from gtm.core.plan.model import BoundKind, Flags, Floats, Ints, Model, build, total
+from gtm.core.plan.problem import DEFAULT_KNOBS, Knobs, PlanProblem, Solution
+from gtm.core.quota.names import QuotaText
 
 _TIER = {Priority.REAL_TIME: 0, Priority.NEAR_REAL_TIME: 1, Priority.BATCH: 2}
 _REFUSAL = (
@@ -44,11 +42,11 @@ _ROUNDING = 1e-7
 class _Placed:
     """An answer, and each tenant's rate within its fair share, class by class."""
 
-    answer: Answer
+    answer: Allocation
     within: Floats
 
 
-def solve(problem: Problem, previous: Plan | None = None, *, knobs: Knobs = DEFAULT_KNOBS) -> Solution:
+def solve(problem: PlanProblem, previous: Plan | None = None, *, knobs: Knobs = DEFAULT_KNOBS) -> Solution:
     """Answer one tick's question.
 
     Args:
@@ -110,7 +108,7 @@ def _place(programme: Programme, tenants: Tenants) -> _Placed:
     model = programme.model
     tier = np.array([_TIER[one.priority] for one in model.classes])
     cost = _refusal_costs(programme, tier)
-    placed = _Placed(Answer(np.zeros(len(model.cost)), model.rate, np.zeros(0)), tenants.rate)
+    placed = _Placed(Allocation(np.zeros(len(model.cost)), model.rate, np.zeros(0)), tenants.rate)
     for level in np.unique(tier).tolist():
         demand = np.where(tier <= level, model.rate, 0.0)
         allowed = np.where(tier < level, placed.answer.unserved, demand)
@@ -133,7 +131,7 @@ class _Stage:
     allowed: Floats
     cost: Floats
 
-    def solve(self, fair: Floats | float = 0.0) -> Answer:
+    def solve(self, fair: Floats | float = 0.0) -> Allocation:
         """Serve the demand. `fair` is by class what its tenants ask within their fair shares: that is refused last."""
         work = self.programme.model.work
         ratio = np.clip(work / work[self.tier & (work > 0)].min(initial=np.inf), 1.0, _WORK_RATIO)
@@ -141,7 +139,7 @@ class _Stage:
         most = (self.allowed - np.where(self.tier, fair, 0.0), np.where(self.tier, fair, higher))
         cost = (self.cost, self.cost * _FAIR_RATIO * np.where(self.tier, ratio, _WORK_RATIO))
         gap = max(GAP_MS, _REFUSED_GAP * float(self.cost.min()))
-        return self.programme.solve(self.demand, Parts(np.array(most), np.array(cost)), gap_ms=gap)
+        return self.programme.solve(self.demand, UnservedParts(np.array(most), np.array(cost)), gap_ms=gap)
 
 
 def _share(stage: _Stage, tenants: Tenants, placed: _Placed) -> _Placed:
@@ -206,3 +204,51 @@ def _by_name(model: Model, flow: Floats, queued: dict[str, float]) -> dict[str, 
         served = found.setdefault(key, {})
         served[homes[key]] = served.get(homes[key], 0.0) + rate
     return found
+
+
+# --- What a solved programme says of regions and quotas: prices, rates allowed, and what is exhausted. ---
+
+
+_FULL = 1e-6
+_TRACE = 1e-9  # gives columns without flow a say where no column has any
+
+
+def prices(model: Model, answer: Allocation, most: float) -> dict[str, float]:
+    """What one more request a second in each region would cost all others, in ms, for the mix of requests served there.
+
+    0 where there is capacity left. Where demand is refused the dual value is that of the refusal, a number without
+    meaning: `most` caps it.
+    """
+    capacity = np.where(model.rows.bound <= BoundKind.SERVICE_RATE, answer.price, 0.0)
+    each = model.rows.matrix.transposed_dot(capacity)
+    region, weight = model.columns.regions, answer.flow + _TRACE
+    count = len(model.regions)
+    mean = total(region, weight * each, count) / np.maximum(total(region, weight, count), _TRACE)
+    return dict(zip(model.regions, np.minimum(mean, most).tolist(), strict=True))
+
+
+def quota_rates(model: Model, flow: Floats) -> dict[QuotaText, float]:
+    """The rate in requests/s that each rule, and each region for others' demand (`spill_in:REGION`), allows.
+
+    Slots are turned into a rate by the mix of requests that spills there; a region that bounds services only allows
+    the sum of theirs.
+    """
+    away = (flow + _TRACE) * model.columns.foreign
+    used = model.rows.matrix.dot(away)
+    counted = total(model.rows.matrix.row, away[model.rows.matrix.column], len(used))
+    found: dict[QuotaText, float] = {}
+    by_service: dict[QuotaText, float] = {}
+    for row in np.flatnonzero(model.rows.bound > BoundKind.SERVICE_RATE).tolist():
+        name, bound = model.quota(row), model.rows.bound[row]
+        rate = float(model.rows.limits[row] * counted[row] / used[row])
+        if bound in (BoundKind.SPILL_IN_SERVICE_SLOTS, BoundKind.SPILL_IN_SERVICE_RATE):
+            by_service[name] = by_service.get(name, 0.0) + rate
+        else:
+            found[name] = min(rate, found.get(name, rate))
+    return by_service | found
+
+
+def binding(model: Model, flow: Floats) -> tuple[str, ...]:
+    """The quotas and regions that are exhausted, in the order of the problem's bounds."""
+    full = model.rows.matrix.dot(flow) >= model.rows.limits * (1 - _FULL)
+    return tuple(dict.fromkeys(model.label(row) for row in np.flatnonzero(full).tolist()))

@@ -24,7 +24,7 @@ class CompiledRule:
     `tenants` are those named and those established in the jurisdictions named, with those of unknown establishment;
     `established` has every tenant's country where the rule looks at it. `allowed` is the mask of regions the rule permits;
     `starts` and `ends` are POSIX times in seconds. A rule whose jurisdictions change by date has a period for each time
-    between (`gtm.core.policy.rules`). `outdated`: it allows nothing, because the policy is older than it accepts.
+    between (`gtm.core.policy.compile`). `outdated`: it allows nothing, because the policy is older than it accepts.
 
     `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
     which its operator may be established; None: anywhere, known or not.

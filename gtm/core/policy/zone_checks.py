@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
 from gtm.core.model.policy import Policy
-from gtm.core.model.references import Checks
+from gtm.core.model.references import PolicyChecks
 from gtm.core.model.services import RecordSet, Service, Zone
 
 _ADDRESSES = frozenset({"A", "AAAA"})
@@ -15,7 +15,7 @@ _MAX_NAME = 253
 """Characters of a name without escapes: 255 octets in wire form (RFC 1035 §2.3.4)."""
 
 
-def check_zones(policy: Policy, checks: Checks) -> None:
+def check_zones(policy: Policy, checks: PolicyChecks) -> None:
     """Check host names, name servers and records against each other.
 
     Args:
@@ -46,7 +46,7 @@ class _Content:
 class _ZoneChecks:
     """The state of one check: zones, and host name → service."""
 
-    def __init__(self, policy: Policy, checks: Checks) -> None:
+    def __init__(self, policy: Policy, checks: PolicyChecks) -> None:
         self.policy = policy
         self.checks = checks
         self.zones = frozenset(zone.name for zone in policy.zones)

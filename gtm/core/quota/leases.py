@@ -100,7 +100,7 @@ class LeaseGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class LeaseParts:
     """Agent → one worker: its part of each quota in requests per second, until a time of the machine's own clock."""
 
     sequence: int
@@ -149,7 +149,7 @@ class LeaseHolder:
             for quota, requests in more.items():
                 totals[quota] = totals.get(quota, 0) + requests
 
-    def started(self, worker: int) -> Parts:
+    def started(self, worker: int) -> LeaseParts:
         """What a worker (0 to `workers` - 1) that starts may spend, to be sent to it first."""
         self._taken[worker] = self._grant.sequence
         return self.parts()[worker]
@@ -201,7 +201,7 @@ class LeaseHolder:
         self._sent = None
         return True
 
-    def parts(self) -> list[Parts]:
+    def parts(self) -> list[LeaseParts]:
         """What each worker may spend, to be sent to all after `take`."""
         grant = self._grant
-        return [Parts(grant.sequence, self._until, rates) for rates in split(grant.leases, self.workers)]
+        return [LeaseParts(grant.sequence, self._until, rates) for rates in split(grant.leases, self.workers)]

@@ -64,7 +64,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class RolloverTimes:
     """What the steps wait for, in seconds.
 
     Args:
@@ -110,10 +110,10 @@ def first(key: Key, now: float) -> Key:
     return replace(key, state=state, since=now, urgent=True)
 
 
-def lacking(keys: Keyring, now: float, times: Times) -> tuple[KeyRole, ...]:
+def lacking(keys: Keyring, now: float, times: RolloverTimes) -> tuple[KeyRole, ...]:
     """The roles that a key must be made for now: there is none, or the zone-signing key's successor is due."""
     roles = [role for role in KeyRole if not any(key.role is role for key in keys)]
-    active = _active_zsk(keys)
+    active = signing_key(keys)
     if active is not None and times.lifetime and successor(keys, KeyRole.ZSK) is None:
         due = active.since + times.lifetime - (times.propagation + times.key_ttl)
         if now >= due:
@@ -128,7 +128,7 @@ def successor(keys: Keyring, role: KeyRole) -> Key | None:
     return waiting[-1] if waiting else None
 
 
-def advance(keys: Keyring, now: float, times: Times) -> Keyring:
+def advance(keys: Keyring, now: float, times: RolloverTimes) -> Keyring:
     """The keys after every step of (1), (3), (4) and (7) that is due. A clock that stepped back delays steps only."""
     stepped = tuple(_step(key, now, times) for key in keys if not _ended(key, now, times))
     return _superseded(stepped, now, KeyRole.ZSK)
@@ -165,7 +165,8 @@ def resumed(keys: Keyring, now: float) -> Keyring:
 
 def signing_key(keys: Keyring) -> Key | None:
     """The zone-signing key that answers are signed with."""
-    return _active_zsk(keys)
+    found = [key for key in keys if key.role is KeyRole.ZSK and key.state is KeyState.ACTIVE]
+    return found[-1] if found else None
 
 
 def delegated(keys: Keyring) -> Key | None:
@@ -176,7 +177,7 @@ def delegated(keys: Keyring) -> Key | None:
     return found[-1] if found else None
 
 
-def next_step(key: Key, keys: Keyring, times: Times) -> float | None:
+def next_step(key: Key, keys: Keyring, times: RolloverTimes) -> float | None:
     """When time alone brings a key into its next state, in POSIX seconds; None if something else has to happen."""
     if key.state is KeyState.PUBLISHED:
         return key.since + times.publication(key)
@@ -190,14 +191,14 @@ def next_step(key: Key, keys: Keyring, times: Times) -> float | None:
     return None
 
 
-def _step(key: Key, now: float, times: Times) -> Key:
+def _step(key: Key, now: float, times: RolloverTimes) -> Key:
     if key.state is not KeyState.PUBLISHED or now < key.since + times.publication(key):
         return key
     state = KeyState.ACTIVE if key.role is KeyRole.ZSK else KeyState.READY
     return replace(key, state=state, since=now)
 
 
-def _ended(key: Key, now: float, times: Times) -> bool:
+def _ended(key: Key, now: float, times: RolloverTimes) -> bool:
     return key.state is KeyState.RETIRED and now >= key.since + times.retirement(key)
 
 
@@ -214,8 +215,3 @@ def _superseded(keys: Keyring, now: float, role: KeyRole) -> Keyring:
         replace(key, state=KeyState.RETIRED, since=now, urgent=newest.urgent) if key.id in older else key
         for key in keys
     )
-
-
-def _active_zsk(keys: Keyring) -> Key | None:
-    found = [key for key in keys if key.role is KeyRole.ZSK and key.state is KeyState.ACTIVE]
-    return found[-1] if found else None

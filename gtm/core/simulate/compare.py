@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 
 from gtm.core.demand.cells import Cell
-from gtm.core.demand.traffic import Sample, Traffic
+from gtm.core.demand.traffic import Traffic, TrafficSample
 from gtm.core.simulate.project import Floats, Projection, project
-from gtm.core.simulate.scenario import NOTHING, Ranked, Scenario, World
+from gtm.core.simulate.scenario import NOTHING, Ranked, Scenario, SimulatedWorld
 
 _Key = TypeVar("_Key")
 
@@ -32,7 +32,7 @@ class Comparison:
     go in proportion, since nobody says which request goes where.
     """
 
-    sample: Sample
+    sample: TrafficSample
     before: Projection
     after: Projection
     moved: float
@@ -60,7 +60,7 @@ class MainRegion:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MainPlace:
     """A cell's centre in degrees (None: unknown), its share of all traffic, and where most of it goes."""
 
     lat: float | None
@@ -77,11 +77,13 @@ class Simulation:
     average: Comparison
     peak: Comparison
     countries: tuple[MainRegion, ...]
-    places: tuple[Place, ...]
+    places: tuple[MainPlace, ...]
     unknown: Mapping[str, float]
 
 
-def simulate(traffic: Traffic, before: World, after: World, scenario: Scenario = NOTHING) -> Simulation:
+def simulate(
+    traffic: Traffic, before: SimulatedWorld, after: SimulatedWorld, scenario: Scenario = NOTHING
+) -> Simulation:
     """Put traffic through two policies.
 
     Args:
@@ -114,7 +116,7 @@ def simulate(traffic: Traffic, before: World, after: World, scenario: Scenario =
     )
 
 
-def compare(old: Ranked, new: Ranked, sample: Sample, scenario: Scenario = NOTHING) -> Comparison:
+def compare(old: Ranked, new: Ranked, sample: TrafficSample, scenario: Scenario = NOTHING) -> Comparison:
     """Put one sample through both policies.
 
     Raises:
@@ -127,8 +129,8 @@ def compare(old: Ranked, new: Ranked, sample: Sample, scenario: Scenario = NOTHI
     return Comparison(sample, before, after, *difference(grown, before, after))
 
 
-def _known(sample: Sample, unknown: Mapping[str, float]) -> Sample:
-    return Sample(
+def _known(sample: TrafficSample, unknown: Mapping[str, float]) -> TrafficSample:
+    return TrafficSample(
         {cell: count for cell, count in sample.counts.items() if cell not in unknown},
         sample.seconds,
         sample.start,
@@ -203,12 +205,12 @@ def _countries(made: Comparison, read: Mapping[str, Cell]) -> tuple[MainRegion, 
     return tuple(sorted(found, key=lambda one: (-one.share, one.service, one.country or "")))
 
 
-def _places(made: Comparison, read: Mapping[str, Cell]) -> tuple[Place, ...]:
+def _places(made: Comparison, read: Mapping[str, Cell]) -> tuple[MainPlace, ...]:
     rates = made.sample.rates
     group = {cell: (read[cell].lat, read[cell].lon) for cell in rates}
     before, after = _mains(made.before, rates, group), _mains(made.after, rates, group)
     shares = _shares(rates, group)
-    found = [Place(*key, share, before[key], after[key]) for key, share in shares.items()]
+    found = [MainPlace(*key, share, before[key], after[key]) for key, share in shares.items()]
     return tuple(sorted(found, key=lambda one: -one.share))
 
 

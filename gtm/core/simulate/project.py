@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.decision.candidates import Objections
+from gtm.core.decision.decide import Objections
 from gtm.core.decision.ranking import Ranking, RankingClass
 from gtm.core.decision.weights import canaries_of
 from gtm.core.model.outcomes import Outcome, Reason
@@ -22,8 +22,7 @@ from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.core.plan.build import problem_of
 from gtm.core.plan.congestion import LEVELS, Fill, Tick, solve_tick
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import ClassDemand, Problem, Solution
+from gtm.core.plan.problem import ClassDemand, Knobs, PlanProblem, Solution
 from gtm.core.policy.snapshot import bits
 from gtm.core.simulate.scenario import Ranked
 
@@ -41,7 +40,7 @@ Shares = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RegionRoom:
     """What of a region is used, in slots (requests at once) and requests/s. None: no bound is known, or no time."""
 
     used_slots: float | None
@@ -94,7 +93,7 @@ class Projection:
     queued: Mapping[str, float]
     refused: Mapping[str, float]
     refused_by_rule: Mapping[str, float]
-    room: Mapping[str, Room]
+    room: Mapping[str, RegionRoom]
     plan: Plan
     fill: Fill
     binding: tuple[str, ...] = ()
@@ -160,7 +159,7 @@ def project(
     )
 
 
-def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
+def _problem(ranked: Ranked, rates: Mapping[str, float]) -> PlanProblem:
     """The planner's question; services that are not planned take up capacity where their steering sends them."""
     demand: dict[tuple[str, str], float] = {}
     pinned: dict[tuple[str, str], float] = defaultdict(float)
@@ -183,7 +182,7 @@ def _problem(ranked: Ranked, rates: Mapping[str, float]) -> Problem:
     return problem_of(ranked.world.view, ranked.rankings.get, demand, pinned, dict(ranked.world.supply))
 
 
-def _settled(problem: Problem, previous: Projection | None, knobs: Knobs) -> Tick:
+def _settled(problem: PlanProblem, previous: Projection | None, knobs: Knobs) -> Tick:
     """What the planner comes to after some ticks: how full it runs each region follows from the tick before.
 
     Where it goes round in a circle it is always the same tick of it, wherever one comes from.
@@ -202,7 +201,7 @@ def _settled(problem: Problem, previous: Projection | None, knobs: Knobs) -> Tic
     return ticks[-1]
 
 
-def _plan(problem: Problem, solution: Solution) -> Plan:
+def _plan(problem: PlanProblem, solution: Solution) -> Plan:
     """The weights that the solution amounts to, for the next to stay close to."""
     classes = {}
     for one in problem.classes:
@@ -226,7 +225,7 @@ class _Split:
 class _Splits:
     """The splits of all classes: by the plan where it has the class, else by steering."""
 
-    def __init__(self, ranked: Ranked, problem: Problem, solution: Solution) -> None:
+    def __init__(self, ranked: Ranked, problem: PlanProblem, solution: Solution) -> None:
         self._ranked = ranked
         self._planned = {one.key: one for one in problem.classes}
         self._solution = solution
@@ -326,8 +325,8 @@ def _latency(values: list[float], rates: list[float]) -> Latency | None:
     return Latency(float(latencies @ weights) / total, tuple(latencies[places].tolist()))
 
 
-def _room(supply: Supply, rates: Mapping[str, float]) -> Room:
+def _room(supply: Supply, rates: Mapping[str, float]) -> RegionRoom:
     timed = {name: rate for name, rate in rates.items() if name in supply.service_time_s}
     known = len(timed) == len(rates)
     used = sum(rate * supply.service_time_s[name] for name, rate in timed.items())
-    return Room(used if known else None, supply.slots, sum(rates.values()), supply.rate)
+    return RegionRoom(used if known else None, supply.slots, sum(rates.values()), supply.rate)

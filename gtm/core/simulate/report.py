@@ -12,14 +12,14 @@ from typing import Any
 
 from gtm.core.demand.cells import Cell
 from gtm.core.model.regions import Region
-from gtm.core.simulate.compare import Comparison, MainRegion, Place, Simulation
-from gtm.core.simulate.project import Latency, Projection, Room
-from gtm.core.simulate.scenario import World
+from gtm.core.simulate.compare import Comparison, MainPlace, MainRegion, Simulation
+from gtm.core.simulate.project import Latency, Projection, RegionRoom
+from gtm.core.simulate.scenario import SimulatedWorld
 
 _DIGITS = 6
 
 
-def as_data(found: Simulation, before: World, after: World) -> dict[str, Any]:
+def as_data(found: Simulation, before: SimulatedWorld, after: SimulatedWorld) -> dict[str, Any]:
     """The whole simulation.
 
     Args:
@@ -118,7 +118,7 @@ def _latency(latency: Latency) -> dict[str, Any]:
     }
 
 
-def _room(room: Room) -> dict[str, Any]:
+def _room(room: RegionRoom) -> dict[str, Any]:
     utilization = room.utilization
     return {
         "used_slots": _optional(room.used_slots),
@@ -140,7 +140,7 @@ def _place_of(region: Region) -> dict[str, Any]:
     }
 
 
-def _ends(one: MainRegion | Place) -> dict[str, Any]:
+def _ends(one: MainRegion | MainPlace) -> dict[str, Any]:
     return {"share": _number(one.share), "before": one.before or None, "after": one.after or None}
 
 

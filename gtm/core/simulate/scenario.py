@@ -107,7 +107,7 @@ def _scaled(supply: Supply, factor: float) -> Supply:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class SimulatedWorld:
     """A policy with health, latencies and the time (`view`), and what each region can take (by name)."""
 
     view: View
@@ -143,7 +143,7 @@ class Ranked:
         other: the same cells as another world ranks them; what both rank alike is taken from there.
     """
 
-    def __init__(self, world: World, cells: Iterable[str], other: Ranked | None = None) -> None:
+    def __init__(self, world: SimulatedWorld, cells: Iterable[str], other: Ranked | None = None) -> None:
         self.world = world
         self.rankings: dict[str, Ranking] = {}
         self.choices = Memory(partial(choice, world.view), MOST_CLASSES)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from socket import AF_INET, AF_INET6, inet_pton
 
 from gtm.core.decision.decide import Decision
-from gtm.core.decision.endpoints import serving
 from gtm.core.decision.fence import NOT_STATED
-from gtm.core.decision.options import Option
+from gtm.core.decision.options import Option, serving
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some

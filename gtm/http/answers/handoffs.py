@@ -18,7 +18,7 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.model.services import Handoff
 from gtm.core.quota.earned import Worth
 from gtm.handoff import jwks
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from gtm.http.problems import Headers, Response, response_of
 from gtm.http.requests.incoming import Incoming
 from gtm.http.requests.pages import Page
@@ -43,14 +43,14 @@ class Handoffs:
         self._window = window
         self._published = published
         self._issuer = ""
-        self._signer: Signer | None = None
+        self._signer: HandoffSigner | None = None
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
 
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
         """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
-        self._issuer, self._own, self._signer = issuer, public, Signer(key)
+        self._issuer, self._own, self._signer = issuer, public, HandoffSigner(key)
 
     def signs(self, routing: Routing) -> bool:
         """Whether the service asks for it."""

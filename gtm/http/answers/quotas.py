@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from gtm.core.quota.buckets import TokenBucket
 from gtm.core.quota.earned import ShareBuckets, Worth
-from gtm.core.quota.leases import Parts
+from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText, is_share
 from gtm.telemetry import Counts
 
@@ -27,13 +27,13 @@ class QuotaGate:
 
     Args:
         parts: what the worker may spend when it starts.
-        clock: seconds of the clock that `Parts.until` is of.
+        clock: seconds of the clock that `LeaseParts.until` is of.
     """
 
-    def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
+    def __init__(self, parts: LeaseParts, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._buckets: dict[QuotaText, TokenBucket] = {}
-        self._waiting: deque[tuple[float, Parts, bool]] = deque()
+        self._waiting: deque[tuple[float, LeaseParts, bool]] = deque()
         self._used = Counts()
         self._denied = Counts()
         self._shares = ShareBuckets()
@@ -43,7 +43,7 @@ class QuotaGate:
         """A request was seen, of which each of these shares earns so many tokens. Returns what could not be saved."""
         return self._shares.earn(worth)
 
-    def update(self, parts: Parts) -> None:
+    def update(self, parts: LeaseParts) -> None:
         """Spend by these parts from now on (any thread). When it returns, older ones are spent no more."""
         anew = len(self._waiting) >= _MAX_WAITING
         if anew:
@@ -95,7 +95,7 @@ class QuotaGate:
             for quota, bucket in self._buckets.items():
                 bucket.lease(at, parts.rates.get(quota, 0.0), parts.until)
 
-    def _start_anew(self, now: float, parts: Parts) -> None:
+    def _start_anew(self, now: float, parts: LeaseParts) -> None:
         self._buckets = {
             quota: TokenBucket.successor(now, rate, parts.until) for quota, rate in parts.rates.items()
         }

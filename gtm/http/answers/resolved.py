@@ -19,7 +19,7 @@ from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.references import some
 from gtm.core.model.regions import Endpoint
 from gtm.core.quota.earned import Earn
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.answers.corrections import RouterCorrections
 from gtm.http.answers.handoffs import Handoffs
 from gtm.http.problems import problem
@@ -65,7 +65,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
 
     router: Router
     routing: Routing
-    client: Client | None
+    client: ClientAddress | None
     instance: str
     full: bool
     afford: Afford | None

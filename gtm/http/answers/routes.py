@@ -16,7 +16,7 @@ from urllib.parse import quote
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View
-from gtm.core.handoff.priority import no_higher
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
@@ -24,7 +24,7 @@ from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.refusals import error_member
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.quota.earned import Earn
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.handoffs import Handoffs
@@ -184,7 +184,7 @@ class Routes:
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
         self.prepared = Prepared(router)
 
-    def resolve(self, lookup: Lookup, client: Client | None, instance: str) -> ResolvedRequest:
+    def resolve(self, lookup: Lookup, client: ClientAddress | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.
 
         Args:

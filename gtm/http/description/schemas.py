@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gtm.core.decision.candidates import Exclusion
+from gtm.core.decision.decide import Exclusion
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus

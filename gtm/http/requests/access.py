@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from gtm.core.model.access import REPORTER_LENGTH, Access, Role, TokenGrant, permits
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.problems import ProblemError
 
 _MAX_TOKEN = 512
@@ -67,7 +67,7 @@ def judged(
     return (Grant.GRANTED, held) if permits(held.role, needed) else (Grant.WRONG_ROLE, None)
 
 
-def check_subject(grant: Grant, asked: Client, caller: Client | None) -> None:
+def check_subject(grant: Grant, asked: ClientAddress, caller: ClientAddress | None) -> None:
     """Let a caller ask about a client, or not.
 
     Raises:

@@ -8,7 +8,7 @@ from math import inf
 from gtm.core.model.access import Role, TokenGrant
 from gtm.feed.current import CurrentView
 from gtm.geoip.address import Address
-from gtm.geoip.client import Client, ClientFinder, peer_address
+from gtm.geoip.client import ClientAddress, ClientFinder, peer_address
 from gtm.geoip.near import foreign
 from gtm.http.problems import ProblemError
 from gtm.http.requests.access import Grant, Reporter, check_scraper, judged, reporter_of
@@ -99,9 +99,9 @@ class Callers:
         """The caller's address; None: unknown."""
         return self._finder.find(peer, *forwarded)
 
-    def client(self, peer: str | None, forwarded: Forwarded) -> Client | None:
+    def client(self, peer: str | None, forwarded: Forwarded) -> ClientAddress | None:
         """The caller as a client; None: unknown."""
-        return Client.of(self._finder.find(peer, *forwarded))
+        return ClientAddress.of(self._finder.find(peer, *forwarded))
 
     def _judged(self, incoming: Incoming, needed: Role) -> tuple[Grant, TokenGrant | None]:
         authorization = incoming.headers.get(b"authorization")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from gtm.core.memory import Memory
 from gtm.core.model.services import Priority
 from gtm.geoip.address import parse_address
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.problems import ProblemError
 from gtm.nesting import ShapeError, read
 
@@ -35,7 +35,7 @@ class Lookup(NamedTuple):
     """
 
     service: str
-    client_ip: Client | None = None
+    client_ip: ClientAddress | None = None
     tenant: str | None = None
     data_class: str | None = None
     model: str | None = None
@@ -101,7 +101,7 @@ class Queries:
         if before and not before.endswith(b"&"):  # it is a part of another one
             return parse_query(query)
         try:
-            client = Client.plain(text.decode("latin-1"))
+            client = ClientAddress.plain(text.decode("latin-1"))
         except ValueError:
             return parse_query(query)
         known = self._known[before, more + after]
@@ -197,7 +197,7 @@ def _lookup(values: dict[str, Any]) -> Lookup:
     client_ip = None
     if "client_ip" in values:
         try:
-            client_ip = Client.of(parse_address(values["client_ip"]))
+            client_ip = ClientAddress.of(parse_address(values["client_ip"]))
         except ValueError as error:
             raise ProblemError(
                 "invalid_request",

@@ -17,9 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gtm.core.latency.budget import SourceBudget
 from gtm.core.latency.doubt import Doubt
-from gtm.core.latency.samples import Interval, Sample, SampleAggregator, SampleMethod, Verdict
+from gtm.core.latency.samples import (
+    Interval,
+    RoundTripSample,
+    SampleAggregator,
+    SampleMethod,
+    SampleVerdict,
+    SourceBudget,
+)
 from gtm.core.model.access import matches
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.policy.snapshot import Snapshot
@@ -91,7 +97,7 @@ class Intake:
         caller: Address | None,
         method: SampleMethod,
         reporter: Reporter = _ANYBODY,
-    ) -> Counter[Verdict]:
+    ) -> Counter[SampleVerdict]:
         """Take samples in, and count what became of them.
 
         Args:
@@ -101,7 +107,7 @@ class Intake:
             reporter: of a balancer's samples, the token that they came with.
         """
         self._follow()
-        verdicts: Counter[Verdict] = Counter()
+        verdicts: Counter[SampleVerdict] = Counter()
         for number, sample in enumerate(samples):
             if number % _BURST == _BURST - 1:
                 await asyncio.sleep(0)
@@ -123,17 +129,17 @@ class Intake:
 
     def _add(
         self, posted: Posted, client: Address | None, method: SampleMethod, reporter: Reporter
-    ) -> Verdict:
+    ) -> SampleVerdict:
         location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
         now = self._clock()
         source = "" if client is None else source_of(client)
-        sample = Sample(location, posted.region, posted.rtt_ms, now, source, method, reporter.name)
+        sample = RoundTripSample(location, posted.region, posted.rtt_ms, now, source, method, reporter.name)
         if self._known is None or posted.region not in self._known.region_numbers:
-            return Verdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
+            return SampleVerdict.UNKNOWN_REGION  # before a made-up name takes a place in the budget
         if reporter.regions is not None and not matches(reporter.regions, posted.region):
-            return Verdict.OTHER_REGION
+            return SampleVerdict.OTHER_REGION
         if method is SampleMethod.BEACON and not self._budget.spend(source, posted.region, now):
-            return Verdict.CAPPED
+            return SampleVerdict.CAPPED
         with self._changing:
             return self._open[method].add(sample)
 
@@ -297,6 +303,6 @@ class SamplePages:
         verdicts = await self._intake().take_in(samples, caller, method, reporter)
         for verdict, count in verdicts.items():
             self._counts.add(f"gtm_latency_samples_total\t{method}\t{verdict}", count)
-        accepted = verdicts.pop(Verdict.ACCEPTED, 0)
+        accepted = verdicts.pop(SampleVerdict.ACCEPTED, 0)
         document = {"accepted": accepted, "refused": dict(sorted(verdicts.items()))}
         return json_response(200, document, headers)

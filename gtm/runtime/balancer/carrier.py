@@ -29,13 +29,13 @@ from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.choosing.values import By
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.sharing import Sharing, Use
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.sharing import Sharing, SlotUse
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
-from gtm.core.quota.leases import LeaseHolder, Parts
+from gtm.core.quota.leases import LeaseHolder, LeaseParts
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientFinder
@@ -134,7 +134,7 @@ class Carriers(Shown, Protocol):
     def words(self) -> Mapping[str, Word]:
         """What each of them says now, by its name."""
 
-    def use(self) -> Use:
+    def use(self) -> SlotUse:
         """What they have of the region's slots."""
 
     def heard(self, words: Mapping[str, Word]) -> None:
@@ -182,7 +182,7 @@ class Carrier(Carriers):
         current: CurrentView,
         file: BackendsFile,
         locator: Locator,
-        parts: Parts,
+        parts: LeaseParts,
     ) -> None:
         loop, document = asyncio.get_running_loop(), file.document
         self.settings = settings
@@ -362,7 +362,7 @@ class Carrier(Carriers):
         (parts,) = holder.parts()
         self.spend(parts)
 
-    def spend(self, parts: Parts) -> None:
+    def spend(self, parts: LeaseParts) -> None:
         """Spend by these parts of the leases."""
         self._gate.update(parts)
         self._spends = parts.sequence
@@ -379,9 +379,9 @@ class Carrier(Carriers):
 
     # What it says
 
-    def use(self) -> Use:
+    def use(self) -> SlotUse:
         admission = self._admission.admission
-        return Use(admission.running, admission.waiting)
+        return SlotUse(admission.running, admission.waiting)
 
     def words(self) -> Mapping[str, Word]:
         use = self.use()

@@ -12,15 +12,16 @@ from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.health.checks import Checks
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 
 EVERY = 0.1
 """Seconds between looks at what time alone changes."""
 
 
-def health_settings(document: BalancerDocument) -> Settings:
+def health_settings(document: BalancerDocument) -> HealthSettings:
     """The settings of backends' health by the file."""
-    found = Settings(checks=document.checks.thresholds())
+    found = HealthSettings(checks=document.checks.thresholds())
     return found if document.ejection.latency else replace(found, latency_factor=None)
 
 
@@ -122,7 +123,7 @@ class HealthLoop:
 
     def signals(self) -> dict[str, Mapping[str, float]]:
         """Backend → what its metrics say of its load."""
-        return {} if self._checks is None else self._checks.signals(Settings().lasts)
+        return {} if self._checks is None else self._checks.signals(HealthSettings().lasts)
 
     def memory(self) -> float | None:
         """The mean of the backends' used memory, 0 to 1; None: nobody says."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.health.checks import Checks
-from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.health.health import BackendHealth
 from gtm.runtime.balancer.backends_file import BackendNames
 from gtm.runtime.balancer.front import Front
 from gtm.runtime.balancer.health import health_settings

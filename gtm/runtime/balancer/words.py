@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.balance.flights import Told
-from gtm.core.balance.sharing import Use
+from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.sharing import SlotUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +15,21 @@ class Word:
     `balancer`: the name that control published it by; empty: it is a worker of this balancer.
     """
 
-    uses: dict[str, Use] = field(default_factory=dict)
-    loads: dict[str, Told] = field(default_factory=dict)
+    uses: dict[str, SlotUse] = field(default_factory=dict)
+    loads: dict[str, PeerLoad] = field(default_factory=dict)
     age: float = 0.0
     balancer: str = ""
 
 
 def together(words: list[Word]) -> Word:
     """What several say, as one; as old as the oldest of it."""
-    uses: dict[str, Use] = {}
-    loads: dict[str, Told] = {}
+    uses: dict[str, SlotUse] = {}
+    loads: dict[str, PeerLoad] = {}
     for word in words:
         uses |= word.uses
         for name, load in word.loads.items():
             had = loads.get(name)
             loads[name] = (
-                load if had is None else Told(had.requests + load.requests, had.work_us + load.work_us)
+                load if had is None else PeerLoad(had.requests + load.requests, had.work_us + load.work_us)
             )
     return Word(uses, loads, max((word.age for word in words), default=0.0))

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency import Delta, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lines
 from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage

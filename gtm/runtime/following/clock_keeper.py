@@ -6,7 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
-from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, Times
+from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, ClockTimes
 from gtm.feed import clockfile
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError
@@ -31,7 +31,7 @@ class ClockKeeper:
         self._current = current
         self._boot_id = boot
         self._keeping = threading.Lock()
-        self._kept: Times | None = None
+        self._kept: ClockTimes | None = None
         self._kept_at = 0.0
         self._failing = False
         self._apart = False

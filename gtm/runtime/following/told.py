@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gtm.core.decision.timekeeping import Times
-from gtm.core.quota.leases import Parts
+from gtm.core.decision.timekeeping import ClockTimes
+from gtm.core.quota.leases import LeaseParts
 from gtm.feed.wire import OF_VIEW, Lasting, RoomMessage, StateMessage
 
 
@@ -15,14 +15,14 @@ from gtm.feed.wire import OF_VIEW, Lasting, RoomMessage, StateMessage
 class TimesMessage:
     """What is known of the time, by the boot clock that all processes of a machine have in common."""
 
-    times: Times
+    times: ClockTimes
 
 
 @dataclass(frozen=True, slots=True)
 class PartsMessage:
     """To one process: its parts of the quotas' leases."""
 
-    parts: Parts
+    parts: LeaseParts
 
 
 ViewMessage = Lasting | StateMessage | RoomMessage | TimesMessage

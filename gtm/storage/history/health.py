@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gtm.core.health.history import Change, Series, Step
+from gtm.core.health.history import HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.storage import tables
 
@@ -23,7 +23,7 @@ _CHUNK = 1000
 
 @dataclass(frozen=True, slots=True)
 class WantedChanges:
-    """Which changes are looked for; None: all. `since` is within, `until` without, both as `Change.number`."""
+    """Which changes are looked for; None: all. `since` is within, `until` without, both as `VerdictChange.number`."""
 
     region: str | None = None
     url: str | None = None
@@ -31,7 +31,7 @@ class WantedChanges:
     since: int | None = None
     until: int | None = None
 
-    def holds(self, one: Change) -> bool:
+    def holds(self, one: VerdictChange) -> bool:
         """Whether a change is among them."""
         series = one.series
         return (
@@ -49,13 +49,13 @@ class HealthRepository:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def add(self, changes: Sequence[Change]) -> None:
+    async def add(self, changes: Sequence[VerdictChange]) -> None:
         """Write changes down. What is there already stays."""
         query = insert(tables.health_changes).on_conflict_do_nothing()
         for start in range(0, len(changes), _CHUNK):
             await self._connection.execute(query, [_row(one) for one in changes[start : start + _CHUNK]])
 
-    async def record(self, source: str, steps: Iterable[tuple[Series, Step]]) -> None:
+    async def record(self, source: str, steps: Iterable[tuple[HistorySeries, HistoryStep]]) -> None:
         """Write steps down, each region's in place of what the source has said of it before."""
         found = sorted(steps, key=_place)
         rows = [
@@ -76,7 +76,7 @@ class HealthRepository:
         for start in range(0, len(rows), _CHUNK):
             await self._connection.execute(query, rows[start : start + _CHUNK])
 
-    async def changes(self, wanted: WantedChanges, before: int | None, limit: int) -> list[Change]:
+    async def changes(self, wanted: WantedChanges, before: int | None, limit: int) -> list[VerdictChange]:
         """At most `limit` changes, the newest first, older than the number `before`."""
         table = tables.health_changes
         query = select(table).order_by(table.c.number.desc()).limit(limit)
@@ -92,7 +92,9 @@ class HealthRepository:
             query = query.where(table.c.number < wanted.until)
         return [_change(row) for row in (await self._connection.execute(query)).mappings()]
 
-    async def steps(self, region: str, since: datetime, until: datetime) -> list[tuple[str, Series, Step]]:
+    async def steps(
+        self, region: str, since: datetime, until: datetime
+    ) -> list[tuple[str, HistorySeries, HistoryStep]]:
         """The steps of a region that begin from `since` to before `until`, the oldest first, each with who wrote it."""
         table = tables.health_steps
         query = (
@@ -101,12 +103,12 @@ class HealthRepository:
             .order_by(table.c.start, table.c.source)
         )
         return [
-            (row["source"], Series(region, url, vantage), _step(row["start"], told))
+            (row["source"], HistorySeries(region, url, vantage), _step(row["start"], told))
             for row in (await self._connection.execute(query)).mappings()
             for url, vantage, *told in row["series"]
         ]
 
-    async def last(self) -> dict[Series, HealthStatus]:
+    async def last(self) -> dict[HistorySeries, HealthStatus]:
         """The last verdict of each series that is kept."""
         query = text(
             """
@@ -115,7 +117,9 @@ class HealthRepository:
             """
         )
         found = await self._connection.execute(query)
-        return {Series(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found}
+        return {
+            HistorySeries(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found
+        }
 
     async def forget(self, before: datetime) -> None:
         """Delete what is older."""
@@ -128,7 +132,7 @@ class HealthRepository:
         )
 
 
-def _place(one: tuple[Series, Step]) -> tuple[str, float]:
+def _place(one: tuple[HistorySeries, HistoryStep]) -> tuple[str, float]:
     return one[0].region, one[1].start
 
 
@@ -139,7 +143,7 @@ def _storable(value: Any) -> Any:
     )
 
 
-def _row(one: Change) -> dict[str, Any]:
+def _row(one: VerdictChange) -> dict[str, Any]:
     return {
         "number": one.number,
         **one.series._asdict(),
@@ -152,10 +156,10 @@ def _row(one: Change) -> dict[str, Any]:
     }
 
 
-def _change(row: RowMapping | Mapping[str, Any]) -> Change:
-    return Change(
+def _change(row: RowMapping | Mapping[str, Any]) -> VerdictChange:
+    return VerdictChange(
         row["number"],
-        Series(row["region"], row["url"], row["vantage"]),
+        HistorySeries(row["region"], row["url"], row["vantage"]),
         HealthStatus(row["before"]),
         HealthStatus(row["after"]),
         row["detail"],
@@ -165,6 +169,6 @@ def _change(row: RowMapping | Mapping[str, Any]) -> Change:
     )
 
 
-def _step(start: datetime, told: Sequence[Any]) -> Step:
+def _step(start: datetime, told: Sequence[Any]) -> HistoryStep:
     worst, *others = told
-    return Step(start.timestamp(), HealthStatus(worst), *others)
+    return HistoryStep(start.timestamp(), HealthStatus(worst), *others)

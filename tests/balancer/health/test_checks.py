@@ -21,7 +21,9 @@ from gtm.balancer.health.check_settings import (
 from gtm.balancer.health.checks import Checks, tokenless
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, Check, Load, Settings, State
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendLoad, BackendState, Check
 from gtm.demo.backend.faults import Mode
 from tests.balancer.health.world import COMPLETION, PATIENCE, QUICK, World, run, world
 from tests.descriptors import none_left
@@ -60,7 +62,7 @@ def test_a_dead_engine_says_200_and_completes_nothing() -> None:
             await here.fail(Mode.OK)
             await here.until(lambda: here.condition().healthy)
             assert here.condition().warmth < 1
-            assert here.health.snapshot(asyncio.get_running_loop().time())[0].state is State.WARMING
+            assert here.health.snapshot(asyncio.get_running_loop().time())[0].state is BackendState.WARMING
 
     run(test)
 
@@ -228,7 +230,7 @@ def test_metrics_on_another_port() -> None:
         async with world(count=2) as here:
             port = here.targets[1][1].port
             settings = CheckSettings(health=None, models=None, scrape=MetricsScrape(port=port))
-            health = BackendHealth(Settings(checks={}), [here.targets[0][0]], 0.0)
+            health = BackendHealth(HealthSettings(checks={}), [here.targets[0][0]], 0.0)
             checks = Checks(settings, health, lambda: None)
             checks.update(here.targets[:1])
             await here.checks.stop()
@@ -265,10 +267,10 @@ def test_load_is_scraped_and_then_unknown() -> None:
     """Requests that run and wait are counted; a server that answers no more has no load, not none."""
 
     async def test() -> None:
-        async with world(known=Settings(lasts=0.5, lists_last=0.5)) as here:
+        async with world(known=HealthSettings(lasts=0.5, lists_last=0.5)) as here:
             body = b'{"model": "demo", "prompt": "x", "max_tokens": 4000, "stream": true}'
             posts = [asyncio.create_task(_post(here, body)) for _ in range(3)]
-            await here.until(lambda: (here.condition().scraped or Load()).running == 3.0)
+            await here.until(lambda: (here.condition().scraped or BackendLoad()).running == 3.0)
             assert (here.condition().memory or 0) > 0
             await here.until(lambda: _outstanding(here) == 3.0)
             await here.fail(Mode.HANG)
@@ -313,7 +315,7 @@ def test_who_leaves_the_configuration_is_asked_no_more() -> None:
 
     async def test() -> None:
         async with world(count=2) as here:
-            here.health.update(Settings(), [here.targets[1][0]])
+            here.health.update(HealthSettings(), [here.targets[1][0]])
             here.checks.update([here.targets[1]])
             await here.until(lambda: not here.servers[0].connections)
             gone, stays = here.asked[0, "/health"], here.asked[1, "/health"]
@@ -350,7 +352,7 @@ def test_never_two_of_a_kind_in_flight() -> None:
             completion=CompletionCheck(interval=0.01, timeout=0.1, model="x"),
             scrape=MetricsScrape(interval=0.01, timeout=0.1),
         )
-        health = BackendHealth(Settings(checks=settings.thresholds()), [Backend(url)], 0.0)
+        health = BackendHealth(HealthSettings(checks=settings.thresholds()), [Backend(url)], 0.0)
         checks = Checks(settings, health, lambda: None)
         checks.update([(Backend(url), Route(url))])
         assert await checks.first_round(PATIENCE)
@@ -401,7 +403,7 @@ def test_those_that_hang_wait_among_themselves(monkeypatch: pytest.MonkeyPatch) 
 
     async def test() -> None:
         targets = [(Backend(name), Route(name)) for name in names]
-        known = Settings(checks=settings.thresholds())
+        known = HealthSettings(checks=settings.thresholds())
         health = BackendHealth(known, [one for one, _ in targets], asyncio.get_running_loop().time())
         checks = Checks(settings, health, lambda: None)
 

@@ -26,7 +26,8 @@ from gtm.balancer.health.check_settings import (
 from gtm.balancer.health.checks import Checks, names_model
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.model.problems import PolicyError
 from tests.balancer.health.world import PATIENCE, run
 
@@ -118,7 +119,7 @@ async def _checked(
     listening = await asyncio.start_server(server.answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     backend = Backend(url, models=models)
-    known = Settings(checks=settings.thresholds())
+    known = HealthSettings(checks=settings.thresholds())
     health = Telling(known, [backend], asyncio.get_running_loop().time())
     checks = Checks(settings, health, lambda: None)
     checks.update([(backend, Route(url))], {} if own is None else {url: own})
@@ -234,7 +235,7 @@ def test_where_no_check_is_left_the_server_is_seen_to_be_there() -> None:
         async with _checked(Server(), gone, OwnChecks(kind=CompletionKind.NONE)) as here:
             route = Route("http://127.0.0.1:1")
             backend = Backend(route.url)
-            here.health.update(Settings(checks=gone.thresholds()), [backend])
+            here.health.update(HealthSettings(checks=gone.thresholds()), [backend])
             here.checks.update([(backend, route)], {route.url: OwnChecks(kind=CompletionKind.NONE)})
             here.name = route.url
             await here.until(here.problems)

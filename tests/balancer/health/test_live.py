@@ -21,9 +21,10 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
-from gtm.core.balance.choosing.values import Wanted
-from gtm.core.balance.flights import Ticket
-from gtm.core.balance.health import Check, Failure, Sending, Settings, State
+from gtm.core.balance.choosing.values import WantedBackend
+from gtm.core.balance.flights import FlightTicket
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendState, Check, Failure, Sending
 from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world
@@ -87,12 +88,12 @@ class Picker:
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:  # noqa: ARG002 - likewise
         self.pool = self.pool.updated(self.here.health.changes(now))
-        chosen = choose(self.pool, Wanted(tried=frozenset(tried)), random.random())
+        chosen = choose(self.pool, WantedBackend(tried=frozenset(tried)), random.random())
         if isinstance(chosen, str):
             return Refusal(503, chosen, "none")
         name = chosen.backend.name
         self.picked[name] += 1
-        ticket = begin(self.pool, chosen, Wanted())
+        ticket = begin(self.pool, chosen, WantedBackend())
         return Sent(self.ways[name], Flight(self, self.here.health.begun(name, now), ticket))
 
     def failed(self, sent: Sent, detail: str, now: float) -> None:
@@ -137,7 +138,7 @@ class Flight:
 
     picker: Picker
     sending: Sending
-    ticket: Ticket
+    ticket: FlightTicket
 
     def end(self, exchange: Exchange, how: str) -> None:
         now = asyncio.get_running_loop().time()
@@ -170,13 +171,13 @@ class Live:
             return False
         return response.status_code == 200 and read.endswith("data: [DONE]\n\n")
 
-    async def until(self, state: State, index: int = 0) -> None:
+    async def until(self, state: BackendState, index: int = 0) -> None:
         """Send requests until a backend is in a state."""
         async with asyncio.timeout(PATIENCE):
             while self.state(index) is not state:
                 await asyncio.gather(*(self.stream() for _ in range(6)))
 
-    def state(self, index: int = 0) -> State:
+    def state(self, index: int = 0) -> BackendState:
         """How a backend stands."""
         now = asyncio.get_running_loop().time()
         self.picker.tick(now)
@@ -184,7 +185,7 @@ class Live:
 
 
 @asynccontextmanager
-async def live(known: Settings, count: int = 3) -> AsyncGenerator[Live]:
+async def live(known: HealthSettings, count: int = 3) -> AsyncGenerator[Live]:
     """A balancer before servers that are up."""
     async with world(CHECKS, count=count, known=known) as here, httpx.AsyncClient(timeout=PATIENCE) as client:
         loop = asyncio.get_running_loop()
@@ -223,19 +224,19 @@ def test_who_fails_live_requests_is_ejected_and_tried_again(mode: Mode, why: str
     """Health says 200 all the while. While it is out, nobody meets it; when it serves again, three requests find out."""
 
     async def test() -> None:
-        async with live(Settings(base=1.0, slow_start=0.5, trial_timeout=5.0)) as balancer:
+        async with live(HealthSettings(base=1.0, slow_start=0.5, trial_timeout=5.0)) as balancer:
             assert await balancer.stream()
             await balancer.here.fail(mode)
-            await balancer.until(State.EJECTED)
+            await balancer.until(BackendState.EJECTED)
             assert balancer.picker.why == why
             assert balancer.here.health.snapshot(0.0)[0].checks[Check.HEALTH].status == "up"
             picked = balancer.picker.picked[balancer.here.name]
             served = await asyncio.gather(*(balancer.stream() for _ in range(6)))
-            if balancer.state() is State.EJECTED:  # a second is soon over
+            if balancer.state() is BackendState.EJECTED:  # a second is soon over
                 assert all(served)
                 assert balancer.picker.picked[balancer.here.name] == picked
             await balancer.here.fail(Mode.OK)
-            await balancer.until(State.UP)
+            await balancer.until(BackendState.UP)
             assert await balancer.stream()
             assert balancer.here.health.snapshot(0.0)[0].ended["good"] >= 3
 
@@ -246,7 +247,7 @@ def test_clients_that_leave_say_nothing() -> None:
     """However many: the backend is as good as before."""
 
     async def test() -> None:
-        async with live(Settings(consecutive=1, stalls=1), count=2) as balancer:
+        async with live(HealthSettings(consecutive=1, stalls=1), count=2) as balancer:
             for _ in range(10):
                 body = {
                     "model": "demo",
@@ -265,7 +266,7 @@ def test_clients_that_leave_say_nothing() -> None:
                     not any(balancer.here.flights.of(one.name).requests for one, _ in balancer.here.targets)
                 )
             )
-            assert [balancer.state(index) for index in range(2)] == [State.UP, State.UP]
+            assert [balancer.state(index) for index in range(2)] == [BackendState.UP, BackendState.UP]
             assert not any(one.ended for one in balancer.here.health.snapshot(0.0))
 
     run(test)
@@ -275,17 +276,17 @@ def test_a_slow_server_is_an_outlier() -> None:
     """Fifty times as slow as the others: ejected when a window ends."""
 
     async def test() -> None:
-        known = Settings(window=1.0, requests=5, latency_factor=3.0, latency_margin=0.02, base=60.0)
+        known = HealthSettings(window=1.0, requests=5, latency_factor=3.0, latency_margin=0.02, base=60.0)
         async with live(known) as balancer:
             await balancer.here.fail(Mode.SLOW, factor=50.0)
             body = {"model": "demo", "prompt": "x", "max_tokens": 2, "ignore_eos": True}
             async with asyncio.timeout(PATIENCE):
-                while balancer.state() is not State.EJECTED:
+                while balancer.state() is not BackendState.EJECTED:
                     posts = [
                         balancer.client.post(f"{balancer.url}/v1/completions", json=body) for _ in range(9)
                     ]
                     await asyncio.gather(*posts)
             assert balancer.here.health.snapshot(0.0)[0].why.startswith("its median latency is")
-            assert [balancer.state(index) for index in (1, 2)] == [State.UP, State.UP]
+            assert [balancer.state(index) for index in (1, 2)] == [BackendState.UP, BackendState.UP]
 
     run(test)

@@ -21,10 +21,10 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.values import Settings
-from gtm.core.balance.health import BackendHealth
-from gtm.core.balance.health import Settings as HealthSettings
-from gtm.core.balance.health.values import Load
+from gtm.core.balance.choosing.values import ChoosingSettings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendLoad
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
 from tests.balancer.health.test_live import Admission, Gate
@@ -67,7 +67,7 @@ async def region(
     asks: bytes = b"",
     *,
     corrects: bool = False,
-    read_load: Callable[[bytes], Load | None] = load_in_header,
+    read_load: Callable[[bytes], BackendLoad | None] = load_in_header,
 ) -> AsyncGenerator[Region]:
     """It, up."""
     loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ async def region(
         HealthSettings(checks=CheckSettings(health=None).thresholds()), backends, loop.time()
     )
     picker = PoolPicker(
-        backends, Settings(), health, loop=loop, route=Route, read_load=read_load, corrects=corrects
+        backends, ChoosingSettings(), health, loop=loop, route=Route, read_load=read_load, corrects=corrects
     )
     picker.conditions(health.tick(loop.time()))
     proxy = Proxy(

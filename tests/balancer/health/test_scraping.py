@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MetricsError
-from gtm.adapters.recognised import MAX_LINES
-from gtm.adapters.servers import ServerType
+from gtm.adapters.servers import MAX_LINES, ServerType
 from gtm.balancer.health.scraping import Scraper, load_in_header, load_of
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Load, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendLoad
 from gtm.core.capacity.load import MOST_CACHE_TOKENS, SIGNALS
 from tests.adapters import texts
 from tests.balancer.health.world import run, world
@@ -28,13 +29,13 @@ LLAMA = frozenset(("llama",))
 @pytest.mark.parametrize(
     ("text", "load"),
     [
-        (texts.VLLM, Load(11.0, 3.0, 0.75, LLAMA, None)),
-        (texts.SGLANG, Load(9.0, 3.0, 0.28, LLAMA, None)),
-        (texts.TGI, Load(11.0, 4.0, None, None, None)),
-        (texts.TRITON, Load(7.5, 6.0, 0.25, LLAMA, None)),
+        (texts.VLLM, BackendLoad(11.0, 3.0, 0.75, LLAMA, None)),
+        (texts.SGLANG, BackendLoad(9.0, 3.0, 0.28, LLAMA, None)),
+        (texts.TGI, BackendLoad(11.0, 4.0, None, None, None)),
+        (texts.TRITON, BackendLoad(7.5, 6.0, 0.25, LLAMA, None)),
     ],
 )
-def test_the_load_of_each_server(text: str, load: Load) -> None:
+def test_the_load_of_each_server(text: str, load: BackendLoad) -> None:
     """Whose metrics they are is seen by their names; Triton says what runs from the second scrape on."""
     scraper = Scraper()
     first = scraper.read((text % texts.EARLIER).encode(), 10.0)
@@ -113,7 +114,7 @@ def test_no_number_that_a_server_says_hurts(data: st.DataObject, server_type: Se
     """Each may be the largest there is, so that their sum is none. What comes of it is in its range, and counts can be settled."""
     scraper = Scraper(server_type)
     backends = (Backend("http://a"), Backend("http://b"))
-    flights, health = Flights(backends), BackendHealth(Settings(), backends, 0.0)
+    flights, health = Flights(backends), BackendHealth(HealthSettings(), backends, 0.0)
     for at in (1.0, 2.0, 3.0):
         rows = [
             f'{name}{{engine="{engine}"}} {data.draw(_NUMBERS)!r}\n'

@@ -19,7 +19,8 @@ from gtm.balancer.health.checks import Checks
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
 from gtm.demo.backend.faults import Fault, Mode
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import Connection, Request
@@ -82,7 +83,7 @@ async def world(
     settings: CheckSettings = QUICK,
     *,
     count: int = 1,
-    known: Settings | None = None,
+    known: HealthSettings | None = None,
     models: frozenset[str] = frozenset(),
     paths: Mapping[int, str] | None = None,
 ) -> AsyncGenerator[World]:
@@ -96,7 +97,7 @@ async def world(
         (Backend(url, models=models), Route(url))
         for url in (server.url + (paths or {}).get(index, "") for index, server in enumerate(servers))
     ]
-    known = replace(known or Settings(), checks=settings.thresholds())
+    known = replace(known or HealthSettings(), checks=settings.thresholds())
     now = asyncio.get_running_loop().time()
     health = BackendHealth(known, [backend for backend, _ in targets], now)
     flights = Flights()

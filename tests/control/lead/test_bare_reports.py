@@ -19,7 +19,7 @@ from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
 from gtm.core.model.state import State
 from tests import worlds

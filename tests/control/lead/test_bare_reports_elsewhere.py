@@ -1,6 +1,6 @@
 """Bare reports in a world that nobody tuned anything by: bursts, short and long requests, late and lost reports.
 
-`test_bare_reports.py` has the world that the constants of `gtm.core.capacity.occupancy` were chosen in. Here arrivals come in bursts
+`test_bare_reports.py` has the world that the constants of `gtm.core.capacity.processing` were chosen in. Here arrivals come in bursts
 (a two-state process), service times are a mixture of short and long ones or have a heavy tail, the slots are others, some
 reports are lost and all are late by some other time.
 """
@@ -20,7 +20,7 @@ from gtm.control.lead.planner import Inputs, Planner
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.processing import TimeSource
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
 from gtm.core.model.state import State
 from tests import worlds

@@ -13,7 +13,16 @@ from psycopg import sql
 
 from gtm.control import health_history
 from gtm.control.lead.history.health import MOST_WAITING, HealthRecorder
-from gtm.core.health.history import KEPT, STEP, TOGETHER, Change, History, Probed, Series, Step
+from gtm.core.health.history import (
+    KEPT,
+    STEP,
+    TOGETHER,
+    History,
+    HistorySeries,
+    HistoryStep,
+    Probed,
+    VerdictChange,
+)
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.health import WantedChanges
@@ -23,7 +32,7 @@ UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN
 URL = "https://eu.example.com"
 NOW = 1_800_000_000.0  # a step begins
 DAYS = timedelta(days=7)
-FRA = Series("eu", URL, "fra")
+FRA = HistorySeries("eu", URL, "fra")
 EVERY = WantedChanges()
 
 pytestmark = pytest.mark.anyio
@@ -80,9 +89,9 @@ async def test_what_is_written_is_read(database: Database) -> None:
         found, complete = await health_history.changes(database, heard, EVERY, None, 10)
         assert complete
         assert [(one.series, one.before, one.after) for one in found] == [
-            (Series("eu", URL, TOGETHER), UP, DOWN),
+            (HistorySeries("eu", URL, TOGETHER), UP, DOWN),
             (FRA, UP, DOWN),
-            (Series("eu", URL, TOGETHER), UNKNOWN, UP),
+            (HistorySeries("eu", URL, TOGETHER), UNKNOWN, UP),
             (FRA, UNKNOWN, UP),
         ]
         assert (found[1].status, found[1].ms, found[1].edge_at) == (503, None, NOW + 1)
@@ -92,7 +101,7 @@ async def test_what_is_written_is_read(database: Database) -> None:
         assert (step.start, step.worst, step.probes, step.failed, step.changes) == (NOW, DOWN, 3, 1, 1)
         assert (step.p50_ms, step.p99_ms) == (4.0, 8.0)
     assert "\ufffd<script>" in step.detail
-    assert list(steps.series) == [Series("eu", URL, TOGETHER), FRA]
+    assert list(steps.series) == [HistorySeries("eu", URL, TOGETHER), FRA]
     assert (await health_history.steps(database, None, "us", NOW, NOW + STEP)).series == {}
 
 
@@ -131,7 +140,7 @@ async def test_changes_come_in_pages_and_by_what_is_wanted(database: Database) -
             recorder.collect(NOW + number * STEP)
             await recorder.write(NOW + number * STEP)
     mine = WantedChanges("eu", URL, "fra", round(1e6 * (NOW + STEP)), round(1e6 * (NOW + 8 * STEP)))
-    found, before = list[Change](), None
+    found, before = list[VerdictChange](), None
     while True:
         part, _ = await health_history.changes(database, recorder, mine, before, 2)
         if not part:
@@ -225,7 +234,7 @@ async def test_what_is_old_is_forgotten(database: Database) -> None:
     await recorder.write(NOW + STEP)
     async with database.transaction() as transaction:
         await transaction.health.record(
-            "old", [(FRA, Step(NOW - 8 * 86_400, UP)), (FRA, Step(NOW - 6 * 86_400, UP))]
+            "old", [(FRA, HistoryStep(NOW - 8 * 86_400, UP)), (FRA, HistoryStep(NOW - 6 * 86_400, UP))]
         )
     await recorder.write(NOW + 7200)
     steps = await health_history.steps(database, None, "eu", NOW - 9 * 86_400, NOW + STEP)

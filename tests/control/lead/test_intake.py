@@ -16,8 +16,9 @@ from gtm.control.lead.latency import MAX_SHARE, LatencyBook, Teachers
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.demand.rows import Row
-from gtm.core.latency import Delta, Level, Witness
 from gtm.core.latency.aggregates import NO_AUTHORS
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Level
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy

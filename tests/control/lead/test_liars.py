@@ -16,10 +16,11 @@ from gtm.control.lead import planning
 from gtm.control.lead.reports import Pushed
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
-from gtm.core.latency import Estimator, Settings
+from gtm.core.latency.aggregates import AggregateSettings
+from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
 from gtm.core.quota import ledger
-from gtm.core.quota.shares import shares
+from gtm.core.quota.ledger import shares
 from tests.core.strategies import quick
 from tests.drills.liars import balancer
 from tests.drills.liars.arena import NONE, climb
@@ -80,7 +81,7 @@ def test_lies_about_round_trips_lead_nowhere_far(seed: int) -> None:
         nearest = min(paths[number].estimate_ms for number in fenced)
         for region in found:
             number = world.snapshot.region_numbers[region]
-            assert paths[number].estimate_ms <= nearest + 2 * Settings().alone_ms + 3.0
+            assert paths[number].estimate_ms <= nearest + 2 * AggregateSettings().alone_ms + 3.0
 
 
 def test_a_world_answers() -> None:

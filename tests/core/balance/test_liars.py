@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gtm.balancer.wire.usage import Bounds
 from gtm.core.balance.admission.settings import TenantLimits
-from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.health.health import BackendHealth
 from tests.core.strategies import quick
 from tests.drills.liars import region
 from tests.drills.liars.arena import Arena, Damage, climb

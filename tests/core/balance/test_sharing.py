@@ -18,20 +18,20 @@ from gtm.core.balance.sharing import (
     PATIENCE,
     SELDOM,
     Sharing,
-    Use,
+    SlotUse,
     due,
     shares,
 )
 
 uses = st.dictionaries(
     st.sampled_from("abcdefgh"),
-    st.builds(Use, st.integers(0, 30), st.integers(0, 30)),
+    st.builds(SlotUse, st.integers(0, 30), st.integers(0, 30)),
     min_size=1,
 )
 
 
 @given(st.integers(0, 60), uses)
-def test_parts_come_to_the_limit_and_go_round_fairly(limit: int, told: dict[str, Use]) -> None:
+def test_parts_come_to_the_limit_and_go_round_fairly(limit: int, told: dict[str, SlotUse]) -> None:
     """Max-min: nobody has more than it asks for while another, who asks for more, has less but for an odd one."""
     parts = shares(limit, told)
     assert parts.keys() == told.keys()
@@ -56,12 +56,12 @@ def test_one_alone_has_all_and_so_has_one_beside_idle_ones() -> None:
     """At once where nobody else is; a moment after it has asked where others ask nothing."""
     alone = Sharing("a")
     assert alone.share(10, 5.0) == 10
-    alone.heard("b", {"b": Use(0, 0)}, 5.0)
+    alone.heard("b", {"b": SlotUse(0, 0)}, 5.0)
     assert alone.share(10, 5.0) == 5
-    alone.tell(Use(5, 20), 5.0)
+    alone.tell(SlotUse(5, 20), 5.0)
     assert alone.share(10, 5.0 + LAG / 2) == 5
     assert alone.share(10, 5.0 + LAG) == 10
-    alone.tell(Use(1, 0), 5.3)
+    alone.tell(SlotUse(1, 0), 5.3)
     assert alone.share(10, 5.3) == 6  # less at once
     assert (alone.part(10, 5.3), alone.part(11, 5.3)) == (5, 6)
 
@@ -70,8 +70,8 @@ def test_slots_that_end_before_it_is_heard_are_filled_ahead() -> None:
     """By as many as end within the way of a word; never more than a quarter of the pool, and nothing where one is alone."""
     sharing = Sharing("a")
     assert sharing.share(16, 0.0, 0.8) == 16
-    sharing.heard("b", {"b": Use(4, 0)}, 0.0)
-    sharing.tell(Use(0, 99), 0.0)
+    sharing.heard("b", {"b": SlotUse(4, 0)}, 0.0)
+    sharing.tell(SlotUse(0, 99), 0.0)
     assert [sharing.share(16, LAG, service) for service in (10.0, 0.8, 0.15, 0.001, 0.0)] == [
         13,
         15,
@@ -84,31 +84,31 @@ def test_slots_that_end_before_it_is_heard_are_filled_ahead() -> None:
 def test_silence_keeps_what_ran_and_asks_for_nothing_until_it_is_forgotten() -> None:
     """What a silent one ran is somewhere; what it wanted besides, it may have no more."""
     sharing = Sharing("a")
-    sharing.tell(Use(0, 20), 0.0)
-    sharing.heard("b", {"b": Use(2, 10), "b/2": Use(1, 0)}, 0.0)
+    sharing.tell(SlotUse(0, 20), 0.0)
+    sharing.heard("b", {"b": SlotUse(2, 10), "b/2": SlotUse(1, 0)}, 0.0)
     assert sharing.share(10, LAG) == 5
     assert sharing.share(10, PEERS_LAST_S + 0.1) == 7
     assert sharing.share(10, FORGOTTEN_S + 0.1) == 10
-    sharing.heard("b", {"b": Use(2, 10)}, 100.0)
+    sharing.heard("b", {"b": SlotUse(2, 10)}, 100.0)
     assert sharing.share(10, 100.0) == 5
-    sharing.heard("b", {"b": Use(12, 0), "a": Use(9, 9)}, 100.0)  # what others say of us is not ours
+    sharing.heard("b", {"b": SlotUse(12, 0), "a": SlotUse(9, 9)}, 100.0)  # what others say of us is not ours
     assert sharing.share(10, 100.0) == 0
-    assert sharing.others(100.0) == {"b": Use(12, 0)}
+    assert sharing.others(100.0) == {"b": SlotUse(12, 0)}
     sharing.forget("b")
     assert sharing.share(10, 100.0) == 10
 
 
 def test_words_are_told_sooner_when_much_has_changed_and_seldom_when_nothing_has() -> None:
     """A queue that begins or ends, and a change by an eighth, are told at once."""
-    assert due(None, Use(0, 0), 0.0)
-    assert not due(Use(8, 0), Use(8, 0), SELDOM - 0.01)
-    assert due(Use(8, 0), Use(8, 0), SELDOM)
-    assert not due(Use(8, 0), Use(9, 0), OFTEN - 0.01)
-    assert due(Use(8, 0), Use(9, 0), OFTEN)
-    assert due(Use(8, 0), Use(10, 0), 0.0)
-    assert due(Use(8, 0), Use(8, 1), 0.0)
-    assert due(Use(8, 3), Use(8, 0), 0.0)
-    assert not due(Use(8, 3), Use(8, 4), 0.0)
+    assert due(None, SlotUse(0, 0), 0.0)
+    assert not due(SlotUse(8, 0), SlotUse(8, 0), SELDOM - 0.01)
+    assert due(SlotUse(8, 0), SlotUse(8, 0), SELDOM)
+    assert not due(SlotUse(8, 0), SlotUse(9, 0), OFTEN - 0.01)
+    assert due(SlotUse(8, 0), SlotUse(9, 0), OFTEN)
+    assert due(SlotUse(8, 0), SlotUse(10, 0), 0.0)
+    assert due(SlotUse(8, 0), SlotUse(8, 1), 0.0)
+    assert due(SlotUse(8, 3), SlotUse(8, 0), 0.0)
+    assert not due(SlotUse(8, 3), SlotUse(8, 4), 0.0)
 
 
 STEP = 0.02
@@ -122,15 +122,15 @@ class _Member:
     sharing: Sharing
     ends: list[float] = field(default_factory=list)
     waiting: int = 0
-    told: Use | None = None
+    told: SlotUse | None = None
     told_at: float = 0.0
 
     @property
-    def use(self) -> Use:
-        return Use(len(self.ends), self.waiting)
+    def use(self) -> SlotUse:
+        return SlotUse(len(self.ends), self.waiting)
 
 
-Lie = Callable[[int], Mapping[str, Use]]
+Lie = Callable[[int], Mapping[str, SlotUse]]
 """What a liar says at a moment, by what it calls its members."""
 
 
@@ -142,14 +142,14 @@ def _play(  # noqa: PLR0917 - a world
     sees: bool = True,
     lies: Mapping[str, Lie] = MappingProxyType({}),
     apart: bool = False,
-) -> list[list[Use]]:
+) -> list[list[SlotUse]]:
     """What each member has at each moment, where words are `delay` moments on the way.
 
     `lies`: of balancers with these names beside them; what they say is heard at once. `apart`: each member is a balancer with a token of its
     own, and not a process of one.
     """
     members = [_Member(Sharing(f"m{number}")) for number in range(len(arrivals[0]))]
-    on_the_way: list[tuple[int, int, Use]] = []
+    on_the_way: list[tuple[int, int, SlotUse]] = []
     seen, drawn = [], 0
     for moment, come in enumerate(arrivals):
         now = moment * STEP
@@ -243,7 +243,7 @@ def liars(draw: st.DrawFn) -> dict[str, Lie]:
             st.lists(
                 st.dictionaries(
                     st.sampled_from(["x", "y", "z", "m0", "m1", *map(str, range(60))]),
-                    st.builds(Use, numbers, numbers),
+                    st.builds(SlotUse, numbers, numbers),
                     max_size=70,
                 ),
                 min_size=1,
@@ -270,21 +270,21 @@ def test_nobodys_word_takes_all(
 def test_a_floor_stays_while_others_leave_no_room() -> None:
     """Requests that come one by one wait once for the others to make room, not each; and no longer than the lie lasts is it taken."""
     sharing = Sharing("a")
-    sharing.heard("b", {"b": Use(10**9, 10**9)}, 0.0, "t/b")
-    sharing.tell(Use(0, 1), 0.0)
+    sharing.heard("b", {"b": SlotUse(10**9, 10**9)}, 0.0, "t/b")
+    sharing.tell(SlotUse(0, 1), 0.0)
     assert sharing.share(16, 0.0) == 0
-    sharing.tell(Use(0, 0), 0.5)  # it gave up waiting
+    sharing.tell(SlotUse(0, 0), 0.5)  # it gave up waiting
     assert sharing.share(16, 0.5) == 0
-    sharing.heard("b", {"b": Use(10**9, 10**9)}, PATIENCE, "t/b")
+    sharing.heard("b", {"b": SlotUse(10**9, 10**9)}, PATIENCE, "t/b")
     assert sharing.share(16, PATIENCE) == 4
-    sharing.tell(Use(3, 9), PATIENCE)
+    sharing.tell(SlotUse(3, 9), PATIENCE)
     later = PATIENCE + LAG
     assert sharing.share(16, later) == 4
-    sharing.heard("b", {"b": Use(8, 0)}, later, "t/b")  # honest again
+    sharing.heard("b", {"b": SlotUse(8, 0)}, later, "t/b")  # honest again
     assert sharing.share(16, later) == 8
-    sharing.heard("b", {"b": Use(16, 0)}, later, "t/b")
+    sharing.heard("b", {"b": SlotUse(16, 0)}, later, "t/b")
     assert sharing.share(16, later) == 0
-    sharing.tell(Use(4, 1), later + PATIENCE)
+    sharing.tell(SlotUse(4, 1), later + PATIENCE)
     assert sharing.share(16, later + PATIENCE) == 4  # and no more
 
 
@@ -294,8 +294,8 @@ def test_names_are_cheap_and_tokens_are_not() -> None:
     def floor(names: list[str], limit: int = 80) -> int:
         sharing = Sharing("a/1")
         for name in names:
-            sharing.heard(name, {f"{name}{number}": Use(10**9, 0) for number in range(9)}, 0.0, name)
-        sharing.tell(Use(0, 5), 0.0)
+            sharing.heard(name, {f"{name}{number}": SlotUse(10**9, 0) for number in range(9)}, 0.0, name)
+        sharing.tell(SlotUse(0, 5), 0.0)
         sharing.share(limit, 0.0)
         return sharing.share(limit, PATIENCE)
 
@@ -305,9 +305,9 @@ def test_names_are_cheap_and_tokens_are_not() -> None:
     assert floor([f"t/{number}" for number in range(30)]) == 8
     assert floor(["t/b"], 1) == 1
     sharing = Sharing("a/1")
-    sharing.heard("b", {"b": Use(10**9, 0)}, 0.0, "t/b")
-    sharing.heard("a/2", {"a/2": Use(0, 50)}, 0.0)
-    sharing.tell(Use(0, 50), 0.0)
+    sharing.heard("b", {"b": SlotUse(10**9, 0)}, 0.0, "t/b")
+    sharing.heard("a/2", {"a/2": SlotUse(0, 50)}, 0.0)
+    sharing.tell(SlotUse(0, 50), 0.0)
     sharing.share(80, 0.0)
     assert sharing.share(80, PATIENCE) == 10
 
@@ -315,9 +315,9 @@ def test_names_are_cheap_and_tokens_are_not() -> None:
 def test_others_do_not_speak_for_own_processes() -> None:
     """What a peer says of names that processes here have, is not theirs."""
     sharing = Sharing("a/1")
-    sharing.heard("a/2", {"a/2": Use(9, 1)}, 0.0)
-    sharing.heard("b", {"a/2": Use(0, 0), "b": Use(1, 0)}, 0.0, "t/b")
-    assert sharing.others(0.0) == {"a/2": Use(9, 1), "b": Use(1, 0)}
+    sharing.heard("a/2", {"a/2": SlotUse(9, 1)}, 0.0)
+    sharing.heard("b", {"a/2": SlotUse(0, 0), "b": SlotUse(1, 0)}, 0.0, "t/b")
+    assert sharing.others(0.0) == {"a/2": SlotUse(9, 1), "b": SlotUse(1, 0)}
 
 
 @given(worlds())

@@ -20,12 +20,14 @@ from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.admission import values
 from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import ANY_KIND, Pool, choose, pool_of
+from gtm.core.balance.choosing.chooser import ANY_KIND, BackendPool, choose, pool_of
 from gtm.core.balance.choosing.filters import takers
-from gtm.core.balance.choosing.values import ANYTHING, Candidate, Wanted
-from gtm.core.balance.choosing.values import Settings as Choosing
+from gtm.core.balance.choosing.values import ANYTHING, Candidate, WantedBackend
+from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Failure, Settings, State, Thresholds
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings, Thresholds
+from gtm.core.balance.health.values import BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority
 from tests.core.balance.health.model import Page
@@ -34,7 +36,7 @@ from tests.core.strategies import quick
 NAMES = "abcdef"
 MODELS = (None, "chat", "embed", "unheard-of")
 GOOD, BAD = ProbeResult(True, 0.0), ProbeResult(False, 0.0, "no answer within 0.8 s")
-SETTINGS = Settings(
+SETTINGS = HealthSettings(
     checks=MappingProxyType({Check.HEALTH: Thresholds(1, 1)}), consecutive=2, base=5.0, requests=4
 )
 
@@ -88,8 +90,8 @@ class Region:
         self.health = BackendHealth(SETTINGS, backends, self.now)
         self.page = Page(SETTINGS, [one.name for one in backends], self.now)
         self.flights = Flights()
-        self.pool: Pool = pool_of(backends, {}, self.flights, choosing)
-        self.admission = Admission(limits.Settings())
+        self.pool: BackendPool = pool_of(backends, {}, self.flights, choosing)
+        self.admission = Admission(limits.AdmissionSettings())
         for one in backends:
             self.check(one.name, ok=True)
         self.told()
@@ -136,15 +138,15 @@ class Region:
         assert {one.backend.name for one in self.pool.usable} == usable
         assert self.admission.limit == sum(one.slots or 0 for one in self.backends if one.name in usable)
         offered = self.admission.offer(values.Arrival(Priority.REAL_TIME), self.now)
-        if isinstance(offered, values.Refusal):
+        if isinstance(offered, values.AdmissionRefusal):
             assert offered.code == "no_backend"
         else:
             self.admission.release(offered, self.now)
-        assert isinstance(offered, values.Refusal) is not bool(usable)
+        assert isinstance(offered, values.AdmissionRefusal) is not bool(usable)
         passing = {name for name, one in known.items() if one.healthy and not one.draining}
         assert usable <= passing
         for model, names in taking.items():
-            found = {choose(self.pool, Wanted(model), number / 16) for number in range(16)}
+            found = {choose(self.pool, WantedBackend(model), number / 16) for number in range(16)}
             chosen = {one.backend.name for one in found if isinstance(one, Candidate)}
             assert chosen <= names
             assert bool(chosen) is bool(names)
@@ -196,7 +198,7 @@ def test_servers_that_fell_too_often_serve_while_nobody_else_does() -> None:
     region = _region(2)
     for _ in range(3):
         _blip(region, "ab")
-    assert {one.state for one in region.health.snapshot(region.now)} == {State.HELD}
+    assert {one.state for one in region.health.snapshot(region.now)} == {BackendState.HELD}
     assert region.slots == 64
     assert isinstance(choose(region.pool, ANYTHING, 0.5), Candidate)
     region.holds()
@@ -231,7 +233,7 @@ def test_all_ejected_at_once_is_no_outage() -> None:
     for _ in range(3):
         _blip(region, "b")
     for model, name in (("chat", "a"), ("embed", "b")):
-        found = choose(region.pool, Wanted(model), 0.5)
+        found = choose(region.pool, WantedBackend(model), 0.5)
         assert isinstance(found, Candidate)
         assert found.backend.name == name
     region.holds()
@@ -244,7 +246,7 @@ def test_all_in_cooldown_waits_for_nobody() -> None:
         region.serve("a", ok=False)
     region.told()
     assert region.slots == 32
-    found = choose(region.pool, Wanted(tried=frozenset("b")), 0.5)
+    found = choose(region.pool, WantedBackend(tried=frozenset("b")), 0.5)
     assert isinstance(found, Candidate)
     assert found.backend.name == "a"
 
@@ -265,7 +267,7 @@ def test_who_serves_any_model_serves_those_that_nobody_names() -> None:
     named = [Backend(name, slots=4, models=frozenset({"chat"})) for name in "bc"]
     known = {"a": Condition(healthy=True, held=True), **{name: Condition(healthy=True) for name in "bc"}}
     pool = pool_of([Backend("a", slots=4), *named], known, Flights())
-    found = choose(pool, Wanted("unheard-of"), 0.5)
+    found = choose(pool, WantedBackend("unheard-of"), 0.5)
     assert isinstance(found, Candidate)
     assert found.backend.name == "a"
     assert {one.backend.name for one in pool.usable} == {"a", "b", "c"}
@@ -283,7 +285,7 @@ def test_slow_start_counts_for_nothing_in_a_panic() -> None:
 @pytest.mark.parametrize("count", range(1, 9))
 def test_ejections_are_bounded_in_number_and_time(count: int) -> None:
     """As Envoy's outlier detection bounds them (`max_ejection_percent`, `max_ejection_time`): half of all at most, 300 s at most."""
-    settings = replace(Settings(), consecutive=1)
+    settings = replace(HealthSettings(), consecutive=1)
     names = [f"s{number}" for number in range(count)]
     health = BackendHealth(settings, [Backend(name) for name in names], 0.0)
     now = 0.0
@@ -294,7 +296,7 @@ def test_ejections_are_bounded_in_number_and_time(count: int) -> None:
         health.tick(now)
         for name in names:
             health.failed(health.begun(name, now), Failure.RESET, now)
-        out = [one for one in health.snapshot(now) if one.state in (State.EJECTED, State.TRIAL)]
+        out = [one for one in health.snapshot(now) if one.state in (BackendState.EJECTED, BackendState.TRIAL)]
         assert len(out) <= count // 2
         assert all((one.until or now) - one.since <= settings.longest for one in out)
         now += 2.5

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.load import STALE, Load
-from gtm.core.capacity.occupancy import Occupancy, observe
+from gtm.core.capacity.processing import Occupancy, observe
 
 SMOOTHING = 3.0
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.load import Freshness, Key, Load
-from gtm.core.capacity.processing import Sent, TimeSource
+from gtm.core.capacity.processing import SentRates, TimeSource
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, Supply, assess, assess_region
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Capacity, Endpoint, Region, SpillIn
@@ -276,7 +276,7 @@ def test_a_whole_regions_reports_are_shared_out_between_its_services() -> None:
         policy = _world()
         one = replace(policy.services[0], service_time_ms=times[0])
         policy = replace(policy, services=(one, replace(one, name="code", service_time_ms=times[1])))
-        sent = Sent({("r", "chat"): 10.0, ("r", "code"): 5.0}, 3.0)
+        sent = SentRates({("r", "chat"): 10.0, ("r", "code"): 5.0}, 3.0)
         found = NO_ASSESSMENT
         for second in range(30):
             load = Load("r", "", T0 + second, 1, outstanding=40.0, limit=64.0)
@@ -289,7 +289,7 @@ def test_a_whole_regions_reports_are_shared_out_between_its_services() -> None:
 
 def test_parts_that_report_speak_for_their_region() -> None:
     """Beside a service's own report the region's as a whole infers nothing; silence infers nothing any more."""
-    found, sent = NO_ASSESSMENT, Sent({("r", "chat"): 10.0}, 3.0)
+    found, sent = NO_ASSESSMENT, SentRates({("r", "chat"): 10.0}, 3.0)
     for second in range(30):
         at = T0 + second
         loads = {

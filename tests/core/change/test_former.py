@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from gtm.core.change.former import led_to, may_be_back, moves
-from gtm.core.change.leads import NOTHING_FORMER, OUTSIDE, Decider, Led, Owners, servers_of
+from gtm.core.change.leads import (
+    NOTHING_FORMER,
+    OUTSIDE,
+    Decider,
+    Led,
+    Owners,
+    may_be_back,
+    moves,
+    servers_of,
+    targets_led_to,
+)
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import NameServer, RefusalAddress, Zone
 from gtm.core.policy.compile import compile_policy
@@ -73,7 +82,7 @@ def test_what_comes_back_is_forgotten() -> None:
 def test_all_that_a_policy_leads_to() -> None:
     """Endpoints, records and refusal addresses."""
     snapshot = compiled(FENCED)
-    assert led_to(snapshot, Host(snapshot)) == {
+    assert targets_led_to(snapshot, Host(snapshot)) == {
         *("192.0.2.1", "de.test", "192.0.2.2", "us.test"),
         *("203.0.113.1", "192.0.2.200"),
     }

@@ -883,7 +883,7 @@ def test_what_is_not_understood_counts_as_opened(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     compiled = [compile_policy(one, SHIPPED) for one in (BEFORE, OPEN["fewer clients"][0])]
     assert set(openings(*compiled, NOW, leads=leads_of, steps=1).unknown or {}) >= {"gdpr"}
-    monkeypatch.setattr("gtm.core.change.facts.MOST_FACTS", 1)
+    monkeypatch.setattr("gtm.core.change.ground.MOST_FACTS", 1)
     changed = OPEN["fewer clients"][0]
     assert set(found(changed).unknown or {}) == {"gdpr", "clinic", "established", "all"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import assess
 from gtm.core.change import safety
-from gtm.core.change.safety import SafetyRule, Verdict
+from gtm.core.change.safety import SafetyRule, SafetyVerdict
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.demand.cells import cell_of
@@ -19,7 +19,7 @@ from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.requests import Request
 from gtm.core.model.services import Families, Priority
 from gtm.core.model.state import State
-from gtm.core.simulate.scenario import World
+from gtm.core.simulate.scenario import SimulatedWorld
 from tests import worlds
 from tests.core.simulate.test_simulate import BERLIN, BOSTON, CHAT, CORK, POLICY, drained, with_slots, world
 from tests.core.strategies import policies, quick, requests, states
@@ -27,12 +27,14 @@ from tests.core.strategies import policies, quick, requests, states
 DEMAND = {BERLIN: 2.0, CORK: 2.0, BOSTON: 6.0}
 
 
-def judge(before: World, after: World, demand: dict[str, float], max_moved: float = 0.3) -> Verdict:
+def judge(
+    before: SimulatedWorld, after: SimulatedWorld, demand: dict[str, float], max_moved: float = 0.3
+) -> SafetyVerdict:
     """What the rules say, with the share that control allows unless told otherwise."""
     return safety.judge(before, after, demand, max_moved=max_moved)
 
 
-def broken(verdict: Verdict) -> list[SafetyRule]:
+def broken(verdict: SafetyVerdict) -> list[SafetyRule]:
     """The rules broken, in order."""
     return [breach.rule for breach in verdict.breaches]
 
@@ -47,7 +49,7 @@ def disabled(policy: Policy, *names: str) -> Policy:
 def test_what_changes_nothing_is_safe() -> None:
     """The policy in force may be put in force again, under any demand."""
     verdict = judge(world(POLICY), world(POLICY), DEMAND)
-    assert verdict == Verdict((), (), 0.0, (0.0, 0.0), moved_by_law=0.0)
+    assert verdict == SafetyVerdict((), (), 0.0, (0.0, 0.0), moved_by_law=0.0)
     assert verdict.safe
 
 
@@ -93,7 +95,7 @@ def test_a_pool_keeps_an_address_that_is_up() -> None:
     def breaches(*left: Endpoint) -> list[SafetyRule]:
         pair = before, worlds.changed(before, "regions", "de", endpoints=left)
         states = (State(health=worlds.health(policy.regions, {dead.url})) for policy in pair)
-        old, new = (World(worlds.view(*each), {}) for each in zip(pair, states, strict=True))
+        old, new = (SimulatedWorld(worlds.view(*each), {}) for each in zip(pair, states, strict=True))
         return broken(judge(old, new, {}))
 
     assert breaches(four, dead) == [SafetyRule.REACH]
@@ -185,7 +187,7 @@ def test_without_health_nothing_can_be_lost() -> None:
 
 
 @st.composite
-def changes(draw: st.DrawFn) -> tuple[World, World, list[Request]]:
+def changes(draw: st.DrawFn) -> tuple[SimulatedWorld, SimulatedWorld, list[Request]]:
     """A random policy, the same with other rules and admin states, and requests, in one state of health."""
     first, second = draw(policies()), draw(policies())
     states_of = draw(st.lists(st.sampled_from(AdminState), min_size=8, max_size=8))
@@ -207,7 +209,7 @@ def changes(draw: st.DrawFn) -> tuple[World, World, list[Request]]:
     )
     state = draw(states(first))
     made = [
-        World(worlds.view(one, state, 300), assess(one, state.health, {}, 300).supply)
+        SimulatedWorld(worlds.view(one, state, 300), assess(one, state.health, {}, 300).supply)
         for one in (first, second)
     ]
     return made[0], made[1], draw(st.lists(requests(first), min_size=4, max_size=4))
@@ -215,7 +217,7 @@ def changes(draw: st.DrawFn) -> tuple[World, World, list[Request]]:
 
 @given(case=changes())
 @quick(100)
-def test_whoever_loses_a_region_is_found(case: tuple[World, World, list[Request]]) -> None:
+def test_whoever_loses_a_region_is_found(case: tuple[SimulatedWorld, SimulatedWorld, list[Request]]) -> None:
     """If any located request has a usable region before and none after, the rule is broken."""
     before, after, asked = case
     verdict = judge(before, after, {})

@@ -15,13 +15,13 @@ from gtm.core.change import safety
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.view import Window, view_of
 from gtm.core.demand.cells import cell_of
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Policy, SpilloverRule, Tenant
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import HostName, OnUnusable, Priority
 from gtm.core.policy.compile import compile_policy
-from gtm.core.simulate.scenario import Ranked, World
+from gtm.core.simulate.scenario import Ranked, SimulatedWorld
 from gtm.dns.zone.leads import leads_of
 from tests import worlds as usual
 from tests.core.strategies import SHIPPED, policies, quick, requests, rules, states
@@ -85,7 +85,7 @@ def edited(draw: st.DrawFn) -> tuple[Policy, Policy]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[World, World, list[str]] | None:
+def worlds(draw: st.DrawFn) -> tuple[SimulatedWorld, SimulatedWorld, list[str]] | None:
     """Both of them in the world, with cells of requests to the first; None: one does not compile."""
     pair = draw(edited())
     state = draw(states(pair[0]))
@@ -100,7 +100,7 @@ def worlds(draw: st.DrawFn) -> tuple[World, World, list[str]] | None:
         except PolicyError:
             return None
         view = view_of(snapshot, seen, Window(NOW, NOW), table)
-        found.append(World(view, assess(policy, seen.health, {}, NOW).supply))
+        found.append(SimulatedWorld(view, assess(policy, seen.health, {}, NOW).supply))
     cells = list(dict.fromkeys(cell_of(one, Priority.REAL_TIME) for one in asked))
     return found[0], found[1], cells
 
@@ -121,7 +121,9 @@ def plain(rankings: Iterable[tuple[str, Ranking]]) -> dict[str, object]:
 
 @given(case=worlds())
 @quick(300)
-def test_what_both_rank_alike_is_ranked_once(case: tuple[World, World, list[str]] | None) -> None:
+def test_what_both_rank_alike_is_ranked_once(
+    case: tuple[SimulatedWorld, SimulatedWorld, list[str]] | None,
+) -> None:
     """The rankings are those that the second world finds by itself."""
     if case is None:
         return
@@ -141,7 +143,7 @@ def test_why_a_rule_matched_is_not_taken_over() -> None:
         Tenant("clinic", country="DE"),
     )
     cells = ["chat||||clinic|||real_time||"]
-    worlds = [World(usual.view(one, now=NOW), {}) for one in (before, EDITS["tenants"](before))]
+    worlds = [SimulatedWorld(usual.view(one, now=NOW), {}) for one in (before, EDITS["tenants"](before))]
     known = Ranked(worlds[0], cells)
     reasons = [
         match.because
@@ -153,7 +155,9 @@ def test_why_a_rule_matched_is_not_taken_over() -> None:
 
 @given(case=worlds())
 @quick(300)
-def test_reach_looks_at_all_that_may_be_lost(case: tuple[World, World, list[str]] | None) -> None:
+def test_reach_looks_at_all_that_may_be_lost(
+    case: tuple[SimulatedWorld, SimulatedWorld, list[str]] | None,
+) -> None:
     """The breaches are those that are found if each service is looked at."""
     if case is None:
         return

@@ -12,7 +12,7 @@ from gtm.core.model.services import Zone
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.core.simulate.scenario import World
+from gtm.core.simulate.scenario import SimulatedWorld
 from tests import worlds
 
 POLICY = worlds.policy(
@@ -53,7 +53,7 @@ ALIKE = _ruled(
     TRUSTING,
 )
 """Told apart by clients of unknown country alone."""
-STATES = tuple(World(_view(snapshot), {}) for snapshot in (FREE, RULED))
+STATES = tuple(SimulatedWorld(_view(snapshot), {}) for snapshot in (FREE, RULED))
 
 
 def allowed(request: Request) -> int:

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.decision.candidates import Exclusion
 from gtm.core.decision.choice import choice
-from gtm.core.decision.decide import Decision, Routing, decide
+from gtm.core.decision.decide import Decision, Exclusion, Routing, decide
 from gtm.core.decision.fence import fence
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.router import Ranker, Router

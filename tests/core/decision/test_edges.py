@@ -9,8 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gtm.core.decision.candidates import Exclusion
-from gtm.core.decision.decide import decide
+from gtm.core.decision.decide import Exclusion, decide
 from gtm.core.decision.explain import answer
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, build_basis, view_of

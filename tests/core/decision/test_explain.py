@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from gtm.core.decision.decide import decide
-from gtm.core.decision.endpoints import endpoint_for, serving
 from gtm.core.decision.explain import MAX_REASONS, answer, lines, reasons
+from gtm.core.decision.options import endpoint_for, serving
 from gtm.core.decision.view import View
 from gtm.core.model.outcomes import Outcome, UnknownNameError
 from gtm.core.model.policy import Places, ResidencyRule, RuleMode, Tenant

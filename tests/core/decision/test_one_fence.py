@@ -24,7 +24,7 @@ READERS = {
     "gtm/core/decision/fence.py": "decides by them",
     "gtm/core/findings/coverage.py": "groups rules that are alike before it asks",
     "gtm/core/findings/shadows.py": "asks about the radii that two rules tell apart",
-    "gtm/core/change/facts.py": "asks about the radii that rules tell apart",
+    "gtm/core/change/ground.py": "asks about the radii that rules tell apart",
     "gtm/core/findings/matrix.py": "tells cells apart by rules before it asks about each",
     "gtm/core/findings/report.py": "says which settings have no effect",
 }

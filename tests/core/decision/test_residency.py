@@ -18,7 +18,8 @@ from gtm.core.decision.fence import Fence, fence
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.cells import Cell, cell_of
-from gtm.core.latency import Doubt, LatencyTable
+from gtm.core.latency.doubt import Doubt
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.countries import COUNTRIES as KNOWN
 from gtm.core.model.policy import (
     Jurisdiction,

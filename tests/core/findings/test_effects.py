@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gtm.core.findings.effects import effect_findings
+from gtm.core.findings.report import effect_findings
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity, Endpoint, Probe, ProbeType, Region, SpillIn
 from gtm.core.model.services import Affinity, Families, Member, OnOverload, RefusalAddress, Service, Steering

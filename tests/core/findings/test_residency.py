@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gtm.core.decision.fence import fence
 from gtm.core.findings.calendar import What, causes, coming
 from gtm.core.findings.coverage import CLIENTS, UNKNOWN
-from gtm.core.findings.matrix import Asked, Matrix, clients_named, column, columns, unruled
+from gtm.core.findings.matrix import Inquiry, Matrix, clients_named, column, columns, unruled
 from gtm.core.findings.monitored import monitored
 from gtm.core.findings.report import findings
 from gtm.core.model.policy import Policy, RuleMode
@@ -28,7 +28,7 @@ TENANT = st.sampled_from([None, *TENANTS])
 DATA_CLASS = st.sampled_from([None, *DATA_CLASSES])
 
 
-def _by_fence(service: CompiledService, asked: Asked, country: str) -> int:
+def _by_fence(service: CompiledService, asked: Inquiry, country: str) -> int:
     """The regions that the fence leaves a client who is located for certain."""
     where = Location(country or None, accuracy_km=0.0)
     request = Request(service.service.name, where, asked.tenant, asked.data_class)
@@ -43,7 +43,7 @@ def test_a_cell_is_what_the_fence_says(
 ) -> None:
     """For every client of every column; together the columns hold every client, and no part is there twice."""
     snapshot = compile_policy(policy, SHIPPED)
-    asked = Asked(now, tenant, data_class)
+    asked = Inquiry(now, tenant, data_class)
     clients, left = columns(snapshot, clients_named(snapshot), now, 100)
     assert left == 0
     assert frozenset().union(*(one.countries for one in clients)) == frozenset(CLIENTS)
@@ -64,7 +64,7 @@ def test_the_calendar_has_all_that_changes_and_nothing_else(
 ) -> None:
     """Just before each moment and from it on; between the moments nothing changes."""
     snapshot = compile_policy(policy, SHIPPED)
-    asked = Asked(now, tenant, data_class)
+    asked = Inquiry(now, tenant, data_class)
     events, left = coming(snapshot, causes(snapshot), asked, most=1000, services=1000)
     assert left == 0
     assert [one.at for one in events] == sorted({one.at for one in events})
@@ -141,7 +141,7 @@ def test_a_decision_that_lapses_is_told_with_what_follows() -> None:
     """From its end on, regions there serve nobody whom a rule concerns that rested on it."""
     policy = worlds.policy(*REGIONS, CHAT, worlds.rule("gdpr", "ADEQUATE", services="chat"))
     snapshot = compile_policy(policy, SHIPPED)
-    events, _ = coming(snapshot, causes(snapshot), Asked(0.0), most=100, services=10)
+    events, _ = coming(snapshot, causes(snapshot), Inquiry(0.0), most=100, services=10)
     lapse = next(one for one in events if one.at == 300.0)
     assert [(one.what, one.name, one.countries, one.rules) for one in lapse.causes] == [
         (What.MEMBERSHIP_ENDS, "ADEQUATE", ("GB",), ("gdpr",))
@@ -160,14 +160,14 @@ def test_rules_that_watch_begin_and_change_nothing() -> None:
         for name, mode in (("one", RuleMode.ENFORCE), ("two", RuleMode.MONITOR))
     )
     snapshot = compile_policy(worlds.policy(*REGIONS, *services, *rules), SHIPPED)
-    events, left = coming(snapshot, causes(snapshot), Asked(0.0), most=1, services=2)
+    events, left = coming(snapshot, causes(snapshot), Inquiry(0.0), most=1, services=2)
     assert left > 0
     (event,) = events
     assert [(one.name, one.monitor) for one in event.causes] == [("one", False), ("two", True)]
     assert [one.services for one in event.changes] == [("chat0", "chat1")]
     assert event.left_out == 1
     only = compile_policy(worlds.policy(*REGIONS, *services, *rules[1:]), SHIPPED)
-    assert coming(only, causes(only), Asked(0.0), most=1, services=2)[0][0].changes == ()
+    assert coming(only, causes(only), Inquiry(0.0), most=1, services=2)[0][0].changes == ()
 
 
 def test_columns_are_those_that_most_rules_name() -> None:

@@ -1,4 +1,4 @@
-"""Who may claim what priority (`gtm.core.handoff.priority`): whatever is stated, nobody gets more than somebody grants."""
+"""Who may claim what priority (`gtm.core.handoff.verdict`): whatever is stated, nobody gets more than somebody grants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.handoff.claims import Claims
-from gtm.core.handoff.priority import PriorityGrant, lower, priority_of
+from gtm.core.handoff.verdict import PriorityGrant, lower, priority_of
 from gtm.core.model.services import Priority
 from tests.effort import examples
 

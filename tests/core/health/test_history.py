@@ -14,11 +14,11 @@ from gtm.core.health.history import (
     MOST_VANTAGES,
     STEP,
     TOGETHER,
-    Change,
     History,
+    HistorySeries,
+    HistoryStep,
     Probed,
-    Series,
-    Step,
+    VerdictChange,
 )
 from gtm.core.model.state import EndpointHealth, HealthStatus
 
@@ -36,10 +36,12 @@ class Model:
         default_factory=list
     )
 
-    def changes(self, last: dict[Series, HealthStatus]) -> list[tuple[Series, HealthStatus, HealthStatus]]:
+    def changes(
+        self, last: dict[HistorySeries, HealthStatus]
+    ) -> list[tuple[HistorySeries, HealthStatus, HealthStatus]]:
         """Two verdicts that follow each other in a series and differ; of a step ten, the first of a series not counted."""
-        before: dict[Series, HealthStatus] = {}
-        counts: dict[tuple[Series, float], int] = {}
+        before: dict[HistorySeries, HealthStatus] = {}
+        counts: dict[tuple[HistorySeries, float], int] = {}
         found = []
         for now, series, status, _ in self.said:
             if status is UNKNOWN:
@@ -58,7 +60,7 @@ class Model:
                 found.append((series, was, status))
         return found
 
-    def step(self, series: Series, start: float) -> Step | None:
+    def step(self, series: HistorySeries, start: float) -> HistoryStep | None:
         """What a step ought to say; None: nothing was heard of it."""
         verdicts: list[HealthStatus] = []
         outcomes: list[Probed] = []
@@ -78,7 +80,7 @@ class Model:
             return None
         times = sorted(one.ms for one in outcomes if not one.failure and one.ms is not None)
         failures = [one.failure for one in outcomes if one.failure]
-        return Step(
+        return HistoryStep(
             start,
             DOWN if DOWN in verdicts else UP,
             len(outcomes) if told else None,
@@ -96,7 +98,7 @@ def _rank(times: list[float], percent: int) -> float | None:
 
 
 ALL = [
-    Series(region, url, name)
+    HistorySeries(region, url, name)
     for region, urls in REGIONS.items()
     for url in urls
     for name in (*NAMES, TOGETHER)
@@ -110,12 +112,12 @@ class World:
     chance: random.Random
     history: History = field(default_factory=History)
     model: Model = field(default_factory=Model)
-    state: dict[Series, HealthStatus] = field(default_factory=dict)
-    finished: list[tuple[Series, Step]] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    state: dict[HistorySeries, HealthStatus] = field(default_factory=dict)
+    finished: list[tuple[HistorySeries, HistoryStep]] = field(default_factory=list)
+    changes: list[VerdictChange] = field(default_factory=list)
     now: float = 0.0
 
-    def live(self, last: dict[Series, HealthStatus]) -> None:
+    def live(self, last: dict[HistorySeries, HealthStatus]) -> None:
         """What is written down becomes known some time; edges report, mostly the same as before."""
         known_at, calm = self.chance.randrange(60), self.chance.choice((0.5, 0.9, 0.995))
         for turn in range(300):
@@ -148,7 +150,7 @@ class World:
         else:
             self.history.heard("token", name, health, probed, self.now)
 
-    def outcome(self, series: Series) -> Probed:
+    def outcome(self, series: HistorySeries) -> Probed:
         """One probe's."""
         if self.chance.random() < 0.7:
             return Probed(series.region, series.url, float(self.chance.randrange(1, 500)), 200, "")
@@ -261,7 +263,7 @@ def test_memory_is_bounded() -> None:
 def test_silence_is_no_change() -> None:
     """However long: who comes back with the verdict that was told last says nothing new; who comes back with another does."""
     history = History()
-    history.known({Series("eu", "https://a", "iad"): UP})
+    history.known({HistorySeries("eu", "https://a", "iad"): UP})
     for edge in ("fra", "sin"):
         history.heard(edge, edge, _health(UP), (), 1000.0)
     history.heard("sin", "sin", _health(DOWN), (), 1001.0)

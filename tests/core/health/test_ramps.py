@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.health.ramps import drain_factor, endpoint_factor, next_change, slow_start_factor
+from gtm.core.health.verdicts import drain_factor, endpoint_factor, next_change, slow_start_factor
 from gtm.core.model.regions import AdminState, Endpoint
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests import worlds

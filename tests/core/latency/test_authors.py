@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from gtm.control.lead.latency import NOT_KNOWN, LatencyBook, Teachers
 from gtm.core.capacity.supply import NO_ASSESSMENT
-from gtm.core.latency import EMPTY_TABLE, Aggregates, Delta, Estimator, LatencyTable, Level, Settings, Witness
-from gtm.core.latency.aggregates import Authors
-from gtm.core.latency.samples import source_bit
+from gtm.core.latency.aggregates import Aggregates, AggregateSettings, Authors
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Delta, Level, source_bit
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location
@@ -33,7 +35,7 @@ KEYS = {
 }
 THREE = source_bit("a") | source_bit("b") | source_bit("c")
 NOW = 1_700_000_000.0
-ALONE = Settings().alone_ms
+ALONE = AggregateSettings().alone_ms
 
 
 def say(
@@ -171,7 +173,7 @@ def test_regions_round_trips_are_bounded_alike() -> None:
 
 def test_authors_share_the_table_and_the_memory() -> None:
     """An edge that makes up networks takes no row and no memory from others, whatever weight it claims."""
-    few = Settings(max_rows=20, max_sums=200)
+    few = AggregateSettings(max_rows=20, max_sums=200)
     found = Aggregates(settings=few)
     honest = [say("us-east", 9.0, key=f"A{letter}", samples=5) for letter in "ABCDEFGH"]
     found.merge(honest, NOW, "honest")

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency.budget import SourceBudget
+from gtm.core.latency.samples import SourceBudget
 
 _SPENDING = st.lists(
     st.tuples(st.sampled_from("abcd"), st.sampled_from("xy"), st.floats(0, 50, allow_nan=False)), max_size=80

@@ -13,24 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
+from gtm.core.latency.aggregates import Aggregates
+from gtm.core.latency.doubt import (
     Doubt,
     Doubts,
     DoubtSettings,
-    Estimator,
-    LatencyTable,
-    Level,
-    Sample,
-    SampleAggregator,
-    SampleMethod,
-    Source,
-    Verdict,
     Vote,
     Witness,
+    check_witness,
+    claim_of,
+    tellable,
 )
-from gtm.core.latency.doubt import check_witness, claim_of, tellable
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Level, RoundTripSample, SampleAggregator, SampleMethod, SampleVerdict
+from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.requests import Location
 from tests import worlds
@@ -49,7 +46,7 @@ BALANCER, BEACON, PROBE = SampleMethod
 
 
 def said(
-    samples: Iterable[Sample], doubts: dict[str, Doubt] | None = None
+    samples: Iterable[RoundTripSample], doubts: dict[str, Doubt] | None = None
 ) -> tuple[list[Witness], set[tuple[Level, str]]]:
     """What an edge makes of samples: its witnesses, and the levels and keys that they teach."""
     aggregator = SampleAggregator(REGIONS, doubts=doubts or {})
@@ -59,10 +56,14 @@ def said(
     return witnesses, {(delta.level, delta.key) for delta in deltas}
 
 
-def honest(location: Location = NEW_YORK, regions: Sequence[str] = NAMES, count: int = 8) -> list[Sample]:
+def honest(
+    location: Location = NEW_YORK, regions: Sequence[str] = NAMES, count: int = 8
+) -> list[RoundTripSample]:
     """What the regions' own balancers see of clients who really are in Frankfurt."""
     return [
-        Sample(location, region, TRUE_MS[region], 0.0, f"source-{number}", BALANCER, f"balancer of {region}")
+        RoundTripSample(
+            location, region, TRUE_MS[region], 0.0, f"source-{number}", BALANCER, f"balancer of {region}"
+        )
         for region in regions
         for number in range(count)
     ]
@@ -100,7 +101,7 @@ def test_light_disputes_a_claim_beyond_what_is_allowed(
 ) -> None:
     """What is allowed: twice the accuracy radius, some distance at least, and a millisecond."""
     assert great_circle_km(50.11, 8.68, 40.71, -74.0) == pytest.approx(6202, abs=1)
-    witnesses, _ = said([Sample(location, "eu-central", rtt_ms, 5.0, "a", BALANCER, "b")])
+    witnesses, _ = said([RoundTripSample(location, "eu-central", rtt_ms, 5.0, "a", BALANCER, "b")])
     assert [witness.against for witness in witnesses] == [1] * against
     for witness in witnesses:
         assert witness == Witness(NETWORK, CLAIM, "eu-central", "b", 1, 0, rtt_ms, 5.0)
@@ -147,7 +148,7 @@ def test_samples_that_fit_are_told_of_networks_in_dispute_only() -> None:
 @given(
     st.lists(
         st.builds(
-            Sample,
+            RoundTripSample,
             st.sampled_from((NEW_YORK, NEW_YORK._replace(accuracy_km=None), NEW_YORK._replace(lat=0.0))),
             st.sampled_from((*NAMES, "gone")),
             st.floats(-1, 400),
@@ -160,7 +161,7 @@ def test_samples_that_fit_are_told_of_networks_in_dispute_only() -> None:
     ),
     st.booleans(),
 )
-def test_nobody_without_a_token_disputes_anything(samples: list[Sample], known: bool) -> None:
+def test_nobody_without_a_token_disputes_anything(samples: list[RoundTripSample], known: bool) -> None:
     """Whatever browsers and probes say, no witness comes of it: neither against a claim, nor for it."""
     doubts = {NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})} if known else {}
     assert said(samples, doubts)[0] == []
@@ -423,7 +424,7 @@ def test_regions_that_move_or_go_lose_their_votes() -> None:
 # --- what is estimated ---
 
 
-def learned(doubts: dict[str, Doubt] | None, samples: Iterable[Sample]) -> LatencyTable:
+def learned(doubts: dict[str, Doubt] | None, samples: Iterable[RoundTripSample]) -> LatencyTable:
     """The table after one interval."""
     aggregator, aggregates = SampleAggregator(REGIONS, doubts=doubts or {}), Aggregates()
     for sample in samples:
@@ -439,7 +440,7 @@ def test_the_worst_estimates_learn(doubtful: bool) -> None:
     table = learned(doubts, honest(count=24))
     paths = Estimator(REGIONS, table).paths(NEW_YORK, range(3))
     for number, name in enumerate(NAMES):
-        assert paths[number].source == Source.NETWORK
+        assert paths[number].source == EstimateSource.NETWORK
         assert paths[number].estimate_ms == pytest.approx(TRUE_MS[name], abs=6)
     assert paths[0].estimate_ms < paths[1].estimate_ms < paths[2].estimate_ms
 
@@ -540,6 +541,6 @@ def test_a_wrong_clock_does_not_last() -> None:
 def test_a_browser_is_refused_what_a_balancer_may_say() -> None:
     """Quicker than light is implausible from a browser, doubtful location or not."""
     aggregator = SampleAggregator(REGIONS, doubts={NETWORK: Doubt(CLAIM, True, {"eu-central": 3.0})})
-    sample = Sample(NEW_YORK, "eu-central", 3.0, 0.0, "a", BEACON)
-    assert aggregator.add(sample) is Verdict.IMPLAUSIBLE
-    assert aggregator.add(replace(sample, method=BALANCER)) is Verdict.ACCEPTED
+    sample = RoundTripSample(NEW_YORK, "eu-central", 3.0, 0.0, "a", BEACON)
+    assert aggregator.add(sample) is SampleVerdict.IMPLAUSIBLE
+    assert aggregator.add(replace(sample, method=BALANCER)) is SampleVerdict.ACCEPTED

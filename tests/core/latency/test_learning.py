@@ -10,23 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.latency import (
-    EMPTY_TABLE,
-    Aggregates,
+from gtm.core.latency.aggregates import Aggregates, AggregateSettings, Sum
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.geographic import model_ms, point_at, terminal_at
+from gtm.core.latency.samples import (
     Delta,
-    Estimator,
-    LatencyTable,
     Level,
-    Sample,
+    RoundTripSample,
     SampleAggregator,
     SampleMethod,
-    Settings,
-    Source,
-    Sum,
-    Verdict,
+    SampleVerdict,
+    source_bit,
 )
-from gtm.core.latency.geographic import model_ms, point_at, terminal_at
-from gtm.core.latency.samples import source_bit
+from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.requests import Location
 from tests import worlds
 from tests.core.strategies import quick
@@ -48,9 +45,9 @@ def sample(
     method: SampleMethod = BALANCER,
     at: float = 0.0,
     location: Location = BERLIN,
-) -> Sample:
+) -> RoundTripSample:
     """A round trip to Frankfurt, so much above the model."""
-    return Sample(location, FRANKFURT.name, BASE + residual, at, source, method)
+    return RoundTripSample(location, FRANKFURT.name, BASE + residual, at, source, method)
 
 
 def delta(
@@ -75,7 +72,7 @@ def total(aggregates: Aggregates, now: float = 0.0) -> Sum:
     return kept
 
 
-def learned(*deltas: Delta, settings: Settings | None = None, now: float = 0.0) -> Aggregates:
+def learned(*deltas: Delta, settings: AggregateSettings | None = None, now: float = 0.0) -> Aggregates:
     """Aggregates of these deltas."""
     aggregates = Aggregates(settings=settings)
     aggregates.merge(deltas, now)
@@ -85,7 +82,7 @@ def learned(*deltas: Delta, settings: Settings | None = None, now: float = 0.0) 
 def test_a_sample_counts_at_every_level() -> None:
     """One client's round trip is a statistic of its network, operator, country and place, and names no client."""
     aggregator = SampleAggregator(REGIONS)
-    assert aggregator.add(sample(7.0, at=5.0)) is Verdict.ACCEPTED
+    assert aggregator.add(sample(7.0, at=5.0)) is SampleVerdict.ACCEPTED
     deltas = aggregator.take().deltas
     assert {(each.level, each.key) for each in deltas} == {
         (Level.NETWORK, "192.0.2.0/24"),
@@ -119,40 +116,40 @@ def test_a_client_that_may_be_elsewhere_does_not_speak_for_a_place(
 ) -> None:
     """A VPN's clients count for its network only; those that are roughly known, for no place."""
     aggregator = SampleAggregator(REGIONS)
-    assert aggregator.add(sample(location=BERLIN._replace(**change))) is Verdict.ACCEPTED
+    assert aggregator.add(sample(location=BERLIN._replace(**change))) is SampleVerdict.ACCEPTED
     assert {each.level for each in aggregator.take().deltas} == levels
 
 
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [
-        ({"region": "gone"}, Verdict.UNKNOWN_REGION),
-        ({"location": Location("DE")}, Verdict.UNKNOWN_LOCATION),
-        ({"location": Location("DE", lat=52.5)}, Verdict.UNKNOWN_LOCATION),
-        ({"method": PROBE}, Verdict.UNKNOWN_LOCATION),
-        ({"method": PROBE, "source": FRANKFURT.name}, Verdict.UNKNOWN_LOCATION),
-        ({"rtt_ms": 4.0, "method": BEACON}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": 4.0, "location": BERLIN._replace(network=None)}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": -1.0}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": 3000.1}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": float("nan")}, Verdict.IMPLAUSIBLE),
-        ({"at": float("inf")}, Verdict.IMPLAUSIBLE),
-        ({"rtt_ms": 4.3}, Verdict.ACCEPTED),
+        ({"region": "gone"}, SampleVerdict.UNKNOWN_REGION),
+        ({"location": Location("DE")}, SampleVerdict.UNKNOWN_LOCATION),
+        ({"location": Location("DE", lat=52.5)}, SampleVerdict.UNKNOWN_LOCATION),
+        ({"method": PROBE}, SampleVerdict.UNKNOWN_LOCATION),
+        ({"method": PROBE, "source": FRANKFURT.name}, SampleVerdict.UNKNOWN_LOCATION),
+        ({"rtt_ms": 4.0, "method": BEACON}, SampleVerdict.IMPLAUSIBLE),
+        ({"rtt_ms": 4.0, "location": BERLIN._replace(network=None)}, SampleVerdict.IMPLAUSIBLE),
+        ({"rtt_ms": -1.0}, SampleVerdict.IMPLAUSIBLE),
+        ({"rtt_ms": 3000.1}, SampleVerdict.IMPLAUSIBLE),
+        ({"rtt_ms": float("nan")}, SampleVerdict.IMPLAUSIBLE),
+        ({"at": float("inf")}, SampleVerdict.IMPLAUSIBLE),
+        ({"rtt_ms": 4.3}, SampleVerdict.ACCEPTED),
     ],
 )
-def test_what_cannot_be_is_not_taken(change: dict[str, object], verdict: Verdict) -> None:
+def test_what_cannot_be_is_not_taken(change: dict[str, object], verdict: SampleVerdict) -> None:
     """Samples quicker than light (4.2 ms from Berlin to Frankfurt), too slow or from nowhere are refused, and leave nothing."""
     aggregator = SampleAggregator(REGIONS)
     assert aggregator.add(replace(sample(), **change)) is verdict
-    assert bool(aggregator.take().deltas) is (verdict is Verdict.ACCEPTED)
+    assert bool(aggregator.take().deltas) is (verdict is SampleVerdict.ACCEPTED)
 
 
 def test_regions_measure_each_other() -> None:
     """A probe's round trip arrives in the table as it was, between the names of both regions."""
     aggregator = SampleAggregator(REGIONS)
     assert (
-        aggregator.add(Sample(Location(), VIRGINIA.name, 91.0, 1.0, FRANKFURT.name, PROBE))
-        is Verdict.ACCEPTED
+        aggregator.add(RoundTripSample(Location(), VIRGINIA.name, 91.0, 1.0, FRANKFURT.name, PROBE))
+        is SampleVerdict.ACCEPTED
     )
     table = learned(*aggregator.take().deltas, now=1.0).table(EMPTY_TABLE, 1.0, NAMES)
     assert table == LatencyTable(version=1, mutual={FRANKFURT.name: {VIRGINIA.name: 91.0}})
@@ -161,21 +158,23 @@ def test_regions_measure_each_other() -> None:
 def test_a_source_has_few_samples_of_a_region() -> None:
     """Past the cap a source is not heard until the interval ends; others are."""
     aggregator = SampleAggregator(REGIONS, per_source=3)
-    assert [aggregator.add(sample()) for _ in range(5)] == [Verdict.ACCEPTED] * 3 + [Verdict.CAPPED] * 2
-    assert aggregator.add(sample(source="b")) is Verdict.ACCEPTED
+    assert [aggregator.add(sample()) for _ in range(5)] == [SampleVerdict.ACCEPTED] * 3 + [
+        SampleVerdict.CAPPED
+    ] * 2
+    assert aggregator.add(sample(source="b")) is SampleVerdict.ACCEPTED
     assert {each.samples for each in aggregator.take().deltas} == {4}
-    assert aggregator.add(sample()) is Verdict.ACCEPTED
+    assert aggregator.add(sample()) is SampleVerdict.ACCEPTED
 
 
 def test_browsers_cannot_fill_the_memory() -> None:
     """Beacons have half of the room; what balancers measure still finds the other half."""
     aggregator = SampleAggregator(REGIONS, limit=10)
     beacons = [aggregator.add(sample(source=str(number), method=BEACON)) for number in range(8)]
-    assert beacons == [Verdict.ACCEPTED] * 5 + [Verdict.FULL] * 3
+    assert beacons == [SampleVerdict.ACCEPTED] * 5 + [SampleVerdict.FULL] * 3
     balancers = [aggregator.add(sample(source=str(number))) for number in range(8)]
-    assert balancers == [Verdict.ACCEPTED] * 5 + [Verdict.FULL] * 3
+    assert balancers == [SampleVerdict.ACCEPTED] * 5 + [SampleVerdict.FULL] * 3
     aggregator.take()
-    assert aggregator.add(sample(method=BEACON)) is Verdict.ACCEPTED
+    assert aggregator.add(sample(method=BEACON)) is SampleVerdict.ACCEPTED
 
 
 @quick(200)
@@ -262,7 +261,7 @@ def test_whatever_is_sent_the_table_can_be_sent(deltas: list[Delta], now: float)
 @given(st.floats(1, 1e7), st.floats(0, 5), st.integers(1, 500))
 def test_the_half_life_is_exact(half_life: float, halvings: float, samples: int) -> None:
     """After n half-lives a sum weighs 2^-n of what it did, however it is asked."""
-    settings = Settings(half_life=half_life)
+    settings = AggregateSettings(half_life=half_life)
     aggregates = learned(delta(samples=samples), settings=settings)
     later = halvings * half_life
     expected = samples * 0.5**halvings
@@ -378,7 +377,7 @@ def test_a_hostile_browser_hardly_moves_an_estimate(lie: float) -> None:
             aggregates.merge(aggregator.take().deltas, minute * 60.0)
             table = aggregates.table(table, minute * 60.0, NAMES)
         path = Estimator(REGIONS, table).paths(BERLIN, [0])[0]
-        assert path.source == Source.NETWORK
+        assert path.source == EstimateSource.NETWORK
         estimates.append(path.estimate_ms)
     assert estimates[0] == pytest.approx(BASE + 20, abs=3)
     assert estimates[1] == pytest.approx(estimates[0], abs=5)
@@ -456,7 +455,7 @@ def test_a_row_that_was_published_stays_down_to_half_the_weight() -> None:
 def test_a_table_has_bounded_rows() -> None:
     """The heaviest rows are published; one that is published gives way only to one of twice its weight."""
     deltas = [delta(samples=number, key=f"C{number:02}") for number in range(10, 50)]
-    aggregates = learned(*deltas, settings=Settings(max_rows=5))
+    aggregates = learned(*deltas, settings=AggregateSettings(max_rows=5))
     table = aggregates.table(EMPTY_TABLE, 0.0, NAMES)
     assert set(table.countries) == {"C45", "C46", "C47", "C48", "C49"}
     aggregates.merge([delta(samples=30, key="C40")], 0.0)
@@ -468,7 +467,7 @@ def test_a_table_has_bounded_rows() -> None:
 def test_memory_keeps_the_heaviest() -> None:
     """Past its bound, the memory drops the lightest sums."""
     deltas = [delta(samples=number, key=f"C{number:02}") for number in range(10, 21)]
-    aggregates = learned(*deltas, settings=Settings(max_sums=10))
+    aggregates = learned(*deltas, settings=AggregateSettings(max_sums=10))
     assert {kept.key for kept in aggregates.sums(0.0)} == {"C14", "C15", "C16", "C17", "C18", "C19", "C20"}
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.latency import delta_problem
-from gtm.core.latency import Estimator, LatencyTable, Level, Sample, SampleAggregator
-from gtm.core.latency.table import network_key
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Level, RoundTripSample, SampleAggregator
+from gtm.core.latency.table import LatencyTable, network_key
 from gtm.core.model.requests import Location
 from tests import worlds
 
@@ -46,7 +47,7 @@ def test_what_is_no_network_stays(text: str) -> None:
 def test_samples_of_one_address_leave_as_a_network_of_many() -> None:
     """Of a client whose location holds for its address alone, the /24 is told, and found again."""
     aggregator = SampleAggregator([REGION])
-    aggregator.add(Sample(BERLIN, "eu", 40.0, 1.0, "source"))
+    aggregator.add(RoundTripSample(BERLIN, "eu", 40.0, 1.0, "source"))
     keys = {delta.key for delta in aggregator.take().deltas if delta.level is Level.NETWORK}
     assert keys == {"81.2.69.0/24"}
     table = LatencyTable(1, networks={"81.2.69.0/24": {"eu": (30.0, 1000.0)}})
@@ -77,6 +78,6 @@ def test_samples_of_one_address_leave_as_a_network_of_many() -> None:
 def test_control_refuses_reports_of_smaller_ones(key: str, fine: bool) -> None:
     """And of what is no network at all."""
     aggregator = SampleAggregator([REGION])
-    aggregator.add(Sample(BERLIN, "eu", 40.0, 1.0, "source"))
+    aggregator.add(RoundTripSample(BERLIN, "eu", 40.0, 1.0, "source"))
     (delta,) = (delta for delta in aggregator.take().deltas if delta.level is Level.NETWORK)
     assert (delta_problem(delta._replace(key=key)) is None) is fine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.model.access import ANYBODY, UNKNOWN_HANDS, Hands, Shared, Why, in_one_hand
+from gtm.core.model.access import ANYBODY, UNKNOWN_HANDS, Hands, HandsReason, Shared, in_one_hand
 
 NAMES = st.sampled_from(["ann", "Ann", "bob", "carl", "a@x", "b@x", ANYBODY])
 HANDS = st.builds(Hands, st.none() | NAMES, st.lists(NAMES, max_size=3).map(tuple))
@@ -47,13 +47,13 @@ def test_why() -> None:
     accounts = {"ann@old": frozenset({"p#1"}), "ann@new": frozenset({"p#1"})}
     ann = Hands("ann@new")
     cases = {
-        (ann, Hands("ann@old", ("bob",))): Shared(Why.OWNER, "ann@old"),
-        (ann, Hands("ANN@old")): Shared(Why.OWNER, "ANN@old"),
-        (ann, Hands("bob", ("ann@old",))): Shared(Why.FIRST_MADE_SECOND, "ann@old"),
-        (Hands("bob", ("ann@old",)), ann): Shared(Why.SECOND_MADE_FIRST, "ann@new"),
-        (Hands("bob", ("ann@old",)), Hands("carl", ("ann@new",))): Shared(Why.MAKER, "ann@new"),
-        (UNKNOWN_HANDS, ann): Shared(Why.UNKNOWN_FIRST, ANYBODY),
-        (ann, Hands("bob", (ANYBODY,))): Shared(Why.UNKNOWN_SECOND, ANYBODY),
+        (ann, Hands("ann@old", ("bob",))): Shared(HandsReason.OWNER, "ann@old"),
+        (ann, Hands("ANN@old")): Shared(HandsReason.OWNER, "ANN@old"),
+        (ann, Hands("bob", ("ann@old",))): Shared(HandsReason.FIRST_MADE_SECOND, "ann@old"),
+        (Hands("bob", ("ann@old",)), ann): Shared(HandsReason.SECOND_MADE_FIRST, "ann@new"),
+        (Hands("bob", ("ann@old",)), Hands("carl", ("ann@new",))): Shared(HandsReason.MAKER, "ann@new"),
+        (UNKNOWN_HANDS, ann): Shared(HandsReason.UNKNOWN_FIRST, ANYBODY),
+        (ann, Hands("bob", (ANYBODY,))): Shared(HandsReason.UNKNOWN_SECOND, ANYBODY),
         (ann, Hands("bob")): None,
     }
     for (first, second), said in cases.items():

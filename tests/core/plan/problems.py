@@ -10,8 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
-from gtm.core.plan.problem import ClassDemand, Problem, SpillQuota
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 
 REGIONS = tuple("abcdefg")
 SERVICES = {"chat": 2.0, "embed": 0.1, "rank": 0.5}
@@ -70,14 +71,14 @@ def supplies(draw: st.DrawFn) -> Supply:
 
 
 @st.composite
-def quotas(draw: st.DrawFn) -> tuple[SpillQuota, ...]:
+def quotas(draw: st.DrawFn) -> tuple[SpilloverRule, ...]:
     """A few rules; several may have the same home and regions."""
     rules = []
     for number in range(draw(st.integers(0, 4))):
         home = draw(st.sampled_from(REGIONS))
         to = draw(st.lists(st.sampled_from(REGIONS), min_size=1, max_size=4, unique=True))
         rules.append(
-            SpillQuota(
+            SpilloverRule(
                 f"rule-{number}",
                 home,
                 tuple(name for name in to if name != home),
@@ -90,22 +91,22 @@ def quotas(draw: st.DrawFn) -> tuple[SpillQuota, ...]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, tenants: tuple[str, ...] = TENANTS, most: int = 12) -> Problem:
+def problems(draw: st.DrawFn, *, tenants: tuple[str, ...] = TENANTS, most: int = 12) -> PlanProblem:
     """A whole question."""
     classes = tuple(draw(class_demands(number, tenants)) for number in range(draw(st.integers(0, most))))
     supply = {name: draw(supplies()) for name in REGIONS if draw(st.integers(0, 7))}
     weights = draw(st.dictionaries(st.sampled_from(TENANTS), st.sampled_from((0.5, 1.0, 3.0)), max_size=3))
-    return Problem(classes, supply, draw(quotas()), weights)
+    return PlanProblem(classes, supply, draw(quotas()), weights)
 
 
-def columns(problem: Problem) -> list[tuple[ClassDemand, str]]:
+def columns(problem: PlanProblem) -> list[tuple[ClassDemand, str]]:
     """Every class with every region that no spillover rule forbids."""
     found = []
     for one in problem.classes:
         for region, latency in zip(one.regions, one.latency_ms, strict=True):
             home = one.regions[0]
-            rules = [rule for rule in problem.quotas if rule.home == home]
-            leading = [rule for rule in rules if region in rule.to]
+            rules = [rule for rule in problem.quotas if rule.from_region == home]
+            leading = [rule for rule in rules if region in rule.to_regions]
             added = [rule.max_added_latency_ms for rule in leading if rule.max_added_latency_ms is not None]
             if (
                 region == home
@@ -116,7 +117,9 @@ def columns(problem: Problem) -> list[tuple[ClassDemand, str]]:
     return found
 
 
-def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list[list[float]], list[float]]:
+def bounds(
+    problem: PlanProblem, pairs: list[tuple[ClassDemand, str]]
+) -> tuple[list[list[float]], list[float]]:
     """Every bound as a dense row over the columns, written out one by one."""
     rows: list[list[float]] = []
     limits: list[float] = []
@@ -150,15 +153,20 @@ def bounds(problem: Problem, pairs: list[tuple[ClassDemand, str]]) -> tuple[list
                     share * limit,
                 )
     for rule in problem.quotas:
-        uses = [float(one.regions[0] == rule.home != region and region in rule.to) for one, region in pairs]
-        demand = sum(one.rate for one in problem.classes if one.regions[:1] == (rule.home,) and not one.fixed)
-        add(uses, rule.max_rate)
+        uses = [
+            float(one.regions[0] == rule.from_region != region and region in rule.to_regions)
+            for one, region in pairs
+        ]
+        demand = sum(
+            one.rate for one in problem.classes if one.regions[:1] == (rule.from_region,) and not one.fixed
+        )
+        add(uses, rule.max_requests_per_second)
         add(uses, None if rule.max_share is None else rule.max_share * demand)
     return rows, limits
 
 
 def reference(
-    problem: Problem, cost: Mapping[str, float], refused: Mapping[str, float], latency: float
+    problem: PlanProblem, cost: Mapping[str, float], refused: Mapping[str, float], latency: float
 ) -> tuple[float, dict[str, float]]:
     """Least cost, all columns at once, and what stays unserved.
 

@@ -17,18 +17,19 @@ from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Families, OnOverload, Priority, Steering
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.plan.build import problem_of, ranking_of
-from gtm.core.plan.problem import Breach, Problem, SpillQuota, violations
+from gtm.core.plan.problem import PlanProblem
 from gtm.core.plan.solve import solve
 from gtm.core.quota.names import QuotaName
 from tests import worlds
 from tests.core.decision.test_choice import BERLIN, REGIONS, SERVICE, _choice, _ranking, _up, _view
+from tests.core.plan.violations import BrokenPromise, violations
 
 SUPPLY = {"de": Supply(rate=10.0)}
 
 
 def _ask(
     view: View, demand: dict[tuple[str, str], float], fixed: dict[tuple[str, str], float] | None = None
-) -> Problem:
+) -> PlanProblem:
     return problem_of(view, partial(ranking_of, Ranker(view.basis)), demand, fixed or {}, SUPPLY)
 
 
@@ -107,7 +108,9 @@ def test_a_share_is_of_what_earns_it() -> None:
     assert found.flow[_counted(view, request)[0]]["ie"] == pytest.approx(earned)
     assert not violations(problem, found)
     more = {**found.flow, _counted(view, request)[0]: {"de": 6.9, "ie": 3.1}}
-    assert [one.breach for one in violations(problem, replace(found, flow=more))][-1:] == [Breach.QUOTA]
+    assert [one.breach for one in violations(problem, replace(found, flow=more))][-1:] == [
+        BrokenPromise.QUOTA
+    ]
 
 
 def test_clients_of_unknown_whereabouts_keep_the_order_written() -> None:
@@ -145,6 +148,6 @@ def test_rules_priorities_and_weights_go_along() -> None:
     view = _view(SERVICE, rule)
     batch = Request("chat", BERLIN, priority=Priority.BATCH)
     problem = _ask(view, {_counted(view, batch): 1.0})
-    assert problem.quotas == (SpillQuota("r", "de", ("ie",), 0.4, 10.0, 40.0),)
+    assert problem.quotas == (SpilloverRule("r", "de", ("ie",), 0.4, 10.0, 40.0),)
     assert problem.classes[0].priority is Priority.BATCH
     assert problem.tenant_weights == {}

@@ -12,12 +12,15 @@ from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import NO_PLAN
 from gtm.core.plan.congestion import LEVELS, Tick, marginal_wait_ms, solve_tick
-from gtm.core.plan.problem import ClassDemand, Problem, violations
+from gtm.core.plan.problem import ClassDemand, PlanProblem
+from tests.core.plan.violations import violations
 
 SECONDS = 2.0
 
 
-def _problem(rate: float, slots: float, away_ms: float, on_overload: OnOverload = OnOverload.SHED) -> Problem:
+def _problem(
+    rate: float, slots: float, away_ms: float, on_overload: OnOverload = OnOverload.SHED
+) -> PlanProblem:
     """Demand at home, with another region of ten times the size some way off."""
     supply = {
         name: Supply(slots=size, service_time_s={"chat": SECONDS})
@@ -33,10 +36,10 @@ def _problem(rate: float, slots: float, away_ms: float, on_overload: OnOverload 
         {"": rate},
         on_overload,
     )
-    return Problem((demand,), supply)
+    return PlanProblem((demand,), supply)
 
 
-def _settled(problem: Problem, ticks: int = 30) -> Tick:
+def _settled(problem: PlanProblem, ticks: int = 30) -> Tick:
     tick = solve_tick(problem, NO_PLAN, {})
     for _ in range(ticks):
         tick = solve_tick(problem, NO_PLAN, tick.fill)
@@ -108,7 +111,7 @@ def test_regions_without_slots_are_left_alone() -> None:
     demand = ClassDemand(
         "class", "chat", Priority.REAL_TIME, ("home", "away", "down"), (1.0, 2.0, 3.0), 15.0, {"": 15.0}
     )
-    tick = _settled(Problem((demand,), supply), 3)
+    tick = _settled(PlanProblem((demand,), supply), 3)
     assert tick.solution.flow["class"] == {"home": pytest.approx(10.0), "away": pytest.approx(5.0)}
 
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from gtm.core.capacity.supply import Supply
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.plan.fairness import water_fill
-from gtm.core.plan.problem import ClassDemand, Problem, Solution, violations
+from gtm.core.plan.problem import ClassDemand, PlanProblem, Solution
 from gtm.core.plan.solve import solve
+from tests.core.plan.violations import violations
 from tests.core.strategies import quick
 
 
@@ -59,7 +60,7 @@ def demand(key: str, tenants: dict[str, float], regions: str = "x", **changes: A
     return replace(made, **changes)
 
 
-def admitted(problem: Problem, solution: Solution) -> dict[str, float]:
+def admitted(problem: PlanProblem, solution: Solution) -> dict[str, float]:
     """What each tenant is served, all classes together."""
     found: dict[str, float] = {}
     for one in problem.classes:
@@ -80,7 +81,7 @@ def test_one_full_region_is_shared_fairly(
         Supply(slots=capacity * 0.5, service_time_s={"chat": 0.5}) if slots else Supply(rate=float(capacity))
     )
     classes = tuple(demand(f"c{number}", tenants) for number, tenants in enumerate(parts))
-    problem = Problem(classes, {"x": supply}, tenant_weights=weights)
+    problem = PlanProblem(classes, {"x": supply}, tenant_weights=weights)
     solution = solve(problem)
     assert violations(problem, solution) == []
     asked: dict[str, float] = {}
@@ -97,14 +98,14 @@ def test_shares_are_of_slots_where_slots_are_short() -> None:
     """Of 12 slots, a tenant with requests of 3 s gets 6, and so 2 requests/s; one with 0.5 s gets 12 requests/s."""
     classes = (demand("a", {"long": 20.0}), demand("b", {"short": 100.0}, service="embed"))
     supply = Supply(slots=12.0, service_time_s={"chat": 3.0, "embed": 0.5})
-    problem = Problem(classes, {"x": supply})
+    problem = PlanProblem(classes, {"x": supply})
     assert admitted(problem, solve(problem)) == pytest.approx({"long": 2.0, "short": 12.0}, rel=1e-3)
 
 
 def test_services_without_a_service_time_count_as_the_others() -> None:
     """A service that holds no slots, as far as is known, is not refused for want of them."""
     classes = (demand("a", {"p": 20.0, "q": 1.0}), demand("b", {"r": 5.0}, service="unknown"))
-    problem = Problem(classes, {"x": Supply(slots=12.0, service_time_s={"chat": 1.0})})
+    problem = PlanProblem(classes, {"x": Supply(slots=12.0, service_time_s={"chat": 1.0})})
     assert admitted(problem, solve(problem)) == pytest.approx({"p": 11.0, "q": 1.0, "r": 5.0}, rel=1e-3)
 
 
@@ -116,7 +117,7 @@ def test_nobody_is_held_back_for_those_who_cannot_use_the_rest() -> None:
         demand("both", {"s": 1.0}, "yx"),
         demand("large", {"t": 150.0, "u": 20.0}, "y"),
     )
-    problem = Problem(classes, {"x": Supply(rate=10.0), "y": Supply(rate=100.0)})
+    problem = PlanProblem(classes, {"x": Supply(rate=10.0), "y": Supply(rate=100.0)})
     fair = {"p": 3.0, "q": 4.0, "r": 3.0, "s": 1.0, "t": 79.0, "u": 20.0}
     fair["p"] = fair["r"] = 10 / 3
     fair["q"] = 10 / 3
@@ -126,7 +127,7 @@ def test_nobody_is_held_back_for_those_who_cannot_use_the_rest() -> None:
 def test_a_tenant_within_its_share_is_not_refused_for_its_latency() -> None:
     """Without fairness the far client would be refused: it costs the most."""
     near, far = demand("near", {"big": 100.0}), demand("far", {"little": 5.0}, latency_ms=(250.0,))
-    problem = Problem((near, far), {"x": Supply(rate=50.0)})
+    problem = PlanProblem((near, far), {"x": Supply(rate=50.0)})
     solution = solve(problem)
     assert admitted(problem, solution) == pytest.approx({"big": 45.0, "little": 5.0})
     assert solution.shed == pytest.approx({"near": 55.0})
@@ -135,7 +136,7 @@ def test_a_tenant_within_its_share_is_not_refused_for_its_latency() -> None:
 def test_what_queues_is_not_shared() -> None:
     """It arrives whether planned or not, so the tenants of services that shed share what it leaves."""
     pinned = demand("pinned", {"": 70.0}, on_overload=OnOverload.QUEUE)
-    problem = Problem((pinned, demand("a", {"p": 40.0, "q": 40.0})), {"x": Supply(rate=100.0)})
+    problem = PlanProblem((pinned, demand("a", {"p": 40.0, "q": 40.0})), {"x": Supply(rate=100.0)})
     solution = solve(problem)
     assert solution.queued == {}
     assert solution.shed_tenants == {"a": pytest.approx({"p": 25.0, "q": 25.0})}
@@ -147,7 +148,7 @@ def test_tiers_come_before_tenants() -> None:
         demand("now", {"big": 30.0, "little": 2.0}),
         demand("later", {"little": 8.0, "other": 50.0}, priority=Priority.BATCH),
     )
-    problem = Problem(classes, {"x": Supply(rate=40.0)})
+    problem = PlanProblem(classes, {"x": Supply(rate=40.0)})
     solution = solve(problem)
     assert solution.shed == pytest.approx({"later": 50.0})
     assert solution.shed_tenants["later"] == pytest.approx({"little": 4.0, "other": 46.0})
@@ -159,7 +160,7 @@ def test_a_higher_tier_keeps_its_shares_when_lower_ones_are_refused_too() -> Non
         demand("now", {"big": 60.0, "little": 20.0}),
         demand("then", {"big": 10.0, "little": 10.0}, "y", priority=Priority.BATCH),
     )
-    problem = Problem(classes, {"x": Supply(rate=50.0), "y": Supply(rate=4.0)})
+    problem = PlanProblem(classes, {"x": Supply(rate=50.0), "y": Supply(rate=4.0)})
     solution = solve(problem)
     assert solution.shed_tenants["now"] == pytest.approx({"big": 30.0, "little": 0.0}, abs=1e-5)
     assert solution.shed_tenants["then"] == pytest.approx({"big": 8.0, "little": 8.0})
@@ -199,7 +200,7 @@ def test_no_tenant_within_its_share_is_refused_for_one_beyond() -> None:
             for number in range(draw.randint(2, 8))
         )
         supply = {name: Supply(rate=draw.uniform(1.0, size)) for name in "xyz"}
-        problem = Problem(classes, supply)
+        problem = PlanProblem(classes, supply)
         solution = solve(problem)
         assert violations(problem, solution) == []
         envied += _envied(classes, solution, 0.02 * sum(one.rate or 0.0 for one in supply.values()))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gtm.core.model.services import Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan.history import Minutes, RegionMinute, joined, seen
-from gtm.core.plan.problem import ClassDemand, Problem
+from gtm.core.plan.problem import ClassDemand, PlanProblem
 
 ONE = ClassDemand("one", "chat", Priority.REAL_TIME, ("a", "b"), (1.0, 2.0), 10.0)
 NEW = ClassDemand("new", "chat", Priority.REAL_TIME, ("b",), (1.0,), 5.0)
@@ -24,13 +24,13 @@ def look(samples: int = 1, demand: float = 0.0, use: float | None = None) -> Reg
 def test_a_look_says_what_each_region_is_given_and_gives_away() -> None:
     """Of 10 requests/s at home in a, two are refused and two go to b; what has no plan yet is demand, and nothing else."""
     plan = Plan(classes={"one": ClassPlan({"a": 0.75, "b": 0.25}, shed=0.2)}, prices={"a": 12.5})
-    found = seen(Problem((ONE, NEW), {}), plan, ("a", "some-quota"), USE)
+    found = seen(PlanProblem((ONE, NEW), {}), plan, ("a", "some-quota"), USE)
     assert found == {
         "a": RegionMinute(1, 10.0, 6.0, 2.0, 2.0, 0.9, 12.5, 1.0),
         "b": RegionMinute(1, 5.0, 2.0, 0.0, 0.0, None, 0.0, 0.0),
         "c": RegionMinute(1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     }
-    assert seen(Problem((), {}), Plan(), (), {}) == {}
+    assert seen(PlanProblem((), {}), Plan(), (), {}) == {}
 
 
 def test_minutes_are_given_out_once_they_are_over() -> None:

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 
 from gtm.core.capacity.supply import Supply
+from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.services import OnOverload, Priority
 from gtm.core.model.state import ClassPlan, Plan
 from gtm.core.plan import lp
-from gtm.core.plan.knobs import Knobs
-from gtm.core.plan.problem import PlanError, Problem, Solution, SpillQuota, violations
-from gtm.core.plan.simplex import Optimum, Simplex
+from gtm.core.plan.lp import Optimum, Simplex
+from gtm.core.plan.problem import Knobs, PlanError, PlanProblem, Solution
 from gtm.core.plan.solve import solve
 from tests.core.plan.problems import TIERS, demand, problems, reference
+from tests.core.plan.violations import violations
 from tests.core.strategies import quick
 
 
@@ -29,14 +30,14 @@ NEAR_FAR = {"near": 10.0, "far": 50.0}
 
 @given(problems())
 @quick(40)
-def test_solutions_keep_every_bound(problem: Problem) -> None:
+def test_solutions_keep_every_bound(problem: PlanProblem) -> None:
     """No flow leaves a fence, none exceeds a bound, and served and refused make the demand."""
     assert violations(problem, solve(problem)) == []
 
 
 @given(problems(tenants=("",)))
 @quick(50)
-def test_each_tier_is_refused_as_little_as_possible(problem: Problem) -> None:
+def test_each_tier_is_refused_as_little_as_possible(problem: PlanProblem) -> None:
     """With what higher tiers are refused given by class, no plan leaves less of a tier unserved.
 
     A request that queues counts for one and a half refused.
@@ -57,7 +58,7 @@ def test_each_tier_is_refused_as_little_as_possible(problem: Problem) -> None:
 
 @given(problems())
 @quick(50)
-def test_latency_and_cost_are_least(problem: Problem) -> None:
+def test_latency_and_cost_are_least(problem: PlanProblem) -> None:
     """Among the plans that leave the same unserved, none is better by more than the gap that is documented."""
     solution = solve(problem)
     left = unserved(solution)
@@ -79,20 +80,20 @@ def test_latency_and_cost_are_least(problem: Problem) -> None:
 
 @given(problems())
 @quick(25)
-def test_solutions_are_deterministic(problem: Problem) -> None:
+def test_solutions_are_deterministic(problem: PlanProblem) -> None:
     """The same question has the same answer."""
     assert solve(problem) == solve(problem)
 
 
 def test_without_demand_there_is_nothing_to_plan() -> None:
     """Regions are priced, and that is all."""
-    found = solve(Problem((demand("a", 0.0, NEAR_FAR),), {"near": Supply(rate=1.0)}))
+    found = solve(PlanProblem((demand("a", 0.0, NEAR_FAR),), {"near": Supply(rate=1.0)}))
     assert found == Solution({}, {}, {}, {"near": 0.0}, {}, ())
 
 
 def test_a_class_without_regions_is_refused() -> None:
     """Its whole demand, by tenant."""
-    found = solve(Problem((demand("a", 4.0, {}), demand("b", 2.0, {}, tenants={"x": 2.0})), {}))
+    found = solve(PlanProblem((demand("a", 4.0, {}), demand("b", 2.0, {}, tenants={"x": 2.0})), {}))
     assert found.flow == {}
     assert found.shed == {"a": 4.0, "b": 2.0}
     assert found.shed_tenants == {"a": {"": 4.0}, "b": {"x": 2.0}}
@@ -100,14 +101,14 @@ def test_a_class_without_regions_is_refused() -> None:
 
 def test_regions_without_bounds_take_everything() -> None:
     """A region whose supply is not stated, or states nothing, is never full."""
-    assert solve(Problem((demand("a", 1e6, NEAR_FAR),), {})).flow == {"a": {"near": 1e6}}
-    assert solve(Problem((demand("a", 1e6, NEAR_FAR),), {"near": Supply()})).flow == {"a": {"near": 1e6}}
+    assert solve(PlanProblem((demand("a", 1e6, NEAR_FAR),), {})).flow == {"a": {"near": 1e6}}
+    assert solve(PlanProblem((demand("a", 1e6, NEAR_FAR),), {"near": Supply()})).flow == {"a": {"near": 1e6}}
 
 
 def test_littles_law_turns_slots_into_a_rate() -> None:
     """100 slots at 4 s a request serve 25 requests a second; the rest spills, at the price of the difference."""
     supply = {"near": Supply(slots=100, service_time_s={"chat": 4.0}), "far": Supply()}
-    found = solve(Problem((demand("a", 30.0, NEAR_FAR),), supply))
+    found = solve(PlanProblem((demand("a", 30.0, NEAR_FAR),), supply))
     assert found.flow["a"] == pytest.approx({"near": 25.0, "far": 5.0})
     assert found.prices == pytest.approx({"near": 40.0, "far": 0.0})
     assert found.binding == ("near",)
@@ -121,7 +122,7 @@ def test_a_service_may_be_bound_on_its_own() -> None:
         )
     }
     classes = (demand("a", 12.0, NEAR_FAR), demand("b", 3.0, NEAR_FAR, service="embed"))
-    found = solve(Problem(classes, supply))
+    found = solve(PlanProblem(classes, supply))
     assert found.flow["a"] == pytest.approx({"near": 10.0, "far": 2.0})
     assert found.flow["b"] == pytest.approx({"near": 2.0, "far": 1.0})
 
@@ -129,13 +130,13 @@ def test_a_service_may_be_bound_on_its_own() -> None:
 def test_cost_counts_as_latency() -> None:
     """A region that costs more than the way to another saves is avoided."""
     supply = {"near": Supply(cost_ms=41.0), "far": Supply()}
-    assert solve(Problem((demand("a", 1.0, NEAR_FAR),), supply)).flow == {"a": {"far": 1.0}}
+    assert solve(PlanProblem((demand("a", 1.0, NEAR_FAR),), supply)).flow == {"a": {"far": 1.0}}
 
 
 def test_batch_is_refused_first_and_real_time_last() -> None:
     """30 requests/s for 10 of capacity, 8 of each tier: all of real time is served, and 2 of near real time."""
     classes = tuple(demand(tier.value, 8.0, {"near": 10.0}, priority=tier) for tier in reversed(TIERS))
-    found = solve(Problem(classes, {"near": Supply(rate=10.0)}))
+    found = solve(PlanProblem(classes, {"near": Supply(rate=10.0)}))
     assert found.shed == pytest.approx({"near_real_time": 6.0, "batch": 8.0})
     assert found.prices["near"] == Knobs().shed_price_ms
 
@@ -147,23 +148,23 @@ def test_a_tier_is_served_whatever_it_costs_lower_ones() -> None:
         demand("long", 1.0, {"near": 10.0}),
         demand("short", 600.0, {"near": 10.0}, service="embed", priority=Priority.BATCH),
     )
-    found = solve(Problem(classes, supply))
+    found = solve(PlanProblem(classes, supply))
     assert found.shed == pytest.approx({"short": 600.0})
 
 
 def test_what_may_not_be_refused_queues_at_home() -> None:
     """A service that queues is never shed: what does not fit is part of its flow to its home, and reported."""
     queueing = demand("a", 8.0, {"near": 10.0}, on_overload=OnOverload.QUEUE)
-    found = solve(Problem((queueing, demand("b", 8.0, {"near": 10.0})), {"near": Supply(rate=6.0)}))
+    found = solve(PlanProblem((queueing, demand("b", 8.0, {"near": 10.0})), {"near": Supply(rate=6.0)}))
     assert found.flow == pytest.approx({"a": pytest.approx({"near": 8.0})})
     assert found.shed == pytest.approx({"b": 8.0})
     assert found.queued == pytest.approx({"a": 2.0})
     assert found.unplaced == pytest.approx(2.0)
 
 
-def quota(**limits: float) -> SpillQuota:
+def quota(**limits: float) -> SpilloverRule:
     """A rule from `near` to `far`."""
-    return SpillQuota("rule", "near", ("far",), **limits)
+    return SpilloverRule("rule", "near", ("far",), **limits)
 
 
 @pytest.mark.parametrize(
@@ -171,19 +172,19 @@ def quota(**limits: float) -> SpillQuota:
     [
         ((), 14.0),
         ((quota(max_share=0.3),), 6.0),
-        ((quota(max_rate=5.0),), 5.0),
-        ((quota(max_share=0.3), quota(max_rate=5.0)), 5.0),
+        ((quota(max_requests_per_second=5.0),), 5.0),
+        ((quota(max_share=0.3), quota(max_requests_per_second=5.0)), 5.0),
         ((quota(max_added_latency_ms=40.0),), 14.0),
         ((quota(max_added_latency_ms=39.0),), 0.0),
         ((quota(), quota(max_added_latency_ms=39.0)), 0.0),
-        ((SpillQuota("rule", "near", ("elsewhere",)),), 0.0),
-        ((SpillQuota("rule", "far", ("near",), 0.0),), 14.0),
+        ((SpilloverRule("rule", "near", ("elsewhere",)),), 0.0),
+        ((SpilloverRule("rule", "far", ("near",), 0.0),), 14.0),
         ((quota(max_share=0.0),), 0.0),
     ],
 )
-def test_quotas_bound_what_leaves_home(rules: tuple[SpillQuota, ...], spilt: float) -> None:
+def test_quotas_bound_what_leaves_home(rules: tuple[SpilloverRule, ...], spilt: float) -> None:
     """Of 20 requests/s with capacity for 6 at home, what the rules allow spills, and the rest is refused."""
-    found = solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0)}, rules))
+    found = solve(PlanProblem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0)}, rules))
     assert found.flow["a"].get("far", 0.0) == pytest.approx(spilt)
     assert found.shed.get("a", 0.0) == pytest.approx(14.0 - spilt, abs=1e-6)
 
@@ -191,14 +192,14 @@ def test_quotas_bound_what_leaves_home(rules: tuple[SpillQuota, ...], spilt: flo
 def test_quotas_are_reported_in_requests() -> None:
     """A share becomes a rate, by the home's demand; one that is used up is named."""
     rules = (quota(max_share=0.3),)
-    found = solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0)}, rules))
+    found = solve(PlanProblem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0)}, rules))
     assert found.quota_rates == pytest.approx({"rule": 6.0})
     assert set(found.binding) == {"near", "rule"}
 
 
 def test_failover_needs_no_quota() -> None:
     """When the home is down, the class's first region left is its home."""
-    found = solve(Problem((demand("a", 20.0, {"far": 50.0}),), {}, (quota(max_share=0.0),)))
+    found = solve(PlanProblem((demand("a", 20.0, {"far": 50.0}),), {}, (quota(max_share=0.0),)))
     assert found.flow == {"a": {"far": 20.0}}
 
 
@@ -218,7 +219,7 @@ def test_failover_needs_no_quota() -> None:
 )
 def test_regions_bound_what_they_take_of_others(supply: Supply, taken: float) -> None:
     """Spill-in bounds foreign demand by rate and by the share of each bound; a region that states none has no share."""
-    found = solve(Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": supply}))
+    found = solve(PlanProblem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": supply}))
     assert found.flow["a"].get("far", 0.0) == pytest.approx(taken)
     if taken and "spill_in:far" in found.binding:
         assert found.quota_rates["spill_in:far"] == pytest.approx(taken)
@@ -228,7 +229,7 @@ def test_nearly_equal_answers_do_not_flip() -> None:
     """What the plan in force does stays, unless another region is better by more than `keep_ms`."""
     plan = Plan(classes={"a": ClassPlan({"far": 1.0, "gone": 0.5}), "other": ClassPlan({"far": 1.0})})
     for better, region in ((2.0, "far"), (4.0, "near")):
-        problem = Problem(
+        problem = PlanProblem(
             (demand("a", 5.0, {"near": 50.0 - better, "far": 50.0}), demand("b", 1.0, NEAR_FAR)), {}
         )
         assert solve(problem, plan).flow["a"] == {region: pytest.approx(5.0)}
@@ -241,7 +242,7 @@ def test_many_regions_need_few_columns() -> None:
     classes = tuple(
         demand(f"c{n}", 10.0, {name: 10.0 + place for place, name in enumerate(names)}) for n in range(20)
     )
-    found = solve(Problem(classes, {name: Supply(rate=10.0) for name in names}))
+    found = solve(PlanProblem(classes, {name: Supply(rate=10.0) for name in names}))
     served: dict[str, float] = {}
     for flow in found.flow.values():
         for region, rate in flow.items():
@@ -252,27 +253,30 @@ def test_many_regions_need_few_columns() -> None:
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (Problem((demand("a", -1.0, NEAR_FAR),), {}), "class `a`: a rate"),
-        (Problem((demand("a", float("nan"), NEAR_FAR),), {}), "class `a`: a rate"),
-        (Problem((demand("a", 1.0, NEAR_FAR, tenants={"x": -1.0}),), {}), "class `a`: a rate"),
-        (Problem((demand("a", 1.0, {"near": float("inf")}),), {}), "class `a`: a latency"),
+        (PlanProblem((demand("a", -1.0, NEAR_FAR),), {}), "class `a`: a rate"),
+        (PlanProblem((demand("a", float("nan"), NEAR_FAR),), {}), "class `a`: a rate"),
+        (PlanProblem((demand("a", 1.0, NEAR_FAR, tenants={"x": -1.0}),), {}), "class `a`: a rate"),
+        (PlanProblem((demand("a", 1.0, {"near": float("inf")}),), {}), "class `a`: a latency"),
         (
-            Problem((demand("a", 1.0, NEAR_FAR, latency_ms=(1.0,)),), {}),
+            PlanProblem((demand("a", 1.0, NEAR_FAR, latency_ms=(1.0,)),), {}),
             "class `a`: 2 regions but 1 latencies",
         ),
-        (Problem((demand("a", 1.0, NEAR_FAR), demand("a", 2.0, NEAR_FAR)), {}), "class `a` is there twice"),
-        (Problem((), {"near": Supply(slots=-1.0)}), "region `near`"),
-        (Problem((), {"near": Supply(cost_ms=float("nan"))}), "region `near`"),
-        (Problem((), {"near": Supply(service_time_s={"chat": float("inf")})}), "region `near`"),
+        (
+            PlanProblem((demand("a", 1.0, NEAR_FAR), demand("a", 2.0, NEAR_FAR)), {}),
+            "class `a` is there twice",
+        ),
+        (PlanProblem((), {"near": Supply(slots=-1.0)}), "region `near`"),
+        (PlanProblem((), {"near": Supply(cost_ms=float("nan"))}), "region `near`"),
+        (PlanProblem((), {"near": Supply(service_time_s={"chat": float("inf")})}), "region `near`"),
     ],
 )
-def test_a_problem_without_sense_is_refused(problem: Problem, message: str) -> None:
+def test_a_problem_without_sense_is_refused(problem: PlanProblem, message: str) -> None:
     """The error says which class or region."""
     with pytest.raises(PlanError, match=message):
         solve(problem)
 
 
-SHORT = Problem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": Supply(rate=6.0)})
+SHORT = PlanProblem((demand("a", 20.0, NEAR_FAR),), {"near": Supply(rate=6.0), "far": Supply(rate=6.0)})
 
 
 def test_a_solver_that_is_late_gives_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,11 +318,11 @@ def test_the_example_of_the_documentation() -> None:
     """Frankfurt in docs/planning.md: 25 at home, 12 to Dublin, 2 to Paris, none to Stockholm, and 1 refused."""
     latency = {"frankfurt": 10.0, "paris": 25.0, "dublin": 30.0, "stockholm": 35.0}
     rules = (
-        SpillQuota("to-dublin", "frankfurt", ("dublin",), 0.3, None, 40.0),
-        SpillQuota("to-paris", "frankfurt", ("paris",), None, 2.0),
+        SpilloverRule("to-dublin", "frankfurt", ("dublin",), 0.3, None, 40.0),
+        SpilloverRule("to-paris", "frankfurt", ("paris",), None, 2.0),
     )
     supply = {"frankfurt": Supply(slots=100.0, service_time_s={"chat": 4.0})}
-    found = solve(Problem((demand("a", 40.0, latency),), supply, rules))
+    found = solve(PlanProblem((demand("a", 40.0, latency),), supply, rules))
     assert found.flow["a"] == pytest.approx({"frankfurt": 25.0, "dublin": 12.0, "paris": 2.0})
     assert found.shed == pytest.approx({"a": 1.0})
     assert found.quota_rates == pytest.approx({"to-dublin": 12.0, "to-paris": 2.0})

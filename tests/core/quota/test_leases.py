@@ -15,9 +15,8 @@ from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import SpillIn
 from gtm.core.quota.buckets import WINDOW, TokenBucket, depth
 from gtm.core.quota.leases import DURATION, Lease, LeaseGrant, LeaseHolder, LeaseUse, split
-from gtm.core.quota.ledger import MOST_INSTANCES, PROOF, LeaseLedger
+from gtm.core.quota.ledger import LEAST, MOST_INSTANCES, PROOF, LeaseLedger, parts_of, shares
 from gtm.core.quota.names import concerning
-from gtm.core.quota.shares import LEAST, parts_of, shares
 from tests import worlds
 from tests.bench.quota_world import CALM, STORM, Scene, play
 from tests.core.strategies import quick

@@ -16,7 +16,7 @@ from gtm.core.signing.rollover import (
     Keyring,
     KeyRole,
     KeyState,
-    Times,
+    RolloverTimes,
     advance,
     delegated,
     first,
@@ -30,7 +30,7 @@ from gtm.core.signing.rollover import (
 )
 from tests.core.strategies import quick
 
-TIMES = Times()
+TIMES = RolloverTimes()
 KSK, ZSK = KeyRole.KSK, KeyRole.ZSK
 
 
@@ -58,7 +58,7 @@ class Publication:
 class World:
     """A zone, its parent, and everything that caches may hold of them."""
 
-    times: Times
+    times: RolloverTimes
     alone: float
     """Longest time, in seconds, for which edges lose control."""
     keys: Keyring = ()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.capacity.supply import Supply
-from gtm.core.demand.traffic import Sample
+from gtm.core.demand.traffic import TrafficSample
 from gtm.core.model.regions import AdminState
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.simulate.compare import Comparison, difference, simulate
@@ -168,4 +168,4 @@ def test_nobody_asks() -> None:
     """Nothing moves, and nothing is divided by nothing."""
     found = simulate(traffic({CORK: 0.0, BOSTON: 0.0}), world(POLICY), world(POLICY), Scenario(demand=5.0))
     assert (found.average.moved, found.average.moves) == (0.0, {})
-    assert Sample({}, 1.0).rates == {}
+    assert TrafficSample({}, 1.0).rates == {}

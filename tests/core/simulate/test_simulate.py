@@ -14,7 +14,7 @@ from gtm.core.capacity.supply import assess
 from gtm.core.decision.choice import choice
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.demand.cells import Cell, cell_of
-from gtm.core.demand.traffic import MINUTE, Sample, Traffic, TrafficBuilder
+from gtm.core.demand.traffic import MINUTE, Traffic, TrafficBuilder, TrafficSample
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState, Capacity
 from gtm.core.model.requests import Location, Request
@@ -23,7 +23,7 @@ from gtm.core.model.state import State
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.project import UNKNOWN_NAME
 from gtm.core.simulate.report import as_data
-from gtm.core.simulate.scenario import World, all_up, presumed_up
+from gtm.core.simulate.scenario import SimulatedWorld, all_up, presumed_up
 from tests import worlds
 from tests.core.strategies import policies, quick, requests, states
 
@@ -35,10 +35,12 @@ EEA = worlds.rule("eea-stays", "EEA", services="chat", client_jurisdictions="EEA
 POLICY = worlds.policy(*worlds.regions("de ie us", reserve=0.0), CHAT, EEA)
 
 
-def world(policy: Policy, down: tuple[str, ...] = ()) -> World:
+def world(policy: Policy, down: tuple[str, ...] = ()) -> SimulatedWorld:
     """A policy with all regions up but some."""
     health = {name: found for name, found in all_up(policy, NOW).items() if name not in down}
-    return World(worlds.view(policy, State(health=health), NOW), assess(policy, health, {}, NOW).supply)
+    return SimulatedWorld(
+        worlds.view(policy, State(health=health), NOW), assess(policy, health, {}, NOW).supply
+    )
 
 
 def cell(country: str, lat: float, lon: float, service: str = "chat") -> str:
@@ -52,7 +54,7 @@ COUNTS = {BERLIN: 600.0, CORK: 300.0, BOSTON: 100.0}
 
 def traffic(counts: dict[str, float], seconds: float = 100.0) -> Traffic:
     """Traffic without times."""
-    sample = Sample(counts, seconds)
+    sample = TrafficSample(counts, seconds)
     return Traffic(sample, sample)
 
 
@@ -190,13 +192,15 @@ def test_unprobed_endpoints_are_presumed_up() -> None:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[World, World, dict[str, float]]:
+def cases(draw: st.DrawFn) -> tuple[SimulatedWorld, SimulatedWorld, dict[str, float]]:
     """Two random policies of the same names, each in a state of its own, and requests to them."""
     found = []
     first = draw(policies())
     for policy in (first, draw(st.one_of(st.just(first), policies()))):
         state = draw(states(policy))
-        found.append(World(worlds.view(policy, state, 300), assess(policy, state.health, {}, 300).supply))
+        found.append(
+            SimulatedWorld(worlds.view(policy, state, 300), assess(policy, state.health, {}, 300).supply)
+        )
     asked = draw(st.lists(requests(first), min_size=1, max_size=8))
     counts = {cell_of(one, Priority.REAL_TIME): draw(st.floats(0, 1e4)) for one in asked}
     return found[0], found[1], counts
@@ -204,7 +208,9 @@ def cases(draw: st.DrawFn) -> tuple[World, World, dict[str, float]]:
 
 @given(case=cases())
 @quick(80)
-def test_simulations_add_up_and_keep_the_fence(case: tuple[World, World, dict[str, float]]) -> None:
+def test_simulations_add_up_and_keep_the_fence(
+    case: tuple[SimulatedWorld, SimulatedWorld, dict[str, float]],
+) -> None:
     """All is served or refused, only where the fence and health allow; what moves is a share; the report is JSON."""
     before, after, counts = case
     found = simulate(traffic(counts), before, after)
@@ -256,7 +262,7 @@ def test_full_hours_are_hours() -> None:
         builder.add("a", count, 3600.0 * hour)
     made = builder.traffic()
     assert (made.whole.seconds, made.whole.start) == (4 * 3600, 7 * 3600)
-    assert made.peak == Sample({"a": 30.0}, 3600.0, 8 * 3600)
+    assert made.peak == TrafficSample({"a": 30.0}, 3600.0, 8 * 3600)
     builder.add("a", 1.0, 3600.0 * 11 + 1)
     assert builder.traffic().whole.seconds == 5 * 3600, "what was joined stays so"
 

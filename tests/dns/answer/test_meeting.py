@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import dns.rcode
 
-from gtm.core.decision.candidates import Exclusion
+from gtm.core.decision.decide import Exclusion
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import build_view
 from gtm.core.model.policy import Policy

@@ -21,7 +21,8 @@ import dns.rdatatype
 
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import View, Window, build_basis, build_view
-from gtm.core.latency import EMPTY_TABLE, Estimator
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.table import EMPTY_TABLE
 from gtm.core.model.policy import Policy, RuleMode
 from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.requests import Location, Request

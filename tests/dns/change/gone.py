@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gtm.core.change.former import moves
-from gtm.core.change.leads import Former
+from gtm.core.change.leads import Former, moves
 from gtm.core.change.openings import Openings, openings
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot

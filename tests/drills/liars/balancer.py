@@ -21,7 +21,7 @@ from gtm.api.routes.balancers import report_problems
 from gtm.control.errors import BadRequest, Conflict
 from gtm.core.balance.spill.corrector import Corrector, SendingWorker
 from gtm.core.decision.router import Router
-from gtm.core.latency import Delta, Level
+from gtm.core.latency.samples import Delta, Level
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import Capacity, SpillIn
 from gtm.core.model.requests import Request

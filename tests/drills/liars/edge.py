@@ -21,8 +21,9 @@ from gtm.core.decision.view import Window, build_basis, build_view
 from gtm.core.demand.belief import BURST, HOUR
 from gtm.core.demand.rows import Row
 from gtm.core.health.verdicts import followed
-from gtm.core.latency import Delta, Estimator, Level
 from gtm.core.latency.aggregates import Authors
+from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.samples import Delta, Level
 from gtm.core.model.regions import Capacity
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import ClassPlan, Plan, State

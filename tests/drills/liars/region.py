@@ -17,15 +17,16 @@ from gtm.adapters.exposition import MetricsError
 from gtm.balancer.health.scraping import Scraper, load_in_header
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings, TenantLimits
-from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, Used
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
+from gtm.core.balance.admission.values import AdmissionRefusal, Arrival, Ticket, Used
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.choosing.chooser import begin, choice, pool_of
-from gtm.core.balance.choosing.values import By, Wanted, Why
+from gtm.core.balance.choosing.values import By, WantedBackend, Why
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check
-from gtm.core.balance.health import Settings as HealthSettings
-from gtm.core.handoff.priority import PriorityGrant, priority_of
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import Check
+from gtm.core.handoff.verdict import PriorityGrant, priority_of
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority
 
@@ -133,7 +134,7 @@ class Region:
             for _ in range(2):
                 self.health.checked(one.name, Check.HEALTH, ProbeResult(True, 0.0), 0.0)
         self.pool = pool_of(self.backends, self.health.tick(0.0), self.flights)
-        settings = Settings(default_tenant=limits, without_tenant=limits, queue_length=500)
+        settings = AdmissionSettings(default_tenant=limits, without_tenant=limits, queue_length=500)
         self.admission = Admission(settings, SLOTS * setting.servers)
         self.outcome = Outcome()
         self._events: list[tuple[float, int, Any]] = []
@@ -216,7 +217,7 @@ class Region:
             call.model,
         )
         found = self.admission.offer(arrival, now)
-        if isinstance(found, Refusal):
+        if isinstance(found, AdmissionRefusal):
             self._ended((number, call), found.code)
             return
         found.context = number, call
@@ -225,7 +226,7 @@ class Region:
 
     def _send(self, ticket: Ticket, now: float) -> None:
         number, call = cast("tuple[int, Call]", ticket.context)
-        wanted = Wanted(call.model, None, None, call.session, (), 0.5, frozenset())
+        wanted = WantedBackend(call.model, None, None, call.session, (), 0.5, frozenset())
         self.pool = self.pool.updated(self.health.changes(now))
         found = choice(self.pool, wanted, self.rng.random())
         if isinstance(found, Why):

@@ -23,11 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from gtm.geoip.centres import COUNTRIES_FILE
-from gtm.geoip.continents import CONTINENTS
-from gtm.geoip.errors import GeoIPError
-from gtm.geoip.inhabited import TILE_DEGREES
-from gtm.geoip.records import country_code
+from gtm.geoip.centres import CONTINENTS, COUNTRIES_FILE, TILE_DEGREES
+from gtm.geoip.records import GeoIPError, country_code
 from tests.release.geoip.mmdb import PrefixTree, UInt, Value, encode
 from tests.release.geoip.source import PACKAGE, Family, Source, read_source
 

@@ -1,4 +1,4 @@
-"""Draws where addresses are, as `gtm.geoip.inhabited` reads it: `python -m tests.release.geoip.draw`, from the shipped database."""
+"""Draws where addresses are, as `gtm.geoip.centres` reads it: `python -m tests.release.geoip.draw`, from the shipped database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.geoip.inhabited import COUNTRY_TILES_FILE, INHABITED_FILE, TILE_DEGREES
+from gtm.geoip.centres import COUNTRY_TILES_FILE, INHABITED_FILE, TILE_DEGREES
 from gtm.geoip.reader import SHIPPED_DATABASE
 from gtm.geoip.records import read_record
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.core.latency import great_circle_km
-from gtm.geoip.errors import GeoIPError
+from gtm.core.model.geometry import great_circle_km
+from gtm.geoip.records import GeoIPError
 from tests.release.geoip.source import PACKAGE, Family, read_source
 
 LARGE_COUNTRIES = frozenset(

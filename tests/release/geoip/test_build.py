@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.core.latency import great_circle_km
+from gtm.core.model.geometry import great_circle_km
 from gtm.geoip.reader import Locator
 from tests.geoip.databases import write_mmdb
 from tests.release.geoip import build, evaluate

@@ -8,7 +8,7 @@ import pytest
 
 from gtm.balancer import metrics
 from gtm.balancer.metrics import Family, MergedMetrics, render
-from gtm.core.balance.health import State
+from gtm.core.balance.health.values import BackendState
 from gtm.core.capacity.load import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.workers.merging import STANDINGS, merged_state
@@ -190,7 +190,7 @@ def test_what_ended_workers_leave_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_backend_stands_as_whoever_says_that_has_most_against_it() -> None:
     """Whoever comes first; and what one has not asked yet, another knows."""
-    assert {*STANDINGS} == {*State}
+    assert {*STANDINGS} == {*BackendState}
     for states in (["warming", "down", "up"], ["down", "unknown", "up"]):
         rows = [{"url": "x", "state": one, "in_flight": 0, "work_s": 0.0, "outstanding": 0} for one in states]
         parts: dict[str, Any] = {part: {} for part in ("tiers", "choices", "tenants", "at_peers")}

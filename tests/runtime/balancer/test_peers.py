@@ -9,30 +9,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.flights import Told
-from gtm.core.balance.sharing import Use
+from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
 from gtm.handoff.jwt import made
-from gtm.runtime.balancer.peers.datagrams import (
-    MOST,
-    MOST_BACKENDS,
-    BadDatagram,
-    Said,
-    Sealer,
-    opened,
-)
+from gtm.runtime.balancer.peers.datagrams import MOST, MOST_BACKENDS, BadDatagram, Said, Sealer, opened
 from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_OF_A_TOKEN, MOST_STARTS, REMEMBERED, Known
 from gtm.runtime.balancer.words import Word, together
 
 OURS, THEIRS, OTHERS = made(), made(), made()
-WORD = Word({"b.1/1": Use(3, 1)}, {"http://10.0.0.1:8000": Told(3, 1_500_000)})
+WORD = Word({"b.1/1": SlotUse(3, 1)}, {"http://10.0.0.1:8000": PeerLoad(3, 1_500_000)})
 names = st.text(min_size=1, max_size=40)
 counts = st.integers(0, 10**9)
 words = st.builds(
     Word,
-    st.dictionaries(names, st.builds(Use, counts, counts), max_size=5),
-    st.dictionaries(names, st.builds(Told, counts, counts), max_size=5),
+    st.dictionaries(names, st.builds(SlotUse, counts, counts), max_size=5),
+    st.dictionaries(names, st.builds(PeerLoad, counts, counts), max_size=5),
     st.floats(0, 3600),
 )
 
@@ -69,7 +62,7 @@ class _Clock:
             "word": WORD,
         }
         if "instance" in more:
-            told["word"] = Word({f"{more['instance']}/1": Use(3, 1)}, WORD.loads)
+            told["word"] = Word({f"{more['instance']}/1": SlotUse(3, 1)}, WORD.loads)
         return Said(**{**told, **more})  # type: ignore[arg-type]
 
 
@@ -130,7 +123,7 @@ def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
 
 def test_a_datagram_has_room_for_what_matters() -> None:
     """With thousands of backends it still fits, with those that have most work, and says of slots all that there is."""
-    loads = {f"http://backend-{number}.example.com:8000": Told(1, number) for number in range(5000)}
+    loads = {f"http://backend-{number}.example.com:8000": PeerLoad(1, number) for number in range(5000)}
     datagram = Sealer(THEIRS).seal(_Clock().said(word=Word(WORD.uses, loads)))
     assert len(datagram) <= MOST
     word = opened(datagram, lambda _: True).word
@@ -155,8 +148,8 @@ def test_who_is_believed() -> None:
         (THEIRS, clock.said(6, at=clock.wall - CLOCKS_APART - 1)),
         (THEIRS, clock.said(6, at=clock.wall + CLOCKS_APART + 1)),
         (THEIRS, clock.said(6, instance="a.1")),  # ourselves
-        (THEIRS, clock.said(6, word=Word({"a.1": Use(9, 9)}))),  # of others' processes
-        (THEIRS, clock.said(6, word=Word({"b.1/1": Use(9, 9), "c.1/1": Use(0, 0)}))),
+        (THEIRS, clock.said(6, word=Word({"a.1": SlotUse(9, 9)}))),  # of others' processes
+        (THEIRS, clock.said(6, word=Word({"b.1/1": SlotUse(9, 9), "c.1/1": SlotUse(0, 0)}))),
     ):
         assert not known.hear(Sealer(key).seal(said)), said
     assert known.words() == {"b.1": heard}
@@ -240,9 +233,9 @@ def test_starts_of_a_peer_and_its_datagrams_are_bounded() -> None:
 
 def test_words_add_up() -> None:
     """What workers say, as their balancer's."""
-    one = Word({"b/1": Use(1, 2)}, {"x": Told(1, 5), "y": Told(2, 5)}, 0.1)
-    two = Word({"b/2": Use(3, 0)}, {"x": Told(3, 7)}, 0.3)
+    one = Word({"b/1": SlotUse(1, 2)}, {"x": PeerLoad(1, 5), "y": PeerLoad(2, 5)}, 0.1)
+    two = Word({"b/2": SlotUse(3, 0)}, {"x": PeerLoad(3, 7)}, 0.3)
     assert together([one, two]) == Word(
-        {"b/1": Use(1, 2), "b/2": Use(3, 0)}, {"x": Told(4, 12), "y": Told(2, 5)}, 0.3
+        {"b/1": SlotUse(1, 2), "b/2": SlotUse(3, 0)}, {"x": PeerLoad(4, 12), "y": PeerLoad(2, 5)}, 0.3
     )
     assert together([]) == Word()

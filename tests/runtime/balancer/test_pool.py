@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gtm.balancer.metrics import Family
-from gtm.core.balance.sharing import Use
+from gtm.core.balance.sharing import SlotUse
 from gtm.core.balance.spill.room import Slots
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
@@ -140,7 +140,7 @@ def _counted(world: _World) -> float:
 
 
 def _word(life: _Life, **more: Any) -> WordMessage:
-    return WordMessage(Word({f"b.1/{life.number}": Use(3, 1)}), **more)
+    return WordMessage(Word({f"b.1/{life.number}": SlotUse(3, 1)}), **more)
 
 
 def test_what_one_that_dies_has_used_and_pushed_stays_counted(monkeypatch: pytest.MonkeyPatch) -> None:

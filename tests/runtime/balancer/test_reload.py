@@ -22,7 +22,7 @@ import pytest
 from gtm.balancer.config import AT_START, BalancerDocument
 from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.core.model.requests import UNKNOWN_LOCATION
-from gtm.core.quota.leases import Parts
+from gtm.core.quota.leases import LeaseParts
 from gtm.documents.resources import Document
 from gtm.feed.current import CurrentView
 from gtm.geoip.reader import Locator
@@ -295,7 +295,7 @@ def _carrier(folder: Path, written: object) -> Carrier:
         current=CurrentView(lambda: 0.0),
         file=BackendsFile(set_),
         locator=cast("Locator", _Nowhere()),
-        parts=Parts(0, 0.0, {}),
+        parts=LeaseParts(0, 0.0, {}),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gtm.cli.common.policy_folder import read_document
-from gtm.core.latency import EMPTY_TABLE
+from gtm.core.latency.table import EMPTY_TABLE
 from gtm.core.model.access import Access
 from gtm.core.model.state import State
 from gtm.core.policy import compile as compiling

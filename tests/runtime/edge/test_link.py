@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from gtm.core.latency import Delta, Level
+from gtm.core.latency.samples import Delta, Level
 from gtm.core.model.access import Access
 from gtm.feed.wire import AccessMessage
 from gtm.runtime.edge.line import (

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gtm.core.latency import Level
+from gtm.core.latency.samples import Level
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.runtime.edge.agent import round_trips

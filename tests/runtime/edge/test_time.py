@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.decision.timekeeping import KEEP_EVERY, UNKEPT, Kept, Times
+from gtm.core.decision.timekeeping import KEEP_EVERY, UNKEPT, ClockTimes, Kept
 from gtm.core.model.policy import Policy, ResidencyRule
 from gtm.core.model.state import State
 from gtm.feed import clockfile, lastgood
@@ -422,12 +422,12 @@ def test_a_policy_that_the_disk_refuses_ages_although_control_is_heard() -> None
 
 def test_a_reboot_under_a_wrong_clock_makes_no_policy_younger() -> None:
     """What was not written down before the machine went off counts as passed; a clock that is right needs no such margin."""
-    before = Times.of(1_000.0, 50_000.0).heard_at(1_000.0)
+    before = ClockTimes.of(1_000.0, 50_000.0).heard_at(1_000.0)
     kept = before.kept(1_000.0, "a")
     age = before.window(1_000.0 + KEEP_EVERY).age
     for clock in (49_000.0, 50_000.0, 50_000.0 + KEEP_EVERY):
-        assert Times.of(5.0, clock).resumed(kept, 5.0, "b").window(5.0).age >= age
-    right = Times.of(5.0, 50_100.0).resumed(kept, 5.0, "b")
+        assert ClockTimes.of(5.0, clock).resumed(kept, 5.0, "b").window(5.0).age >= age
+    right = ClockTimes.of(5.0, 50_100.0).resumed(kept, 5.0, "b")
     assert right.window(5.0).age == pytest.approx(101.0)
     assert right.heard_at(5.0).window(5.0).age == pytest.approx(1.0)
 
@@ -568,10 +568,10 @@ def test_any_bytes_are_a_clock_file_or_damage(content: bytes) -> None:
 def test_a_machine_that_begins_in_1970_keeps_its_times(tmp_path: Path) -> None:
     """One without a battery, rebooted again and again: what is kept can be read, and the policy looks no younger than it is."""
     file = tmp_path / clockfile.FILE
-    times = Times.of(0.0, 4.0).heard_at(0.0)
+    times = ClockTimes.of(0.0, 4.0).heard_at(0.0)
     for boot in ("a", "b", "c"):
         clockfile.save(file, times.kept(0.0, boot))
         kept = clockfile.load(file)
         assert kept.heard is not None
         assert 0.0 <= kept.heard <= 4.0
-        times = Times.of(0.0, 5.0).resumed(kept, 0.0, f"after {boot}")
+        times = ClockTimes.of(0.0, 5.0).resumed(kept, 0.0, f"after {boot}")

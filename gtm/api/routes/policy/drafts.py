@@ -24,7 +24,7 @@ from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.situation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.control.policy.trial import Rules, Trial
-from gtm.core.demand.traffic import Sample, Traffic
+from gtm.core.demand.traffic import Traffic, TrafficSample
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
@@ -135,7 +135,7 @@ async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traff
     if bytes(glance.traffic) == b'"current"':
         if not situation.demand:
             raise NotFound("no demand is known now: no edge has reported any within half a minute")
-        sample = Sample(situation.demand, 1.0, situation.now)
+        sample = TrafficSample(situation.demand, 1.0, situation.now)
         return Traffic(sample, sample)
     if bytes(glance.traffic) != b'"recorded"':
         return None

@@ -21,9 +21,18 @@ from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
 from gtm.control.errors import BadRequest, NotFound, Unavailable
 from gtm.control.policy.traffic import since_now, watched
 from gtm.core.demand.cells import Cell
-from gtm.core.findings.calendar import Cause, Change, Event, What, causes, coming
+from gtm.core.findings.calendar import Cause, Event, FenceChange, What, causes, coming
 from gtm.core.findings.coverage import UNKNOWN
-from gtm.core.findings.matrix import Asked, Clients, Matrix, Part, clients_named, column, columns, unruled
+from gtm.core.findings.matrix import (
+    Column,
+    Inquiry,
+    Matrix,
+    MatrixPart,
+    clients_named,
+    column,
+    columns,
+    unruled,
+)
 from gtm.core.findings.monitored import Watched, monitored, watching
 from gtm.core.model.policy import RuleMode
 from gtm.core.model.requests import Request
@@ -163,7 +172,7 @@ def _running(ctx: Context) -> Snapshot:
     return ctx.present.compiled
 
 
-def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Asked:
+def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Inquiry:
     now = datetime.now(UTC)
     if at is not None and at < now - _SLACK:
         raise BadRequest(
@@ -178,10 +187,10 @@ def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_cla
     ):
         if name is not None and name not in known:
             raise NotFound(f"there is no {what} `{name}`")
-    return Asked((now if at is None else at).timestamp(), tenant, data_class)
+    return Inquiry((now if at is None else at).timestamp(), tenant, data_class)
 
 
-def _matrix(snapshot: Snapshot, asked: Asked, client: str | None, names: Iterable[str]) -> dict[str, Any]:
+def _matrix(snapshot: Snapshot, asked: Inquiry, client: str | None, names: Iterable[str]) -> dict[str, Any]:
     if client is None:
         clients, left_out = columns(snapshot, _named.of(snapshot), asked.now, MOST_COLUMNS)
     else:
@@ -203,13 +212,13 @@ def _matrix(snapshot: Snapshot, asked: Asked, client: str | None, names: Iterabl
     }
 
 
-def _clients(one: Clients) -> dict[str, Any]:
+def _clients(one: Column) -> dict[str, Any]:
     kind = "jurisdiction" if one.name else "unknown" if UNKNOWN in one.countries else "others"
     return {"kind": kind, "name": one.name or None, "countries": _countries(one.countries)}
 
 
 def _row(
-    snapshot: Snapshot, matrix: Matrix, service: CompiledService, clients: Iterable[Clients]
+    snapshot: Snapshot, matrix: Matrix, service: CompiledService, clients: Iterable[Column]
 ) -> dict[str, Any]:
     return {
         "service": service.service.name,
@@ -218,7 +227,7 @@ def _row(
     }
 
 
-def _part(snapshot: Snapshot, part: Part, clients: Clients) -> dict[str, Any]:
+def _part(snapshot: Snapshot, part: MatrixPart, clients: Column) -> dict[str, Any]:
     return {
         "countries": None if part.countries == clients.countries else _countries(part.countries),
         "regions": snapshot.names(part.allowed),
@@ -260,7 +269,7 @@ def _cause(moment: float, cause: Cause) -> dict[str, Any]:
     }
 
 
-def _change(snapshot: Snapshot, change: Change) -> dict[str, Any]:
+def _change(snapshot: Snapshot, change: FenceChange) -> dict[str, Any]:
     return {
         "services": change.services,
         "countries": _countries(change.countries),

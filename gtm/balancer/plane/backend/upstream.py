@@ -29,7 +29,7 @@ from gtm.balancer.wire.responses import (
     ResponseHead,
     read_response_head,
 )
-from gtm.core.balance.health import Failure
+from gtm.core.balance.health.values import Failure
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.backend.backends import Route

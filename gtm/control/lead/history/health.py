@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from gtm.control.lead.history import ending
-from gtm.core.health.history import KEPT, STEP, Change, History, Series, Step
+from gtm.core.health.history import KEPT, STEP, History, HistorySeries, HistoryStep, VerdictChange
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -43,8 +43,8 @@ class HealthRecorder:
         self.history = history
         self._retention = retention
         self._known = not retention
-        self._changes: list[Change] = []
-        self._steps: dict[float, list[tuple[Series, Step]]] = {}
+        self._changes: list[VerdictChange] = []
+        self._steps: dict[float, list[tuple[HistorySeries, HistoryStep]]] = {}
         self._swept = 0.0
         if self._known:
             history.known({})

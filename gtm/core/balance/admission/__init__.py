@@ -32,5 +32,5 @@ at `next_deadline`, at the latest. Whoever holds a ticket ends it with `release`
 >>> [(ticket is second, ticket.state.value) for ticket in admission.due(now=11.0)]
 [(True, 'admitted')]
 >>> admission.offer(Arrival(deadline=11.0), now=11.0)
-Refusal(status=504, code=<Code.DEADLINE: 'deadline'>, detail="the request's deadline had passed when it came: allow it more time", retry_after=None, fallback=None)
+AdmissionRefusal(status=504, code=<RefusalCode.DEADLINE: 'deadline'>, detail="the request's deadline had passed when it came: allow it more time", retry_after=None, fallback=None)
 """

@@ -7,19 +7,19 @@ from math import inf
 
 from gtm.core.balance.admission import refusals
 from gtm.core.balance.admission.fair import Deadlines, FairQueue
-from gtm.core.balance.admission.settings import Settings, checked
-from gtm.core.balance.admission.slots import Pace, Slots
-from gtm.core.balance.admission.tenants import Tenant, Tenants
+from gtm.core.balance.admission.settings import AdmissionSettings, checked
+from gtm.core.balance.admission.slots import Pace, TierSlots
+from gtm.core.balance.admission.tenants import TenantAccount, TenantAccounts
 from gtm.core.balance.admission.values import (
     TIERS,
+    AdmissionRefusal,
+    AdmissionSnapshot,
     Arrival,
-    Refusal,
-    Snapshot,
     TenantCounts,
     Ticket,
     TicketState,
     TierCounts,
-    Totals,
+    TierTotals,
     Used,
     check,
     tier_of,
@@ -37,14 +37,14 @@ class Admission:
     with every problem.
     """
 
-    def __init__(self, settings: Settings | None = None, limit: int | None = None) -> None:
-        self._settings = checked(settings or Settings())
+    def __init__(self, settings: AdmissionSettings | None = None, limit: int | None = None) -> None:
+        self._settings = checked(settings or AdmissionSettings())
         self._now = -inf
         self._number = 0
-        self._slots = Slots(_by_tier(self._settings.reserves))
+        self._slots = TierSlots(_by_tier(self._settings.reserves))
         self._slots.resize(limit)
         self._usable = limit != 0
-        self._tenants = Tenants(self._settings)
+        self._tenants = TenantAccounts(self._settings)
         length, held = self._settings.queue_length, self._settings.queue_bytes
         self._queues = tuple(FairQueue(tier, length, held) for tier in range(len(TIERS)))
         self._waits = _by_tier(self._settings.waits)
@@ -52,14 +52,14 @@ class Admission:
         self._deadlines = Deadlines()
         self._pace = Pace()
         self._models: dict[str, int] = {}
-        self._totals = tuple(Totals() for _ in TIERS)
+        self._totals = tuple(TierTotals() for _ in TIERS)
         self.changed: list[Ticket] = []
         """Tickets that were decided since `due` was last asked; to be read as whether there are any."""
         self.spared_tokens = 0.0
         """Tokens that requests used and no budget was charged, since one request is charged no more than some minutes of it."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> AdmissionSettings:
         """Those in force."""
         return self._settings
 
@@ -67,7 +67,7 @@ class Admission:
 
     def offer(
         self, arrival: Arrival, now: float, client: Callable[[], Hashable] | None = None
-    ) -> Ticket | Refusal:
+    ) -> Ticket | AdmissionRefusal:
         """Take a request in, to begin at once (`ADMITTED`) or when `due` says so (`WAITING`), or refuse it.
 
         `client` says whose it is, by whom a tenant's requests take turns; asked only if there is no slot. None: all of a tenant's are one's.
@@ -94,7 +94,7 @@ class Admission:
         if arrival.model is not None:
             self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
         self._number += 1
-        ticket = Ticket(self._number, arrival, tenant, tier, offered=now, deadline=deadline)
+        ticket = Ticket(self._number, arrival, tenant, tier, now, deadline)
         if counts:  # where limits come while it runs, its end corrects them by what it was charged
             self._charge(ticket)
         if room:
@@ -148,7 +148,7 @@ class Admission:
         self._slots.resize(limit)
         self._serve(now)
 
-    def configure(self, settings: Settings, now: float) -> None:
+    def configure(self, settings: AdmissionSettings, now: float) -> None:
         """Go on under other settings. What was taken in stays, even beyond new bounds. Raises ValueError: they mean nothing."""
         now = self._pass(now)
         self._settings = checked(settings)
@@ -194,7 +194,7 @@ class Admission:
         """Requests in the queue, of all tiers."""
         return self._waiting
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> AdmissionSnapshot:
         """What is held now, for metrics."""
         tiers = {}
         for tier, priority in enumerate(TIERS):
@@ -214,11 +214,13 @@ class Admission:
             for name, tenant in self._tenants.known.items()
             if tenant.running or tenant.waiting
         }
-        return Snapshot(self._slots.limit, tiers, tenants, dict(self._models))
+        return AdmissionSnapshot(self._slots.limit, tiers, tenants, dict(self._models))
 
     # Why not
 
-    def _forbidden(self, arrival: Arrival, tenant: Tenant, deadline: float, now: float) -> Refusal | None:
+    def _forbidden(
+        self, arrival: Arrival, tenant: TenantAccount, deadline: float, now: float
+    ) -> AdmissionRefusal | None:
         """Why a request may neither begin nor wait."""
         if deadline <= now:
             return refusals.deadline(0.0)
@@ -242,8 +244,14 @@ class Admission:
         return refusals.over_budget(arrival, tenant, weight, fallback, now)
 
     def _no_place(  # noqa: PLR0917 - a request, and what was found out of it
-        self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, deadline: float, now: float
-    ) -> Refusal | None:
+        self,
+        arrival: Arrival,
+        tier: int,
+        tenant: TenantAccount,
+        client: Hashable,
+        deadline: float,
+        now: float,
+    ) -> AdmissionRefusal | None:
         """Why a request for which there is no slot may not wait; None: it may, and others may have given way to it."""
         least = self._pace.least_wait(self._queues[tier].ahead(tenant, client, deadline), self._slots.limit)
         if now + least > deadline:
@@ -255,7 +263,9 @@ class Admission:
     def _drained(self) -> float | None:
         return self._pace.turn(self._waiting, self._slots.limit)
 
-    def _make_place(self, arrival: Arrival, tier: int, tenant: Tenant, client: Hashable, now: float) -> bool:
+    def _make_place(
+        self, arrival: Arrival, tier: int, tenant: TenantAccount, client: Hashable, now: float
+    ) -> bool:
         """See to it that a request has a place in the queue, if need be by others giving way. False: it cannot have one."""
         length, held = self._waiting, sum(queue.body_bytes for queue in self._queues)
         beyond = length + 1 - self._settings.queue_length
@@ -336,7 +346,7 @@ class Admission:
             self._totals[tier].waited += now - ticket.offered
             self.changed.append(ticket)
 
-    def _refuse(self, ticket: Ticket, refusal: Refusal, now: float) -> None:
+    def _refuse(self, ticket: Ticket, refusal: AdmissionRefusal, now: float) -> None:
         ticket.refusal = refusal
         self._leave(ticket, _REFUSED, now)
         self._totals[ticket.tier].refused[refusal.code] += 1

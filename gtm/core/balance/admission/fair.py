@@ -18,9 +18,9 @@ Example: tenants A (weight 2) and B (weight 1) each have three requests of cost 
 served (½), B (1), A (1); of equals, B's tag is older (2), then A (1½). Two of A for each of B, while both wait.
 
 >>> from gtm.core.balance.admission.admission import Admission
->>> from gtm.core.balance.admission.settings import Settings, TenantLimits
+>>> from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 >>> from gtm.core.balance.admission.values import Arrival
->>> admission = Admission(Settings(tenants={"A": TenantLimits(weight=2.0)}), limit=1)
+>>> admission = Admission(AdmissionSettings(tenants={"A": TenantLimits(weight=2.0)}), limit=1)
 >>> running = admission.offer(Arrival(tenant="C"), now=0.0)
 >>> waiting = [admission.offer(Arrival(tenant=name), now=0.0) for name in "AAABBB"]
 >>> order = []
@@ -49,7 +49,7 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from gtm.core.balance.admission.tenants import Tenant
+from gtm.core.balance.admission.tenants import TenantAccount
 from gtm.core.balance.admission.values import Ticket
 from gtm.core.shares import Shares
 
@@ -89,7 +89,7 @@ class Flow:
 
     __slots__ = ("body_bytes", "carried", "count", "lines", "ranked", "shares", "tenant")
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: TenantAccount) -> None:
         self.tenant = tenant
         self.lines: OrderedDict[Hashable, ClientLine] = OrderedDict()
         self.shares: Shares[Hashable] = Shares()
@@ -216,7 +216,7 @@ class FairQueue:
         if ticket.flow is not None and flow is not None and flow.count:
             flow.carried += cost - ticket.arrival.cost
 
-    def ahead(self, tenant: Tenant, client: Hashable, deadline: float) -> float:
+    def ahead(self, tenant: TenantAccount, client: Hashable, deadline: float) -> float:
         """Cost of a client's waiting requests that must all be served before one with this deadline can be, if it is ever.
 
         0 where one of them may reach its own deadline before: then the rest moves up.
@@ -230,7 +230,7 @@ class FairQueue:
         shares = flow.shares
         return shares[client] + self._units(body_bytes) < shares[shares.largest()]
 
-    def share_with(self, tenant: Tenant, body_bytes: int) -> float:
+    def share_with(self, tenant: TenantAccount, body_bytes: int) -> float:
         """A tenant's share of the queue, by weight, if a request of so many bytes came to what it has here."""
         flow = tenant.flows[self.tier]
         count, held = (0, 0) if flow is None else (flow.count, flow.body_bytes)

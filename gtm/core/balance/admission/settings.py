@@ -42,7 +42,7 @@ class ModelLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AdmissionSettings:
     """All of admission's settings; `problems` says what is wrong with them.
 
     `reserves`: tier → part of the region's slots (0–1) kept for it. `waits`: tier → the longest wait in seconds where a request
@@ -70,12 +70,12 @@ class Settings:
     max_tenants: int = 10_000
 
 
-def problems(settings: Settings) -> tuple[Problem, ...]:
+def problems(settings: AdmissionSettings) -> tuple[Problem, ...]:
     """Everything that is wrong with settings: where, what, and what is allowed; nothing if they are good."""
     return tuple(_problems(settings))
 
 
-def checked(settings: Settings) -> Settings:
+def checked(settings: AdmissionSettings) -> AdmissionSettings:
     """These settings. Raises ValueError, with every problem: they mean nothing."""
     wrong = problems(settings)
     if wrong:
@@ -83,7 +83,7 @@ def checked(settings: Settings) -> Settings:
     return settings
 
 
-def _problems(settings: Settings) -> Iterator[Problem]:
+def _problems(settings: AdmissionSettings) -> Iterator[Problem]:
     yield from _tiers("reserves", settings.reserves, least=0.0, most=1.0)
     yield from _tiers("waits", settings.waits, least=0.0, most=86_400.0)
     total = sum(share for share in settings.reserves.values() if _number(share))

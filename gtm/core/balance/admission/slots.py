@@ -18,7 +18,7 @@ tier, and a tier that reserves nothing only waits its turn.
 
 Example: 10 slots, reserves 0.2, 0.1 and 0.05. Real-time has 2 for itself, near-real-time 1, batch 1.
 
->>> slots = Slots((0.2, 0.1, 0.05))
+>>> slots = TierSlots((0.2, 0.1, 0.05))
 >>> slots.resize(10)
 >>> slots.caps, slots.reserved
 ((10, 8, 7), (2, 1, 1))
@@ -39,7 +39,7 @@ from collections.abc import Sequence
 from math import ceil, inf
 
 
-class Slots:
+class TierSlots:
     """How many requests of each tier run, of how many."""
 
     __slots__ = ("_reserves", "caps", "limit", "reserved", "running")

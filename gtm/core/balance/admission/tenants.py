@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
@@ -18,30 +19,24 @@ MOST_MINUTES = 5.0
 """Minutes of a budget that one request is charged at the most, whatever it is said to have used; and after which a bucket is full again, whatever was charged."""
 
 
-class Tenant:
+@dataclass(slots=True, eq=False)
+class TenantAccount:
     """One tenant: counts, buckets (None: no limit), and its flow in each tier (None: it has none)."""
 
-    __slots__ = (
-        "concurrency",
-        "flows",
-        "inputs",
-        "limited",
-        "name",
-        "outputs",
-        "rate",
-        "running",
-        "waiting",
-        "weight",
-    )
+    name: str | None
+    limits: InitVar[TenantLimits]
+    now: InitVar[float]
+    running: int = 0
+    waiting: int = 0
+    flows: list[Flow | None] = field(default_factory=lambda: [None, None, None])
+    rate: Bucket | None = None
+    inputs: Bucket | None = None
+    outputs: Bucket | None = None
+    weight: float = field(init=False)
+    concurrency: int | None = field(init=False)
+    limited: bool = field(init=False)
 
-    def __init__(self, name: str | None, limits: TenantLimits, now: float) -> None:
-        self.name = name
-        self.running = 0
-        self.waiting = 0
-        self.flows: list[Flow | None] = [None, None, None]
-        self.rate: Bucket | None = None
-        self.inputs: Bucket | None = None
-        self.outputs: Bucket | None = None
+    def __post_init__(self, limits: TenantLimits, now: float) -> None:
         self.set(limits, now)
 
     def set(self, limits: TenantLimits, now: float) -> None:
@@ -114,17 +109,17 @@ def _bucket(
     return bucket
 
 
-class Tenants:
+class TenantAccounts:
     """All tenants that something is kept of. Once half of the places are taken, each newcomer looks at two others.
 
     Those that are idle are forgotten.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AdmissionSettings) -> None:
         self._settings = settings
-        self.known: OrderedDict[str | None, Tenant] = OrderedDict()
+        self.known: OrderedDict[str | None, TenantAccount] = OrderedDict()
 
-    def get(self, name: str | None, now: float) -> Tenant:
+    def get(self, name: str | None, now: float) -> TenantAccount:
         """The tenant of this name; that of all others, if there are too many."""
         known = self.known.get(name)
         if known is not None:
@@ -134,10 +129,10 @@ class Tenants:
             name = OTHERS
             if name in self.known:
                 return self.known[name]
-        tenant = self.known[name] = Tenant(name, self._limits(name), now)
+        tenant = self.known[name] = TenantAccount(name, self._limits(name), now)
         return tenant
 
-    def set(self, settings: Settings, now: float) -> None:
+    def set(self, settings: AdmissionSettings, now: float) -> None:
         """Go on under these settings."""
         self._settings = settings
         for name, tenant in self.known.items():

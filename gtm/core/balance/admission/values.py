@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +13,7 @@ from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
-    from gtm.core.balance.admission.tenants import Tenant
+    from gtm.core.balance.admission.tenants import TenantAccount
 
 TIERS = (Priority.REAL_TIME, Priority.NEAR_REAL_TIME, Priority.BATCH)
 """From the highest to the lowest. Inside this room a tier is its number here."""
@@ -65,7 +66,7 @@ class Used(NamedTuple):
     cost: float | None = None
 
 
-class Code(StrEnum):
+class RefusalCode(StrEnum):
     """Why admission refuses: stable words for programs. Other parts of the balancer have words of their own."""
 
     TENANT_RATE = "tenant_rate"
@@ -80,7 +81,7 @@ class Code(StrEnum):
     NO_BACKEND = "no_backend"
 
 
-class Refusal(NamedTuple):
+class AdmissionRefusal(NamedTuple):
     """A request that does not begin: HTTP status, a stable word, words for people.
 
     `retry_after` in seconds, not rounded; None: nobody can say. `fallback` is the model to offer the request for instead.
@@ -106,6 +107,7 @@ class TicketState(StrEnum):
 _WAITING = TicketState.WAITING
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """A request that was taken in. Its holder reads it, and may keep anything in `context`; only `Admission` writes the rest.
 
@@ -113,40 +115,20 @@ class Ticket:
     the number of its tier in `TIERS`; `account`, `client`, `flow`, `units` and `token_weight` are admission's own.
     """
 
-    __slots__ = (
-        "account",
-        "admitted",
-        "arrival",
-        "client",
-        "context",
-        "deadline",
-        "flow",
-        "number",
-        "offered",
-        "refusal",
-        "state",
-        "tier",
-        "token_weight",
-        "units",
-    )
-
-    def __init__(
-        self, number: int, arrival: Arrival, account: Tenant, tier: int, *, offered: float, deadline: float
-    ) -> None:
-        self.number = number
-        self.arrival = arrival
-        self.tier = tier
-        self.account = account
-        self.offered = offered
-        self.deadline = deadline
-        self.admitted: float | None = None
-        self.state = _WAITING
-        self.refusal: Refusal | None = None
-        self.context: object = None
-        self.flow: Flow | None = None  # in which it waits, or waited until it was served
-        self.client: Hashable = None  # whose it is, if it waits
-        self.units = 0  # its part of what its client has in the queue
-        self.token_weight = 1.0  # what a token of its model counted when it was charged
+    number: int
+    arrival: Arrival
+    account: TenantAccount
+    tier: int
+    offered: float
+    deadline: float
+    admitted: float | None = None
+    state: TicketState = _WAITING
+    refusal: AdmissionRefusal | None = None
+    context: object = None
+    flow: Flow | None = None  # in which it waits, or waited until it was served
+    client: Hashable = None  # whose it is, if it waits
+    units: int = 0  # its part of what its client has in the queue
+    token_weight: float = 1.0  # what a token of its model counted when it was charged
 
     @property
     def waiting(self) -> bool:
@@ -183,7 +165,7 @@ class TenantCounts(NamedTuple):
     waiting: int
 
 
-class Snapshot(NamedTuple):
+class AdmissionSnapshot(NamedTuple):
     """What admission holds. Tenants: those with anything running or waiting; `None` those without a name, "" too many others."""
 
     limit: int | None
@@ -192,7 +174,7 @@ class Snapshot(NamedTuple):
     models: Mapping[str, int]
 
 
-class Totals:
+class TierTotals:
     """What happened in one tier since the start."""
 
     __slots__ = ("admitted", "queued", "refused", "waited", "withdrawn")

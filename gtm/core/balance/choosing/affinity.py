@@ -34,7 +34,7 @@ _FEWEST, _MOST = 16, 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ring:
+class HashRing:
     """Points of 64 bits, ascending, and the number of the server that each belongs to."""
 
     points: tuple[int, ...]
@@ -52,10 +52,10 @@ class Ring:
                 yield number
 
 
-def ring(backends: Sequence[Backend]) -> Ring:
+def ring(backends: Sequence[Backend]) -> HashRing:
     """The ring of a pool's servers; some ms for a thousand."""
     if not backends:
-        return Ring((), ())
+        return HashRing((), ())
     unit = _power(sum(backend.weight for backend in backends) / len(backends))
     points = min(max(_power(_POINTS / len(backends)), _FEWEST), _MOST)
     found: list[tuple[int, int]] = []
@@ -63,7 +63,7 @@ def ring(backends: Sequence[Backend]) -> Ring:
         count = min(max(1, round(points * backend.weight / unit)), _POINTS)
         found += [(point, number) for point in _points(backend.name, count)]
     found.sort()
-    return Ring(tuple(point for point, _ in found), tuple(number for _, number in found))
+    return HashRing(tuple(point for point, _ in found), tuple(number for _, number in found))
 
 
 def within(order: Iterable[int], eligible: Eligible, bound: float) -> tuple[Candidate | None, bool]:

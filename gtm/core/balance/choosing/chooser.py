@@ -1,6 +1,6 @@
 """Filters, scores and picks put together: `choose(pool, wanted, draw)`, and `begin`, which counts what was chosen.
 
-Theory. A `Pool` is one immutable value: servers, what is known of them, and settings. Which servers may take a kind of request
+Theory. A `BackendPool` is one immutable value: servers, what is known of them, and settings. Which servers may take a kind of request
 (model, adapter, version) is worked out when the first of its kind comes and remembered until the pool is replaced; a pick reads
 the counts, which change with each request, and nothing else changes with a request. So a choice among a thousand servers costs what one among
 two does: a look-up of the set, two draws among running sums, two scores.
@@ -45,17 +45,17 @@ from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import (
     By,
     Candidate,
+    ChoosingSettings,
     Eligible,
     Pick,
     Prefix,
     Score,
     Scoring,
-    Settings,
-    Wanted,
+    WantedBackend,
     Why,
     eligible_of,
 )
-from gtm.core.balance.flights import Flights, Ticket
+from gtm.core.balance.flights import Flights, FlightTicket
 
 _LEAST = 0.25
 """A server with less than this part of its share gets prompts whoever has them cached."""
@@ -66,7 +66,7 @@ MOST_KINDS = 1024
 """Eligible sets that are remembered: clients may name models that do not exist."""
 
 
-class Choice(NamedTuple):
+class BackendChoice(NamedTuple):
     """A server that was chosen, by what, and whether the one that this led to first had more than its share already."""
 
     candidate: Candidate
@@ -75,17 +75,17 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pool:
+class BackendPool:
     """The servers to choose from; made by `pool_of`, replaced by `updated`. `flights`, `prefixes` and `placements` are measured."""
 
-    settings: Settings
+    settings: ChoosingSettings
     candidates: tuple[Candidate, ...]
     score: Scoring
     flights: Flights
     prefixes: PrefixMap
     placements: Placements
     _sets: dict[tuple[str | None, str | None, str | None], Eligible] = field(default_factory=dict)
-    _rings: list[affinity.Ring] = field(default_factory=list)
+    _rings: list[affinity.HashRing] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _usable: list[tuple[Candidate, ...]] = field(default_factory=list)
 
@@ -97,7 +97,7 @@ class Pool:
         return self._usable[0]
 
     @property
-    def ring(self) -> affinity.Ring:
+    def ring(self) -> affinity.HashRing:
         """The ring of all its servers."""
         if not self._rings:
             self._rings.append(affinity.ring([one.backend for one in self.candidates]))
@@ -125,7 +125,7 @@ class Pool:
         known = [one for one in self.eligible(kind).candidates if one.slots]
         return sum(int(max(0.0, one.slots - one.flight.known)) for one in known) if known else None
 
-    def updated(self, conditions: Mapping[str, Condition]) -> Pool:
+    def updated(self, conditions: Mapping[str, Condition]) -> BackendPool:
         """The pool in which these servers, by name, are in these conditions; itself, if that changes no choice."""
         changed = {
             one.number: condition
@@ -161,11 +161,11 @@ def pool_of(
     backends: Sequence[Backend],
     conditions: Mapping[str, Condition],
     flights: Flights,
-    settings: Settings | None = None,
+    settings: ChoosingSettings | None = None,
     *,
     prefixes: PrefixMap | None = None,
     placements: Placements | None = None,
-) -> Pool:
+) -> BackendPool:
     """A pool of servers.
 
     Args:
@@ -192,8 +192,8 @@ def pool_of(
     placements.keep(names)
     prefixes = PrefixMap() if prefixes is None else prefixes
     prefixes.keep(names)
-    settings = settings or Settings()
-    return Pool(
+    settings = settings or ChoosingSettings()
+    return BackendPool(
         settings,
         tuple(
             _candidate(number, backend, conditions.get(backend.name, UNKNOWN), flights)
@@ -206,19 +206,19 @@ def pool_of(
     )
 
 
-def scoring(settings: Settings) -> Scoring:
+def scoring(settings: ChoosingSettings) -> Scoring:
     """The score that the settings ask for."""
     score = least_work.score if settings.score is Score.WORK else least_requests.score
     return peak_ewma.weighted(score) if settings.latency else score
 
 
-def choose(pool: Pool, wanted: Wanted, draw: float) -> Candidate | Why:
+def choose(pool: BackendPool, wanted: WantedBackend, draw: float) -> Candidate | Why:
     """The server of a `choice`."""
     found = choice(pool, wanted, draw)
-    return found.candidate if isinstance(found, Choice) else found
+    return found.candidate if isinstance(found, BackendChoice) else found
 
 
-def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
+def choice(pool: BackendPool, wanted: WantedBackend, draw: float) -> BackendChoice | Why:
     """The server that takes a request, or why none does. Whoever sends it there calls `begin`.
 
     Args:
@@ -253,11 +253,11 @@ def choice(pool: Pool, wanted: Wanted, draw: float) -> Choice | Why:
         eligible = eligible_of(placement.hint(eligible.candidates, pool.placements, item))
     if wanted.key is not None or wanted.prefix:
         return _sticky(pool, eligible, wanted, draw)
-    # As `Choice(…)`, in half of the time.
-    return tuple.__new__(Choice, (_picked(pool, eligible, wanted.cost, draw), _BY_LOAD, False))
+    # As `BackendChoice(…)`, in half of the time.
+    return tuple.__new__(BackendChoice, (_picked(pool, eligible, wanted.cost, draw), _BY_LOAD, False))
 
 
-def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
+def begin(pool: BackendPool, chosen: Candidate, wanted: WantedBackend) -> FlightTicket:
     """Count a request that is now sent to the server that was chosen for it. The ticket must be ended, however the request ends.
 
     The counts are looked up by name: between choice and begin the server may have left the configuration, and come back.
@@ -271,7 +271,7 @@ def begin(pool: Pool, chosen: Candidate, wanted: Wanted) -> Ticket:
     return pool.flights.of(name).begin(wanted.cost)
 
 
-def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candidate:
+def _picked(pool: BackendPool, eligible: Eligible, cost: float, draw: float) -> Candidate:
     pick = pool.settings.pick
     if pick is _P2C and len(eligible.candidates) > pool.settings.scans:
         return p2c.pick(eligible, pool.score, cost, draw)
@@ -284,7 +284,7 @@ def _picked(pool: Pool, eligible: Eligible, cost: float, draw: float) -> Candida
     return p2c.one(eligible, draw)
 
 
-def _sticky(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choice:
+def _sticky(pool: BackendPool, eligible: Eligible, wanted: WantedBackend, draw: float) -> BackendChoice:
     """The server that the session, else the prompt's beginning leads to."""
     if wanted.key is not None:
         return _on_ring(pool, eligible, wanted.key, By.SESSION)
@@ -292,17 +292,17 @@ def _sticky(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choi
         return _on_ring(pool, eligible, f"{wanted.prefix[0]:x}", By.PREFIX)
     if pool.settings.prefix is Prefix.MAP:
         return _cached(pool, eligible, wanted, draw)
-    return Choice(_picked(pool, eligible, wanted.cost, draw), By.LOAD)
+    return BackendChoice(_picked(pool, eligible, wanted.cost, draw), By.LOAD)
 
 
-def _on_ring(pool: Pool, eligible: Eligible, key: str, by: By) -> Choice:
+def _on_ring(pool: BackendPool, eligible: Eligible, key: str, by: By) -> BackendChoice:
     """The server that a key is bound to, or the next with room within its share: somebody always has."""
     found, moved = affinity.within(pool.ring.after(key), eligible, pool.settings.bound)
     assert found is not None  # noqa: S101 - by the theory of `affinity`
-    return Choice(found, by, moved)
+    return BackendChoice(found, by, moved)
 
 
-def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choice:
+def _cached(pool: BackendPool, eligible: Eligible, wanted: WantedBackend, draw: float) -> BackendChoice:
     """The server that has most of the prompt, and of those the least loaded; where none of them has room within its share, the pick.
 
     The pick too while it starves: else those that have what all prompts share could carry it all within the bound, and who comes new
@@ -310,7 +310,7 @@ def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choi
     """
     picked = _picked(pool, eligible, wanted.cost, draw)
     if affinity.starves(picked, eligible, _LEAST):
-        return Choice(picked, By.LOAD)
+        return BackendChoice(picked, By.LOAD)
     numbers, numbered = pool.numbers, eligible.numbered
     moved = False
     for _, holders in pool.prefixes.holders(wanted.prefix):
@@ -318,16 +318,16 @@ def _cached(pool: Pool, eligible: Eligible, wanted: Wanted, draw: float) -> Choi
         if not having:
             continue
         if len(having) == len(numbered):
-            return Choice(picked, By.CACHE)
+            return BackendChoice(picked, By.CACHE)
         having.sort(key=lambda one: pool.score(one, wanted.cost))
         found, passed = affinity.within((one.number for one in having), eligible, pool.settings.bound)
         moved = moved or passed
         if found is not None:
-            return Choice(found, By.CACHE, moved)
-    return Choice(picked, By.CACHE if moved else By.LOAD, moved)
+            return BackendChoice(found, By.CACHE, moved)
+    return BackendChoice(picked, By.CACHE if moved else By.LOAD, moved)
 
 
-def _another_version(pool: Pool, wanted: Wanted, version: str) -> Eligible | None:
+def _another_version(pool: BackendPool, wanted: WantedBackend, version: str) -> Eligible | None:
     """The servers of the version that stands in for one that has none usable."""
     for other in versions.otherwise(pool.settings.shares, version):
         eligible = pool.eligible(Kind(wanted.model, wanted.adapter, other))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.values import Candidate, Eligible, Settings, Why, eligible_of
+from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Eligible, Why, eligible_of
 from gtm.core.balance.choosing.versions import OTHERS, with_others
 
 _UNHEARD_OF = "\0unheard-of"
@@ -87,7 +87,7 @@ class Takers(NamedTuple):
     panic: bool = False
 
 
-def takers(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> Takers:
+def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Takers:
     """The filters that bind."""
     if not candidates:
         return Takers(why=Why.NO_BACKEND)
@@ -109,7 +109,7 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> T
     return Takers(found, out if settings.panic else (), Why.UNHEALTHY)
 
 
-def eligible(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> Eligible:
+def eligible(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Eligible:
     """The candidates that may take requests of a kind, or why there are none."""
     found, out, why, panic = takers(candidates, kind, settings)
     last = _preferred(out, kind, settings) if out else None
@@ -121,7 +121,7 @@ def eligible(candidates: Sequence[Candidate], kind: Kind, settings: Settings) ->
 def _preferred(
     found: Sequence[Candidate],
     kind: Kind,
-    settings: Settings,
+    settings: ChoosingSettings,
     *,
     panic: bool = False,
     last: Eligible | None = None,
@@ -133,7 +133,7 @@ def _preferred(
     return eligible_of(best, missing=not having, panic=panic, last=last)
 
 
-def usable(candidates: Sequence[Candidate], settings: Settings) -> tuple[Candidate, ...]:
+def usable(candidates: Sequence[Candidate], settings: ChoosingSettings) -> tuple[Candidate, ...]:
     """All that would take some request now, of whatever model: the region's servers for admission, its reports and its health."""
     if not settings.shares and all(well(one.condition) or not one.condition.healthy for one in candidates):
         # Nobody is out that passes its checks: panic would bring back nobody.
@@ -142,7 +142,7 @@ def usable(candidates: Sequence[Candidate], settings: Settings) -> tuple[Candida
     return tuple(one for one in candidates if one.number in numbers)
 
 
-def _taking(able: Sequence[Candidate], model: str | None, settings: Settings) -> Sequence[Candidate]:
+def _taking(able: Sequence[Candidate], model: str | None, settings: ChoosingSettings) -> Sequence[Candidate]:
     """Who would take requests for a model that name no version."""
     versions: Sequence[str | None] = (None,)
     if settings.shares:
@@ -167,13 +167,13 @@ def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequenc
     return ((None, candidates), (_UNHEARD_OF, anything), *named)
 
 
-def left_out(candidates: Sequence[Candidate], kind: Kind, settings: Settings) -> dict[str, Why]:
+def left_out(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> dict[str, Why]:
     """Why each candidate is left out that is not eligible, by name."""
     chosen = {one.number for one in eligible(candidates, kind, settings).candidates}
     return {one.backend.name: _why(one, kind, settings) for one in candidates if one.number not in chosen}
 
 
-def _why(one: Candidate, kind: Kind, settings: Settings) -> Why:
+def _why(one: Candidate, kind: Kind, settings: ChoosingSettings) -> Why:
     if not declares(one, kind.model):
         return Why.NO_MODEL
     if not of_version(one.backend, kind.version, settings.shares):

@@ -1,6 +1,6 @@
 """Latency as a multiplier of any score: a server that is twice as slow counts as twice as full.
 
-What is measured rises at once and falls slowly (`gtm.core.balance.latency.PeakEwma`), relative to the other servers.
+What is measured rises at once and falls slowly (`gtm.core.balance.flights.PeakEwma`), relative to the other servers.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Score(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ChoosingSettings:
     """How servers are chosen.
 
     `pick`, `score`: see there. `scans`: power of two looks at all servers where there are no more than this, because with few
@@ -125,7 +125,7 @@ class Settings:
             raise ValueError("shares of versions are parts of 1, and no more than 1 together")
 
 
-class Wanted(NamedTuple):  # made for each request
+class WantedBackend(NamedTuple):  # made for each request
     """What a request needs.
 
     `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session: requests of one key go
@@ -142,7 +142,7 @@ class Wanted(NamedTuple):  # made for each request
     tried: frozenset[str] = frozenset()
 
 
-ANYTHING = Wanted()
+ANYTHING = WantedBackend()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

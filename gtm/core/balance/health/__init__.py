@@ -14,24 +14,3 @@ Laws (docs/backend-health.md has the rules in full):
   5. What a request can have caused is held against a backend only as far as its peers do not fail likewise.
   6. Draining ends nothing before its deadline.
 """
-
-from gtm.core.balance.health.comparing import CallKind
-from gtm.core.balance.health.health import BackendHealth
-from gtm.core.balance.health.retries import RetryBudget
-from gtm.core.balance.health.settings import Settings, Thresholds
-from gtm.core.balance.health.values import SERVER_FAILURES, Check, Failure, Load, Sending, Standing, State
-
-__all__ = [
-    "SERVER_FAILURES",
-    "BackendHealth",
-    "CallKind",
-    "Check",
-    "Failure",
-    "Load",
-    "RetryBudget",
-    "Sending",
-    "Settings",
-    "Standing",
-    "State",
-    "Thresholds",
-]

@@ -18,7 +18,7 @@ Laws:
      time, or were let through by panic.
   2. The n-th ejection without `forget` closed seconds before it lasts base · 2ⁿ⁻¹, `longest` at most.
   3. Whether it may be ejected (never all are) is asked elsewhere: `good` and `bad` only say that it should.
-  4. A failure that the request itself can have caused is a reason to look at the peers (`gtm.core.balance.health.comparing`), and no more.
+  4. A failure that the request itself can have caused is a reason to look at the peers (`gtm.core.balance.health.values`), and no more.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.balance.health.comparing import ANY_CALL, Asker, CallKind, Kind, Run
-from gtm.core.balance.health.settings import Settings, back_off
-from gtm.core.balance.health.values import Failure, Sending
+from gtm.core.balance.health.settings import HealthSettings, back_off
+from gtm.core.balance.health.values import ANY_CALL, Asker, CallKind, Failure, Kind, Run, Sending
 
 _MOST_MARKS = 4096
 SAMPLES = 64
@@ -62,7 +61,7 @@ class Latencies:
         self.last: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
 
 
-class Window:
+class BreakerWindow:
     """How requests ended since the window began: all of them, and by kind those that can have caused their failure."""
 
     __slots__ = ("_marks", "bad", "good", "kinds", "latencies")
@@ -139,7 +138,7 @@ class Breaker:
         "runs", "settings", "since", "state", "until", "why", "window",
     )  # fmt: skip
 
-    def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
+    def __init__(self, settings: HealthSettings, periods: Iterator[int]) -> None:
         self.settings = settings
         self.state: Circuit = CLOSED
         self.since = -inf
@@ -148,7 +147,7 @@ class Breaker:
         """The time at which the ejection is over."""
         self.why = ""
         """Why it was ejected last."""
-        self.window = Window()
+        self.window = BreakerWindow()
         self.ended: Counter[str] = Counter()
         """Requests so far, by `good`, `full` or failure, whatever they counted."""
         self.ejections = 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health.breaker import Breaker, Circuit
-from gtm.core.balance.health.limit import LearnedLimit
-from gtm.core.balance.health.settings import Settings, back_off
-from gtm.core.balance.health.values import Check, Load, Standing, State
-from gtm.core.health.ramps import endpoint_factor
-from gtm.core.health.verdicts import ProbeResult, Track, advance
+from gtm.core.balance.health.settings import HealthSettings, back_off
+from gtm.core.balance.health.values import BackendLoad, BackendStanding, BackendState, Check
+from gtm.core.health.verdicts import ProbeResult, Track, advance, endpoint_factor
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 
@@ -21,22 +21,22 @@ class Monitor:
 
     __slots__ = ("_drained_since", "_settings", "breaker", "drained_by", "limit", "loads", "verdict")
 
-    def __init__(self, settings: Settings, periods: Iterator[int]) -> None:
+    def __init__(self, settings: HealthSettings, periods: Iterator[int]) -> None:
         self._settings = settings
-        self.verdict = Verdict(settings)
+        self.verdict = CheckVerdict(settings)
         self.breaker = Breaker(settings, periods)
-        self.loads = Loads(settings)
+        self.loads = BackendLoads(settings)
         self.limit = LearnedLimit()
         self.drained_by: float | None = None
         """When what it has is ended; None: it does not drain."""
         self._drained_since = -inf
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: HealthSettings) -> None:
         """Go on with other settings."""
         self._settings = settings
         self.verdict.change(settings)
         self.breaker.settings = settings
-        self.loads.change(settings)
+        self.loads.settings = settings
 
     def drain(self, now: float, deadline: float) -> None:
         """Take nothing new, and end what is left after so many seconds."""
@@ -60,10 +60,10 @@ class Monitor:
             slots=self.limit.limit,
         )
 
-    def standing(self, name: str, now: float) -> Standing:
+    def standing(self, name: str, now: float) -> BackendStanding:
         """The condition of the backend in words, for people."""
         state, why, since, until = self._state(now)
-        return Standing(
+        return BackendStanding(
             name=name,
             state=state,
             why=why,
@@ -89,16 +89,16 @@ class Monitor:
             return 1.0
         return warmth(self._warms_since, self._settings.slow_start, now)
 
-    def _state(self, now: float) -> tuple[State, str, float, float | None]:
+    def _state(self, now: float) -> tuple[BackendState, str, float, float | None]:
         """State, why, since, until."""
         if self.drained_by is not None:
-            return State.DRAINING, "it is being drained", self._drained_since, self.drained_by
+            return BackendState.DRAINING, "it is being drained", self._drained_since, self.drained_by
         return self._unhealthy(now) or self._broken() or self._usable(now)
 
-    def _unhealthy(self, now: float) -> tuple[State, str, float, float | None] | None:
+    def _unhealthy(self, now: float) -> tuple[BackendState, str, float, float | None] | None:
         verdict = self.verdict
         if not verdict.known:
-            return State.UNKNOWN, "it has not been checked yet", -inf, None
+            return BackendState.UNKNOWN, "it has not been checked yet", -inf, None
         if verdict.good_since is None:
             failing = [
                 (check, health)
@@ -106,26 +106,31 @@ class Monitor:
                 if health.status is not HealthStatus.UP
             ]
             why = "; ".join(f"{check}: {health.detail}" for check, health in failing)
-            return State.DOWN, why, min(health.since for _, health in failing), None
+            return BackendState.DOWN, why, min(health.since for _, health in failing), None
         if not verdict.healthy(now):
             why = "its checks pass, but it fell too often"
-            return State.HELD, why, verdict.good_since, verdict.held_until
+            return BackendState.HELD, why, verdict.good_since, verdict.held_until
         return None
 
-    def _broken(self) -> tuple[State, str, float, float | None] | None:
+    def _broken(self) -> tuple[BackendState, str, float, float | None] | None:
         breaker = self.breaker
         if breaker.state is Circuit.OPEN:
-            return State.EJECTED, breaker.why, breaker.since, breaker.until
+            return BackendState.EJECTED, breaker.why, breaker.since, breaker.until
         if breaker.state is Circuit.HALF_OPEN:
-            return State.TRIAL, f"on trial, after: {breaker.why}", breaker.since, None
+            return BackendState.TRIAL, f"on trial, after: {breaker.why}", breaker.since, None
         return None
 
-    def _usable(self, now: float) -> tuple[State, str, float, float | None]:
+    def _usable(self, now: float) -> tuple[BackendState, str, float, float | None]:
         back = self._warms_since
         if back is not None and self._warmth(now) < 1:
-            return State.WARMING, "slow start", back, ends(back, self._settings.slow_start)
+            return BackendState.WARMING, "slow start", back, ends(back, self._settings.slow_start)
         since = self.verdict.good_since
-        return State.UP, "", max(-inf if since is None else since, -inf if back is None else back), None
+        return (
+            BackendState.UP,
+            "",
+            max(-inf if since is None else since, -inf if back is None else back),
+            None,
+        )
 
 
 # --- Whether a backend is healthy: the verdicts of its checks, and damping of those that flap.
@@ -140,40 +145,33 @@ class Monitor:
 # `forget` seconds have delays that add up to less than that: there are at most log2(forget / b) and a few.
 
 
-class Verdict:
+@dataclass(slots=True, eq=False)
+class CheckVerdict:
     """The checks of one backend. Times may not decrease."""
 
-    __slots__ = (
-        "_fell",
-        "_good_since",
-        "_number",
-        "_seen_down",
-        "_settings",
-        "_tracks",
-        "falls",
-        "held_until",
-    )
+    _settings: HealthSettings
+    held_until: float = -inf
+    """No earlier than this it is healthy."""
+    falls: int = 0
+    """So far."""
+    good_since: float | None = None
+    """Since when all its verdicts are good; None: they are not."""
+    _tracks: dict[Check, Track] = field(default_factory=dict)
+    _seen_down: bool = False
+    _fell: float = -inf
+    _number: int = 0
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._tracks = dict.fromkeys(settings.checks, Track())
-        self._good_since: float | None = -inf if not settings.checks else None
-        self._seen_down = False
-        self._fell = -inf
-        self._number = 0
-        self.held_until = -inf
-        """No earlier than this it is healthy."""
-        self.falls = 0
-        """So far."""
+    def __post_init__(self) -> None:
+        self.change(self._settings)
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: HealthSettings) -> None:
         """Go on with other settings: verdicts of checks that stay are kept, new checks are unknown. That is no fall."""
         self._settings = settings
         self._tracks = {check: self._tracks.get(check, Track()) for check in settings.checks}
         if not self._good():
-            self._good_since = None
-        elif self._good_since is None:
-            self._good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
+            self.good_since = None
+        elif self.good_since is None:
+            self.good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
 
     def checked(self, check: Check, result: ProbeResult, now: float) -> bool:
         """Take a result in; whether the verdicts together changed. A check that is not on says nothing."""
@@ -186,30 +184,25 @@ class Verdict:
         self._tracks[check] = after = advance(track, result, probe)
         self._seen_down |= after.health.status is HealthStatus.DOWN
         good = self._good()
-        if good is (self._good_since is not None):
+        if good is (self.good_since is not None):
             return False
-        self._good_since = now if good else None
+        self.good_since = now if good else None
         if was_healthy and not good:
             self._fall(now)
         return True
 
     def healthy(self, now: float) -> bool:
         """Whether all checks pass, and nothing holds it back."""
-        return self._good_since is not None and now >= self.held_until
+        return self.good_since is not None and now >= self.held_until
 
     def held(self, now: float) -> bool:
         """Whether all checks pass, and it fell too often to count as healthy yet."""
-        return self._good_since is not None and now < self.held_until
+        return self.good_since is not None and now < self.held_until
 
     @property
     def known(self) -> bool:
         """Whether every check was made."""
         return all(track.health.status is not HealthStatus.UNKNOWN for track in self._tracks.values())
-
-    @property
-    def good_since(self) -> float | None:
-        """Since when all checks pass; None: they do not."""
-        return self._good_since
 
     @property
     def failing_since(self) -> float | None:
@@ -220,9 +213,9 @@ class Verdict:
     @property
     def recovered(self) -> float | None:
         """Since when it is healthy after it was seen down; None: it was not, or is not healthy but for time."""
-        if self._good_since is None or not self._seen_down:
+        if self.good_since is None or not self._seen_down:
             return None
-        return max(self._good_since, self.held_until)
+        return max(self.good_since, self.held_until)
 
     def checks(self) -> Mapping[Check, EndpointHealth]:
         """The verdict of each check."""
@@ -243,7 +236,7 @@ class Verdict:
 
 # --- Slow start: how much of its weight a backend gets that has come back.
 #
-# The curve of regions (`gtm.core.health.ramps`): 10% at once, then linear, in steps of 5%, at moments that follow from when it came back
+# The curve of regions (`gtm.core.health.verdicts`): 10% at once, then linear, in steps of 5%, at moments that follow from when it came back
 # alone. (Envoy's slow start with an aggression of 1.)
 
 
@@ -268,85 +261,172 @@ def ends(since: float, slow_start: float) -> float:
 # --- What one server says of its load, and for how long it is believed. ---
 
 
-class Loads:
+@dataclass(slots=True, eq=False)
+class BackendLoads:
     """The newest of everything that a server said. What is stale or was never said is None: unknown, never idle."""
 
-    __slots__ = (
-        "_adapters",
-        "_listed",
-        "_listed_at",
-        "_memory",
-        "_models",
-        "_running",
-        "_settings",
-        "_waiting",
-    )
+    settings: HealthSettings
+    _said: dict[str, tuple[Any, float]] = field(
+        default_factory=dict
+    )  # a field of `BackendLoad` → its value, and when it was said
+    _listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    _listed_at: float = -inf
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._running: tuple[float, float] | None = None
-        self._waiting: tuple[float, float] | None = None
-        self._memory: tuple[float, float] | None = None
-        self._models: tuple[frozenset[str], float] | None = None
-        self._adapters: tuple[frozenset[str], float] | None = None
-        self._listed: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-        self._listed_at: float | None = None
-
-    def change(self, settings: Settings) -> None:
-        """Go on with other settings."""
-        self._settings = settings
-
-    def scraped(self, load: Load, now: float) -> None:
+    def scraped(self, load: BackendLoad, now: float) -> None:
         """All that its metrics say; what they do not say is unknown from now on."""
-        self._running = _at(load.running, now)
-        self._waiting = _at(load.waiting, now)
-        self._memory = _at(load.memory, now)
-        self._models = None if load.models is None else (load.models, now)
-        self._adapters = None if load.adapters is None else (load.adapters, now)
+        self._said = _stamped(load, ("running", "waiting", "memory", "models", "adapters"), now)
 
-    def reported(self, load: Load, now: float) -> None:
+    def reported(self, load: BackendLoad, now: float) -> None:
         """Some of it, as a response's header does; the rest is as it was."""
-        self._running = _at(load.running, now) or self._running
-        self._waiting = _at(load.waiting, now) or self._waiting
-        self._memory = _at(load.memory, now) or self._memory
+        self._said |= _stamped(load, ("running", "waiting", "memory"), now)
 
     def listed(self, models: frozenset[str], adapters: frozenset[str], now: float) -> None:
         """The list of what it has loaded."""
-        self._listed = (models, adapters)
-        self._listed_at = now
+        self._listed, self._listed_at = (models, adapters), now
 
     def requests(self, now: float) -> Scraped | None:
         """Requests that run and wait in it, as old as the older of both."""
-        running, waiting = self._running, self._waiting
+        running, waiting = self._said.get("running"), self._said.get("waiting")
         if running is None or waiting is None:
             return None
         at = min(running[1], waiting[1])
-        return Scraped(running[0], waiting[0], at) if now - at <= self._settings.lasts else None
+        return Scraped(running[0], waiting[0], at) if now - at <= self.settings.lasts else None
 
     def memory(self, now: float) -> float | None:
         """The used part of its memory."""
-        known = self._memory
-        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        known: float | None = self._known("memory", now)
+        return known
 
     def models(self, now: float) -> frozenset[str] | None:
         """The models that it has loaded: those of its list, else those of its metrics."""
-        if self._lists(now):
-            return self._listed[0]
-        known = self._models
-        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        known: frozenset[str] | None = self._listed[0] if self._lists(now) else self._known("models", now)
+        return known
 
     def adapters(self, now: float) -> frozenset[str] | None:
         """The LoRA adapters that it has loaded: those of its list and those of its metrics."""
-        known = self._adapters
-        said = known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        said: frozenset[str] | None = self._known("adapters", now)
         if not self._lists(now):
             return said
         return self._listed[1] | said if said else self._listed[1]
 
+    def _known(self, name: str, now: float) -> Any:
+        value, at = self._said.get(name, (None, -inf))
+        return value if now - at <= self.settings.lasts else None
+
     def _lists(self, now: float) -> bool:
-        at = self._listed_at
-        return at is not None and now - at <= self._settings.lists_last
+        return now - self._listed_at <= self.settings.lists_last
 
 
-def _at(value: float | None, now: float) -> tuple[float, float] | None:
-    return None if value is None else (value, now)
+def _stamped(load: BackendLoad, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:
+    return {name: (value, now) for name in names if (value := getattr(load, name)) is not None}
+
+
+# --- How many requests a server takes at once, learned from when it says that it is full: where nobody has said its slots.
+#
+# Theory. A server that says "full" is alive, and says something of its capacity: with `met` requests there, one more was too many. One that ends
+# well says it, too: it was taken with `met` there, so the server takes met + 1. What is learned is between the two, and rises again by
+# trying, as a sender's window does (AIMD): the server may have been full of somebody else's requests, or may be another today.
+#
+#     full, met there        limit := the least of limit and met, but no less than what was taken lately, nor than 1
+#     taken, met there       limit := met + 1, if that is more; where it is the limit, and this rests no more: limit + a tenth, 1 at least
+#
+# After a "full" and after a rise it rests for `_REST` seconds, twice as long with each "full" that followed a rise, up to `_LONGEST`; as soon as more is taken than the last "full"
+# left, for `_REST` again. After `FORGET` seconds without one it is forgotten.
+#
+# A "full" is a claim about the server that a client may have caused: some request may make it say so that is not. So who asked counts as one witness, and
+# of what only one has had said within `FORGET`, everybody else is proof: each request of another's that ends well has the limit rise at once.
+#
+# Laws:
+#   1. What a server took in the last `LATELY` seconds, while a limit was known, it has room for, whoever has it say "full" how often.
+#   2. No later than `FORGET` seconds after the last "full", nothing is limited.
+#   3. While requests fill the limit and end well, it rises within `_LONGEST` seconds, and within `_REST` as long as each rise is taken.
+#   4. What one has it say holds others up for no longer than until one of theirs has ended well.
+#
+# Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance" (1989); Netflix's concurrency-limits.
+
+
+LATELY = 10.0
+"""Seconds; twice that at the most."""
+FORGET = 60.0
+_REST, _LONGEST = 1.0, 16.0
+
+
+class LearnedLimit:
+    """How many requests one server takes at once, as far as it has said so. Times may not decrease."""
+
+    __slots__ = (
+        "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refused", "_rest", "_rose", "limit",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        """Requests at once; None: nothing is known."""
+        self._most = self._before = 0
+        """What was taken at once, in this period and the one before."""
+        self._began = -inf
+        self._at = self._other_at = -inf
+        """The last "full", and the last of another than `_by`, who had that said."""
+        self._by: Hashable = None
+        self._next = -inf
+        """No earlier than this it rises."""
+        self._rest = _REST
+        self._refused = 0
+        """The limit as the last "full" left it."""
+        self._rose = False
+        """Since then."""
+
+    def full(self, met: float, now: float, who: Hashable = None) -> None:
+        """It had no room for one more beside so many, whose it was."""
+        self.tick(now)
+        if who != self._by:
+            self._other_at, self._by = self._at, who
+        least = max(1, self._most, self._before)
+        limit = int(met) if self.limit is None else min(int(met), self.limit)
+        if self._rose:
+            self._rest = min(2 * self._rest, _LONGEST)
+        self._rose = False
+        self.limit = self._refused = max(limit, least)
+        self._at = now
+        self._next = now + self._rest
+
+    def taken(self, met: float, now: float, who: Hashable = None) -> bool:
+        """It took one beside so many, whose it was, which ended well; whether that changed the limit.
+
+        So many: the least of those that were there when it was sent, some of which may have been refused since, and when it ended.
+        """
+        limit = self.limit
+        if limit is None:
+            return False
+        count = int(met) + 1
+        self._most = max(self._most, count)
+        if who != self._by and now - self._other_at >= FORGET:
+            self.limit = max(count, _more(limit))
+            return True
+        if count < limit:
+            return False
+        if count > self._refused and self._rest > _REST:
+            self._rest, self._next = _REST, now
+        if count == limit:
+            if now < self._next:
+                return False
+            count = _more(limit)
+            self._next = now + self._rest
+            self._rose = True
+        self.limit = count
+        return True
+
+    def tick(self, now: float) -> None:
+        """Let time do what it does."""
+        if self._began == -inf:
+            self._began = now
+        elif now - self._began >= LATELY:
+            self._before = self._most if now - self._began < 2 * LATELY else 0
+            self._began, self._most = now, 0
+        if self.limit is not None and now - self._at >= FORGET:
+            self.limit = None
+            self._most = self._before = 0
+            self._rest, self._rose = _REST, False
+
+
+def _more(limit: int) -> int:
+    return limit + max(1, limit // 10)

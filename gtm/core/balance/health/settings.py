@@ -31,7 +31,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class HealthSettings:
     """All of it. Times in seconds, shares 0 to 1.
 
     `checks`: those that are made, all of which must pass. `consecutive`, `stalls`: in a row, and a backend is ejected. `window`,
@@ -97,7 +97,7 @@ _BOUNDS: Mapping[str, tuple[float, bool, float]] = {
 """The least value, whether it must be above that, and the most."""
 
 
-def back_off(settings: Settings, number: int) -> float:
+def back_off(settings: HealthSettings, number: int) -> float:
     """Seconds that the n-th ejection in a row lasts (from 1): doubling, up to the longest."""
     doublings = min(number - 1, 60)
     return min(settings.base * 2.0**doublings, settings.longest)

@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gtm.core.balance.spill.edge import Correction, Way, correct, ways
-from gtm.core.balance.spill.room import KNOWN_FOR, Room, Sender, Sent, Standing, allotment, standing, wanting
+from gtm.core.balance.spill.room import (
+    KNOWN_FOR,
+    OpenSlots,
+    Room,
+    Sender,
+    SentBeyond,
+    allotment,
+    standing,
+    wanting,
+)
 from gtm.core.decision.choice import by_free_slots
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import RankingClass
@@ -37,7 +46,7 @@ CORRECTED = frozenset(
 Parts = tuple[str | None, ...]
 """The service and the models of a request, of which each may have slots of its own."""
 
-_UNASKED = Standing(0.0, 0.0, 0.0, 0.0, 0)
+_UNASKED = OpenSlots(0.0, 0.0, 0.0, 0.0, 0)
 _NOTHING: Mapping[str, Sequence[Room]] = {}
 
 
@@ -47,7 +56,7 @@ def parts_of(group: RankingClass, model: str | None) -> Parts:
     return service.name, service.model, model
 
 
-def tightest(rooms: Sequence[Room], parts: Parts, now: float, most: float | None = None) -> Standing | None:
+def tightest(rooms: Sequence[Room], parts: Parts, now: float, most: float | None = None) -> OpenSlots | None:
     """What a region has for a request: of its service's and models' own slots the least open. None: nothing is known.
 
     Args:
@@ -77,11 +86,11 @@ class SendingWorker:
         self.name = name
         self.rooms = _NOTHING
         """The rooms that corrections go by."""
-        self.sender = Sender(self._known, Sent(), 1.0, afford)
+        self.sender = Sender(self._known, SentBeyond(), 1.0, afford)
         self._siblings = siblings
         self._senders = 0
-        self._found: dict[Parts, dict[int, Standing | None]] = {}
-        self._asked: dict[int, Standing | None] = {}
+        self._found: dict[Parts, dict[int, OpenSlots | None]] = {}
+        self._asked: dict[int, OpenSlots | None] = {}
         self._named: frozenset[str | None] = frozenset()
         self._regions: tuple[str, ...] = ()
         self._most: tuple[float | None, ...] = ()
@@ -121,7 +130,7 @@ class SendingWorker:
         self._asked = asked
         return self.sender
 
-    def _known(self, number: int) -> Standing | None:
+    def _known(self, number: int) -> OpenSlots | None:
         found = self._asked.get(number, _UNASKED)
         # Added up anew where the oldest of its reports counts no more. What is unknown stays so until more is heard.
         if found is not None and (found is _UNASKED or self._now - found.at > KNOWN_FOR):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from gtm.core.balance.spill.room import Sender, Standing, Why
+from gtm.core.balance.spill.room import OpenSlots, Sender, SpillReason
 from gtm.core.decision.options import Option
 from gtm.core.decision.ranking import RankingClass, ranked
 from gtm.core.decision.view import View
@@ -36,7 +36,7 @@ class Correction(NamedTuple):
     """The way that a request takes instead of the plan's; None: the plan's. And why."""
 
     way: Way | None
-    why: Why
+    why: SpillReason
 
 
 def correct(
@@ -48,25 +48,25 @@ def correct(
         drawn: the number of the region that the plan drew, or `REFUSED`.
         ways: where the request's class may go, the least latency first (`gtm.core.balance.spill.edge`).
         sender: the edge's worker; what it has sent is added to.
-        now: by the clock of `Standing.at`.
+        now: by the clock of `OpenSlots.at`.
         paid: the quotas of which tokens were taken for the request already.
     """
     if drawn != REFUSED:
         here = sender.known(drawn)
         if here is None:
-            return Correction(None, Why.UNKNOWN_HERE)
+            return Correction(None, SpillReason.UNKNOWN_HERE)
         if here.open - sender.sent.since(drawn, here.at) >= 1:
-            return Correction(None, Why.ROOM_HERE)
-    why = Why.NO_ROOM
+            return Correction(None, SpillReason.ROOM_HERE)
+    why = SpillReason.NO_ROOM
     for way in ways:
         if way.number == drawn or sender.room_at(way.number, way.key) is None:
             continue
         owed = tuple(quota for quota in way.quotas if quota not in paid)
         if owed and not sender.afford(owed):
-            why = Why.NO_QUOTA
+            why = SpillReason.NO_QUOTA
             continue
         sender.sent.add(way.number, now)
-        return Correction(way, Why.MOVED)
+        return Correction(way, SpillReason.MOVED)
     return Correction(None, why)
 
 
@@ -132,11 +132,11 @@ def owed(quotas: tuple[QuotaText, ...], counted: frozenset[QuotaText]) -> tuple[
 
 _STANDS = "the plan's choice stands"
 _STAYS = {
-    Why.ROOM_HERE: "{}, which the plan chose, has a slot open",
-    Why.UNKNOWN_HERE: "nothing is known of free slots in {}, which the plan chose: " + _STANDS,
-    Why.NO_ROOM: "{}, and no other region that the request may go to is known to have one for this edge: "
+    SpillReason.ROOM_HERE: "{}, which the plan chose, has a slot open",
+    SpillReason.UNKNOWN_HERE: "nothing is known of free slots in {}, which the plan chose: " + _STANDS,
+    SpillReason.NO_ROOM: "{}, and no other region that the request may go to is known to have one for this edge: "
     + _STANDS,
-    Why.NO_QUOTA: "{}; other regions have, but the tokens of the spillover quotas on the way there are used up: "
+    SpillReason.NO_QUOTA: "{}; other regions have, but the tokens of the spillover quotas on the way there are used up: "
     + _STANDS,
 }
 _WITHOUT = "a request that finds no slot in {} "
@@ -152,7 +152,7 @@ def correction_document(  # noqa: PLR0917 - what is told
     group: RankingClass,
     drawn: Option,
     correction: Correction | None,
-    known: Callable[[int], Standing | None],
+    known: Callable[[int], OpenSlots | None],
     now: float,
     ended: Option,
 ) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def correction_document(  # noqa: PLR0917 - what is told
         drawn: what the plan chose.
         correction: what became of it; None: it was not asked for.
         known: what is known now of the region of a number.
-        now: by the clock of `Standing.at`.
+        now: by the clock of `OpenSlots.at`.
         ended: how the request ends.
 
     Returns:
@@ -193,7 +193,7 @@ def correction_document(  # noqa: PLR0917 - what is told
 
 
 def _push(
-    view: View, group: RankingClass, ended: Option, known: Callable[[int], Standing | None]
+    view: View, group: RankingClass, ended: Option, known: Callable[[int], OpenSlots | None]
 ) -> dict[str, Any]:
     """Where a balancer without a slot may push to by what is known here: what else it goes by (its wait, tokens) is its own."""
     how = group.service.service.push
@@ -220,5 +220,5 @@ def _text(view: View, drawn: Option, correction: Correction | None) -> str:
     )
     if correction.way is not None:
         return f"{full}; {view.snapshot.regions[correction.way.number].name} has one, and takes the request"
-    lacking = correction.why in (Why.NO_ROOM, Why.NO_QUOTA)
+    lacking = correction.why in (SpillReason.NO_ROOM, SpillReason.NO_QUOTA)
     return _STAYS[correction.why].format(full if lacking else drawn.region)

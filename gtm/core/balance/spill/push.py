@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
-from gtm.core.balance.spill.room import Sender, Slots, Why
+from gtm.core.balance.spill.room import Sender, Slots, SpillReason
 from gtm.core.quota.names import QuotaText
 
 
@@ -26,7 +26,7 @@ class Push(NamedTuple):
     """The peer that takes a request; None: it stays. And why."""
 
     peer: Peer | None
-    why: Why
+    why: SpillReason
 
 
 def expected_wait(slots: Slots, service_s: float) -> float:
@@ -61,24 +61,24 @@ def push(
         draws: two uniform numbers in [0, 1).
     """
     if wait_s <= 0:
-        return Push(None, Why.ROOM_HERE)
+        return Push(None, SpillReason.ROOM_HERE)
     if hops > 0:
-        return Push(None, Why.ONE_HOP)
+        return Push(None, SpillReason.ONE_HOP)
     near = [peer for peer in peers if peer.extra_s < wait_s]
     if peers and not near:
-        return Push(None, Why.NOTHING_GAINED)
+        return Push(None, SpillReason.NOTHING_GAINED)
     able = [
         (peer, standing.open / standing.limit)
         for peer in near
         if (standing := sender.room_at(peer.number, peer.key, peer.extra_s)) is not None
     ]
     if not able:
-        return Push(None, Why.NO_ROOM)
+        return Push(None, SpillReason.NO_ROOM)
     for peer in _by_power_of_two(able, draws):
         if not peer.quotas or sender.afford(peer.quotas):
             sender.sent.add(peer.number, now)
-            return Push(peer, Why.MOVED)
-    return Push(None, Why.NO_QUOTA)
+            return Push(peer, SpillReason.MOVED)
+    return Push(None, SpillReason.NO_QUOTA)
 
 
 def _by_power_of_two(able: Sequence[tuple[Peer, float]], draws: tuple[float, float]) -> list[Peer]:

@@ -95,7 +95,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OpenSlots:
     """What is known of a region: its balancers added up.
 
     `open` slots could be had by requests that come now, of `limit`; `waiting` requests wait. `at` is the oldest report's time;
@@ -108,7 +108,7 @@ class Standing:
     at: float
     sequence: int
 
-    def within(self, most: float | None) -> Standing:
+    def within(self, most: float | None) -> OpenSlots:
         """What of it counts where the policy says that the region has so many slots; None: it does not say."""
         if most is None:
             return self
@@ -128,7 +128,7 @@ def newest(rooms: Mapping[str, Room], heard: Room) -> Mapping[str, Room]:
     return {**rooms, heard.source: heard}
 
 
-def standing(rooms: Iterable[Room], part: str, now: float, most: float | None = None) -> Standing | None:
+def standing(rooms: Iterable[Room], part: str, now: float, most: float | None = None) -> OpenSlots | None:
     """What a region's balancers have together for a service or model; None: nothing is known, which is no room.
 
     Each slot must be reported by one balancer only, as in load reports. A balancer that is unknown adds nothing; one that
@@ -144,7 +144,7 @@ def standing(rooms: Iterable[Room], part: str, now: float, most: float | None = 
     if not found:
         return None
     slots = [room.of(part) for room in found]
-    return Standing(
+    return OpenSlots(
         open=sum(one.open for one in slots),
         limit=sum(one.limit for one in slots),
         waiting=sum(one.waiting for one in slots),
@@ -218,7 +218,7 @@ _GRAIN = 0.01
 """Requests sent closer together than this, in seconds, count as one entry, as sent with the last of them."""
 
 
-def allotment(standing: Standing, share: float, key: int) -> int:
+def allotment(standing: OpenSlots, share: float, key: int) -> int:
     """How many requests a sender may send to a region by one report, beyond those of the plan.
 
     Args:
@@ -250,7 +250,7 @@ def wanting(rooms: Iterable[Room], senders: int, now: float) -> int:
     return max(1, senders - sum(content.values()))
 
 
-class Sent:
+class SentBeyond:
     """What one sender has sent beyond the plan lately, by region's number. Times may not decrease."""
 
     __slots__ = ("_asked", "_entries")
@@ -301,12 +301,12 @@ class Sender:
     says no.
     """
 
-    known: Callable[[int], Standing | None]
-    sent: Sent
+    known: Callable[[int], OpenSlots | None]
+    sent: SentBeyond
     share: float
     afford: Afford
 
-    def room_at(self, number: int, key: int, travel: float = 0.0) -> Standing | None:
+    def room_at(self, number: int, key: int, travel: float = 0.0) -> OpenSlots | None:
         """What is known of a region, if this sender may send one more request there; None: it may not.
 
         Args:
@@ -330,7 +330,7 @@ CAME = "came"
 """Stands beside these codes for requests that were served here, and that a balancer of another region had first."""
 
 
-class Why(StrEnum):
+class SpillReason(StrEnum):
     """The reason for a correction or a push, or for none."""
 
     MOVED = "moved"

@@ -19,8 +19,8 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gtm.core.balance.flights import Told
-from gtm.core.balance.sharing import Use
+from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey
 from gtm.feed.units import Counter, Moment, Requests
 from gtm.nesting import shallow
@@ -142,8 +142,8 @@ def opened(datagram: bytes, known: Callable[[bytes], bool]) -> Said:
 def _word(body: _Body) -> Word:
     uses: Mapping[str, _Use] = body.uses
     return Word(
-        {name: Use(*use) for name, use in uses.items()},
-        {name: Told(*load) for name, load in body.loads.items()},
+        {name: SlotUse(*use) for name, use in uses.items()},
+        {name: PeerLoad(*load) for name, load in body.loads.items()},
         body.age,
     )
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gtm.core.balance.sharing import LOOK_EVERY, Use, due
+from gtm.core.balance.sharing import LOOK_EVERY, SlotUse, due
 from gtm.core.handoff.keys import OwnKey
 from gtm.feed.wire import PeersMessage
 from gtm.files import write_whole
@@ -80,7 +80,7 @@ class PeerLine:
         self._ending = False
         self._passed = 0
         self._passed_at = 0.0
-        self._told: Use | None = None
+        self._told: SlotUse | None = None
         self.address = self._own_address() if listeners else ""
         """Where others reach it; empty: nowhere."""
 

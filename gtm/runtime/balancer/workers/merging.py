@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from gtm.core.balance.health import State
+from gtm.core.balance.health.values import BackendState
 
 STANDINGS = (
-    *(State.DRAINING, State.DOWN, State.HELD, State.EJECTED),
-    *(State.UNKNOWN, State.TRIAL, State.WARMING, State.UP),
+    *(BackendState.DRAINING, BackendState.DOWN, BackendState.HELD, BackendState.EJECTED),
+    *(BackendState.UNKNOWN, BackendState.TRIAL, BackendState.WARMING, BackendState.UP),
 )
 """From what is most against a backend to what is nothing against it. Of what one worker has not asked yet another knows more."""
 

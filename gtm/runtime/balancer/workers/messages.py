@@ -8,7 +8,8 @@ from typing import Any
 from gtm.balancer.metrics import Family
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency import Delta, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lines
 from gtm.runtime.balancer.reporting import Report

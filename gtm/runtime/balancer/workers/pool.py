@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.flights import PEERS_LAST_S
-from gtm.core.balance.sharing import FORGOTTEN_S, Use
+from gtm.core.balance.sharing import FORGOTTEN_S, SlotUse
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
@@ -188,20 +188,20 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         """What each worker has. One that has not spoken yet has nothing."""
         now = self._loop.time()
         return {
-            one.name: Word({one.name: Use(0, 0)})
+            one.name: Word({one.name: SlotUse(0, 0)})
             if one.said is None
             else replace(one.said.word, age=now - one.said_at)
             for one in self._running.values()
         }
 
-    def use(self) -> Use:
+    def use(self) -> SlotUse:
         uses = [
             use
             for one in self._running.values()
             if one.said is not None
             for use in one.said.word.uses.values()
         ]
-        return Use(sum(use.running for use in uses), sum(use.waiting for use in uses))
+        return SlotUse(sum(use.running for use in uses), sum(use.waiting for use in uses))
 
     def report(self) -> Report:
         found = merged_report([one.report for one in self._running.values() if one.report is not None])

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from gtm.core.balance.sharing import LOOK_EVERY, Use, due
+from gtm.core.balance.sharing import LOOK_EVERY, SlotUse, due
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
@@ -131,7 +131,7 @@ class Worker:
     async def _tell(self, carrier: Carrier) -> None:
         """Say what it has, as often as is due."""
         loop = asyncio.get_running_loop()
-        told: Use | None = None
+        told: SlotUse | None = None
         told_at = 0.0
         while True:
             now = loop.time()

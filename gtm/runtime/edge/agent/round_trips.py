@@ -9,7 +9,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleMethod, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Interval, RoundTripSample, SampleAggregator, SampleMethod
 from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.policy.snapshot import Snapshot
 
@@ -49,7 +50,9 @@ class RoundTrips:
         """A check of an endpoint of a region took this long to connect."""
         if self._region is not None:
             self._aggregator.add(
-                Sample(UNKNOWN_LOCATION, region, connect_ms, self._clock(), self._region, SampleMethod.PROBE)
+                RoundTripSample(
+                    UNKNOWN_LOCATION, region, connect_ms, self._clock(), self._region, SampleMethod.PROBE
+                )
             )
 
     def end_interval(self) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
-from gtm.core.latency import Interval
+from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.wire import HandoffKeysMessage, KeysMessage
 from gtm.runtime.edge.line import (

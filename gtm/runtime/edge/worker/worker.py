@@ -21,10 +21,10 @@ from typing import assert_never
 
 from gtm.core.decision.router import Router
 from gtm.core.handoff.claims import Issuer
-from gtm.core.latency import SampleMethod
+from gtm.core.latency.samples import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.earned import Worth
-from gtm.core.quota.leases import Parts
+from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
@@ -288,7 +288,7 @@ class Worker:
         """A request was seen, worth so much of quotas that are shares. Returns what could not be saved."""
         return worth if self._gate is None else self._gate.earn(worth)
 
-    def _spend(self, parts: Parts) -> None:
+    def _spend(self, parts: LeaseParts) -> None:
         """Spend by these parts of the leases, and say so."""
         if self._gate is None:
             self._gate = QuotaGate(parts, boot_time)

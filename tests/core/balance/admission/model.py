@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import Any
 
-from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, ModelLimits, TenantLimits
 from gtm.core.balance.admission.values import Arrival
 
 TIERS = ["real_time", "near_real_time", "batch"]
@@ -88,7 +88,7 @@ class Fairness:
 class Model:
     """The rules, one after the other."""
 
-    def __init__(self, settings: Settings, slots: int | None) -> None:
+    def __init__(self, settings: AdmissionSettings, slots: int | None) -> None:
         self.settings = settings
         self.slots = slots
         self.now = -inf
@@ -253,7 +253,7 @@ class Model:
         bucket.pass_time(now)
         return bucket
 
-    def configure(self, settings: Settings) -> None:
+    def configure(self, settings: AdmissionSettings) -> None:
         for tenant, name in self.buckets:
             self.bucket(tenant, name)  # at its old rate until now
         self.settings = settings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits
-from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, TicketState, Used
+from gtm.core.balance.admission.settings import AdmissionSettings, ModelLimits, TenantLimits
+from gtm.core.balance.admission.values import AdmissionRefusal, Arrival, Ticket, TicketState, Used
 from gtm.core.model.services import Priority
 from tests.core.balance.admission.model import ENDED, RUNNING, TIERS, WAITING, Model, Request
 
@@ -54,9 +54,9 @@ def limits(choose: Choose) -> TenantLimits:
     )
 
 
-def world(choose: Choose) -> Settings:
+def world(choose: Choose) -> AdmissionSettings:
     """Settings, tight as a rule."""
-    return Settings(
+    return AdmissionSettings(
         {tier: choose([0.0, 0.125, 0.25, 0.3]) for tier in TIERS},
         {tier: choose([0.25, 2.0, 64.0, 64.0]) for tier in TIERS},
         choose([0, 1, 2, 4, 4, 8, 1024]),
@@ -88,7 +88,7 @@ def arrival(choose: Choose) -> Arrival:
 class Pair:
     """Both, and what was done to them."""
 
-    def __init__(self, settings: Settings, slots: int | None) -> None:
+    def __init__(self, settings: AdmissionSettings, slots: int | None) -> None:
         self.now = 1000.0
         self.admission = Admission(settings, slots)
         self.model = Model(settings, slots)
@@ -143,7 +143,7 @@ class Pair:
             one = self.of[ticket.number]
             assert one in self.model.may_give_way(arrival)
             self.model.leave(one)
-        if isinstance(result, Refusal):
+        if isinstance(result, AdmissionRefusal):
             assert not gone
             assert self.model.may_be_refused(arrival)
             self.check_refusal(result, arrival, {"queue_full"})
@@ -169,7 +169,7 @@ class Pair:
         self.model.slots = slots
         self.check_served()
 
-    def configure(self, settings: Settings) -> None:
+    def configure(self, settings: AdmissionSettings) -> None:
         self.settle_time()
         self.admission.configure(settings, self.now)
         self.model.configure(settings)
@@ -197,14 +197,14 @@ class Pair:
             self.seen["served from the queue"] += 1
         assert not self.model.may_be_next()
 
-    def take(self, result: Ticket | Refusal, arrival: Arrival) -> None:
+    def take(self, result: Ticket | AdmissionRefusal, arrival: Arrival) -> None:
         assert isinstance(result, Ticket), result
         self.tickets.append(result)
         self.of[result.number] = self.model.take(arrival)
         self.seen[result.state] += 1
 
-    def check_refusal(self, result: Ticket | Refusal, arrival: Arrival, codes: set[str]) -> None:
-        assert isinstance(result, Refusal), (result, codes)
+    def check_refusal(self, result: Ticket | AdmissionRefusal, arrival: Arrival, codes: set[str]) -> None:
+        assert isinstance(result, AdmissionRefusal), (result, codes)
         assert result.code in codes
         assert result.status == STATUS[result.code]
         assert result.detail

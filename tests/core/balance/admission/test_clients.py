@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings
-from gtm.core.balance.admission.values import Arrival, Refusal, Ticket, TicketState
+from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.admission.values import AdmissionRefusal, Arrival, Ticket, TicketState
 from gtm.core.model.services import Priority
 from tests.effort import examples
 
 _LOW = Arrival(Priority.BATCH)
 
 
-def _offered(admission: Admission, client: str, arrival: Arrival = _LOW) -> Ticket | Refusal:
+def _offered(admission: Admission, client: str, arrival: Arrival = _LOW) -> Ticket | AdmissionRefusal:
     return admission.offer(arrival, 0.0, lambda: client)
 
 
-def _waits(found: Ticket | Refusal) -> Ticket:
+def _waits(found: Ticket | AdmissionRefusal) -> Ticket:
     assert isinstance(found, Ticket), found
     return found
 
@@ -34,7 +34,7 @@ def _served(admission: Admission, running: Ticket) -> Ticket:
 
 def test_who_has_thousands_waiting_keeps_another_from_one_turn() -> None:
     """Without tenants, one network fills the queue with what it sent before: whoever comes then is served next but one."""
-    admission = Admission(Settings(queue_length=10_000), limit=1)
+    admission = Admission(AdmissionSettings(queue_length=10_000), limit=1)
     running = _waits(_offered(admission, "flood"))
     for _ in range(10_000):
         _waits(_offered(admission, "flood"))
@@ -48,11 +48,11 @@ def test_who_has_thousands_waiting_keeps_another_from_one_turn() -> None:
 
 def test_who_fills_the_queue_gives_way_to_those_who_have_less() -> None:
     """Request for request, the newest first, until those have more than half as much; then what comes is refused."""
-    admission = Admission(Settings(queue_length=100), limit=0)
+    admission = Admission(AdmissionSettings(queue_length=100), limit=0)
     admission.resize(0, 0.0, usable=True)
     first = _waits(_offered(admission, "first"))
     flood = [_waits(_offered(admission, "flood")) for _ in range(99)]
-    assert isinstance(_offered(admission, "flood"), Refusal)
+    assert isinstance(_offered(admission, "flood"), AdmissionRefusal)
     honest = [_offered(admission, "honest") for _ in range(100)]
     held = [one for one in honest if isinstance(one, Ticket) and one.waiting]
     left = [ticket.waiting for ticket in flood]
@@ -65,15 +65,15 @@ def test_who_fills_the_queue_gives_way_to_those_who_have_less() -> None:
 
 def test_large_bodies_count_for_what_they_hold() -> None:
     """One request of a hundredth of the bytes is as much as a hundredth of the places."""
-    admission = Admission(Settings(queue_length=100, queue_bytes=1_000_000), limit=0)
+    admission = Admission(AdmissionSettings(queue_length=100, queue_bytes=1_000_000), limit=0)
     admission.resize(0, 0.0, usable=True)
     large = Arrival(Priority.BATCH, body_bytes=100_000)
     for _ in range(10):
         _waits(_offered(admission, "flood", large))
-    assert isinstance(_offered(admission, "flood", large), Refusal)
+    assert isinstance(_offered(admission, "flood", large), AdmissionRefusal)
     assert _waits(_offered(admission, "honest", large)).waiting
     assert sum(tier.waiting_bytes for tier in admission.snapshot().tiers.values()) == 1_000_000
-    small = Admission(Settings(queue_length=20, queue_bytes=1_000_000), limit=0)
+    small = Admission(AdmissionSettings(queue_length=20, queue_bytes=1_000_000), limit=0)
     small.resize(0, 0.0, usable=True)
     for _ in range(9):
         _waits(_offered(small, "large", large))
@@ -84,7 +84,7 @@ def test_large_bodies_count_for_what_they_hold() -> None:
 
 def test_tenants_come_first() -> None:
     """A tenant's share does not grow with its networks: two tenants are served in turns, one of them from many."""
-    admission = Admission(Settings(), limit=1)
+    admission = Admission(AdmissionSettings(), limit=1)
     running = _waits(admission.offer(Arrival(tenant="z"), 0.0))
     for number in range(50):
         _waits(admission.offer(Arrival(tenant="a"), 0.0, lambda number=number: number))  # type: ignore[misc]
@@ -108,7 +108,7 @@ def test_tenants_come_first() -> None:
 )
 def test_whatever_comes_networks_are_served_in_turns(steps: list[tuple[str, int, int, int]]) -> None:
     """While two wait, neither is served twice without the other; the queue keeps its bounds; who is refused has half as much as anybody, at least."""
-    admission = Admission(Settings(queue_length=8, queue_bytes=1000), limit=1)
+    admission = Admission(AdmissionSettings(queue_length=8, queue_bytes=1000), limit=1)
     running = _waits(admission.offer(_LOW, 0.0))
     waiting: list[Ticket] = []
     since: dict[int, set[int]] = {}

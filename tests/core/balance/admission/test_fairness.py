@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import Settings, TenantLimits
-from gtm.core.balance.admission.slots import Slots
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
+from gtm.core.balance.admission.slots import TierSlots
 from gtm.core.balance.admission.values import TIERS, Arrival, Ticket, TicketState, Used
 from gtm.core.model.services import Priority
 from tests.bench.admission_world import Outcome, Region, Stream, burst_of_batch
@@ -41,7 +41,7 @@ def test_what_tenants_are_served_follows_their_weights(
     """While two tenants wait, what they are served by weight differs by a request of each at most (theorem 1 of SFQ)."""
     names = [f"t{number}" for number in range(len(weights))]
     tenants = {name: TenantLimits(weight) for name, weight in zip(names, weights, strict=True)}
-    admission = Admission(Settings(dict.fromkeys(Priority, 0.0), tenants=tenants), slots)
+    admission = Admission(AdmissionSettings(dict.fromkeys(Priority, 0.0), tenants=tenants), slots)
     running = [_offer(admission, Arrival(BATCH)) for _ in range(slots)]
     queue = {name: data.draw(st.lists(costs, min_size=1, max_size=12), name) for name in names}
     order = data.draw(st.permutations([name for name in names for _ in queue[name]]), "order")
@@ -73,7 +73,7 @@ def test_what_tenants_are_served_follows_their_weights(
 def test_no_tenant_starves(weight: float, cost: float, seed: int) -> None:
     """However much others send meanwhile, a tenant's request begins once each of them was served its part, and one request."""
     random = Random(seed)
-    admission = Admission(Settings(tenants={"small": TenantLimits(weight)}), 1)
+    admission = Admission(AdmissionSettings(tenants={"small": TenantLimits(weight)}), 1)
     running = _offer(admission, Arrival(BATCH, "t0"))
     others = [f"t{number}" for number in range(4)]
     for name in others * 3:
@@ -93,7 +93,7 @@ def test_no_tenant_starves(weight: float, cost: float, seed: int) -> None:
 
 def test_what_it_cost_in_the_end_counts() -> None:
     """A tenant whose requests cost four times what it says gets as much work done as an honest one, not four times as much."""
-    admission = Admission(Settings(), 10)
+    admission = Admission(AdmissionSettings(), 10)
     running = [(_offer(admission, Arrival(BATCH, "other")), 0.0) for _ in range(7)]
     done: Counter[str] = Counter()
     end = 0.0
@@ -114,7 +114,7 @@ def test_what_it_cost_in_the_end_counts() -> None:
 
 def test_shares_converge_to_weights() -> None:
     """Three tenants that send more than fits get slots by weight, whatever each of them sends and how long its requests run."""
-    settings = Settings(
+    settings = AdmissionSettings(
         tenants={"one": TenantLimits(1.0), "two": TenantLimits(2.0), "four": TenantLimits(4.0)},
         queue_length=300,
     )
@@ -159,7 +159,7 @@ def test_without_tiers_the_same_burst_ruins_it() -> None:
 def test_a_tier_that_waits_gets_what_it_reserves(tier: Priority, slots: int, seed: int) -> None:
     """Whatever other tiers hold and send, when all that ran has ended once, a tier that waits runs at least its reserve."""
     random = Random(seed)
-    settings = Settings(queue_length=10**6)
+    settings = AdmissionSettings(queue_length=10**6)
     admission = Admission(settings, slots)
     others = [other for other in Priority if other is not tier]
     running = []
@@ -171,14 +171,14 @@ def test_a_tier_that_waits_gets_what_it_reserves(tier: Priority, slots: int, see
         admission.release(ticket, 0.0)
         _offer(admission, Arrival(random.choice(others)))
     began = sum(ticket.state is TicketState.ADMITTED for ticket in mine)
-    parts = Slots([settings.reserves.get(one, 0.0) for one in TIERS])
+    parts = TierSlots([settings.reserves.get(one, 0.0) for one in TIERS])
     parts.resize(slots)
     assert began >= dict(zip(Priority, parts.reserved, strict=True))[tier]
 
 
 def test_who_waits_no_more_owes_nothing() -> None:
     """What is left to settle with a tenant ends when none of its requests waits: it comes back with its tag alone."""
-    admission = Admission(Settings(), 1)
+    admission = Admission(AdmissionSettings(), 1)
     running = _offer(admission, Arrival(BATCH, "other"))
     first, second = (_offer(admission, Arrival(BATCH, "a")) for _ in range(2))
     for _ in range(5):

@@ -10,36 +10,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.admission.admission import Admission
-from gtm.core.balance.admission.settings import ModelLimits, Settings, TenantLimits, problems
-from gtm.core.balance.admission.values import Arrival, Code, Refusal, Ticket, TicketState, Used
+from gtm.core.balance.admission.settings import AdmissionSettings, ModelLimits, TenantLimits, problems
+from gtm.core.balance.admission.values import (
+    AdmissionRefusal,
+    Arrival,
+    RefusalCode,
+    Ticket,
+    TicketState,
+    Used,
+)
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
 from tests.core.strategies import quick
 from tests.docs.blocks import ROOT
 from tests.memory import held
 
-GOOD = Settings()
+GOOD = AdmissionSettings()
 
 
-def _ticket(result: Ticket | Refusal) -> Ticket:
+def _ticket(result: Ticket | AdmissionRefusal) -> Ticket:
     assert isinstance(result, Ticket), result
     return result
 
 
-def _refusal(result: Ticket | Refusal) -> Refusal:
-    assert isinstance(result, Refusal), result
+def _refusal(result: Ticket | AdmissionRefusal) -> AdmissionRefusal:
+    assert isinstance(result, AdmissionRefusal), result
     return result
 
 
 # Settings
 
 
-def _tenant(**limits: object) -> Settings:
-    return Settings(tenants={"acme": TenantLimits(**limits)})  # type: ignore[arg-type]
+def _tenant(**limits: object) -> AdmissionSettings:
+    return AdmissionSettings(tenants={"acme": TenantLimits(**limits)})  # type: ignore[arg-type]
 
 
-def _models(**fallbacks: str | None) -> Settings:
-    return Settings(models={name: ModelLimits(fallback=fallback) for name, fallback in fallbacks.items()})
+def _models(**fallbacks: str | None) -> AdmissionSettings:
+    return AdmissionSettings(
+        models={name: ModelLimits(fallback=fallback) for name, fallback in fallbacks.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,14 +82,14 @@ def _models(**fallbacks: str | None) -> Settings:
         (_tenant(concurrency=0), "tenants.acme.concurrency", "whole number of at least 1"),
         (replace(GOOD, default_tenant=TenantLimits(0.0)), "default_tenant.weight", "is 0.0"),
         (replace(GOOD, without_tenant=TenantLimits(0.0)), "without_tenant.weight", "is 0.0"),
-        (Settings(tenants={"": TenantLimits()}), "tenants", "`without_tenant`"),
-        (Settings(models={"m": ModelLimits(0)}), "models.m.concurrency", "is 0"),
-        (Settings(models={"m": ModelLimits(None, -1.0)}), "models.m.token_weight", "is -1.0"),
+        (AdmissionSettings(tenants={"": TenantLimits()}), "tenants", "`without_tenant`"),
+        (AdmissionSettings(models={"m": ModelLimits(0)}), "models.m.concurrency", "is 0"),
+        (AdmissionSettings(models={"m": ModelLimits(None, -1.0)}), "models.m.token_weight", "is -1.0"),
         (_models(a="a"), "models.a.fallback", "a → a"),
         (_models(a="b", b="c", c="a"), "models.b.fallback", "b → c → a → b"),
     ],
 )
-def test_what_is_wrong_with_settings_is_said(settings: Settings, path: str, words: str) -> None:
+def test_what_is_wrong_with_settings_is_said(settings: AdmissionSettings, path: str, words: str) -> None:
     """Each problem says where it is, what was given and what is allowed, and such settings are not taken."""
     found = problems(settings)
     assert [problem.path for problem in found if words in problem.message] == [path]
@@ -114,7 +123,7 @@ def test_a_chain_into_a_circle_is_told_once_for_each_of_the_circle() -> None:
 )  # fmt: skip
 def test_numbers_that_are_none_change_nothing(wrong: dict[str, float]) -> None:
     """An arrival that would spoil counts is an error, and no counts change."""
-    admission = Admission(Settings(), 1)
+    admission = Admission(AdmissionSettings(), 1)
     with pytest.raises(ValueError, match="above 0"):
         admission.offer(Arrival(**wrong), 0.0)  # type: ignore[arg-type]
     assert not admission.snapshot().tenants
@@ -125,7 +134,7 @@ def test_numbers_that_are_none_change_nothing(wrong: dict[str, float]) -> None:
 def test_the_page_names_every_code() -> None:
     """Clients program against these words."""
     page = (ROOT / "docs/admission.md").read_text()
-    assert [code for code in Code if f"`{code}`" not in page] == []
+    assert [code for code in RefusalCode if f"`{code}`" not in page] == []
 
 
 # Bounds
@@ -133,12 +142,12 @@ def test_the_page_names_every_code() -> None:
 
 def test_tenants_beyond_the_bound_count_as_one() -> None:
     """Named tenants are always told apart; of others no more than the bound are kept, and the idle are forgotten."""
-    settings = Settings(
+    settings = AdmissionSettings(
         max_tenants=10, default_tenant=TenantLimits(concurrency=2), tenants={"acme": TenantLimits()}
     )
     admission = Admission(settings)
     running = [_ticket(admission.offer(Arrival(tenant=f"t{number}"), 0.0)) for number in range(12)]
-    assert _refusal(admission.offer(Arrival(tenant="t99"), 0.0)).code == Code.TENANT_CONCURRENCY
+    assert _refusal(admission.offer(Arrival(tenant="t99"), 0.0)).code == RefusalCode.TENANT_CONCURRENCY
     assert "do not" not in _refusal(admission.offer(Arrival(tenant="t99"), 0.0)).detail.split("together")[1]
     _ticket(admission.offer(Arrival(tenant="acme"), 0.0))
     tenants = admission.snapshot().tenants
@@ -156,7 +165,7 @@ def test_tenants_beyond_the_bound_count_as_one() -> None:
 
 def test_what_waits_no_more_is_not_kept() -> None:
     """However many come and go while one waits: heaps grow with what waits, not with what has waited."""
-    admission = Admission(Settings(), 1)
+    admission = Admission(AdmissionSettings(), 1)
     running = _ticket(admission.offer(Arrival(), 0.0))
     _ticket(admission.offer(Arrival(tenant="stays", deadline=1e9), 0.0))
 
@@ -178,7 +187,7 @@ def test_what_waits_no_more_is_not_kept() -> None:
 
 def _worked(slots: int, seconds: float, ended: int = 60) -> tuple[Admission, float]:
     """A region of which each request held its slot for so long; then its slots are taken by another tenant."""
-    admission = Admission(Settings(), slots)
+    admission = Admission(AdmissionSettings(), slots)
     now = 0.0
     for _ in range(ended):
         ticket = _ticket(admission.offer(Arrival(cost=2.0), now))
@@ -203,9 +212,9 @@ def test_what_cannot_begin_in_time_is_refused_at_once(
     at_least = ahead * hold / slots / 2
     if abs(at_least - left) < 1e-6:
         return
-    assert isinstance(result, Refusal) == (at_least > left)
-    if isinstance(result, Refusal):
-        assert (result.status, result.code) == (503, Code.WAIT_TOO_LONG)
+    assert isinstance(result, AdmissionRefusal) == (at_least > left)
+    if isinstance(result, AdmissionRefusal):
+        assert (result.status, result.code) == (503, RefusalCode.WAIT_TOO_LONG)
         assert result.retry_after == pytest.approx(max(at_least - left, 1.0))
         assert isinstance(admission.offer(Arrival(tenant="b", cost=2.0, deadline=now + left), now), Ticket)
 
@@ -217,7 +226,7 @@ def test_nothing_is_said_of_waits_before_fifty_have_ended() -> None:
         for _ in range(100):
             admission.offer(Arrival(tenant="a", cost=2.0, deadline=now + 1000.0), now)
         result = admission.offer(Arrival(tenant="a", cost=2.0, deadline=now + 2.0), now)
-        assert isinstance(result, Refusal) == refused
+        assert isinstance(result, AdmissionRefusal) == refused
     admission, now = _worked(1, 1.0)
     for number in range(100):
         _ticket(admission.offer(Arrival(tenant="a", cost=2.0, deadline=now + 1.0 + number / 1000), now))
@@ -233,13 +242,15 @@ def test_a_refused_request_passes_when_it_was_told_to_come_again() -> None:
     """For rates and budgets, also in debt, and for what is larger than a minute's budget; and not long before."""
     limits = TenantLimits(1.0, 3.0, None, None, 700.0, 1000.0)
     for tokens in ((0.0, 0.0), (300.0, 0.0), (0.0, 999.0), (5000.0, 0.0), (77.0, 3333.0)):
-        admission, now = Admission(Settings(default_tenant=limits)), 0.0
+        admission, now = Admission(AdmissionSettings(default_tenant=limits)), 0.0
         arrival = Arrival(tenant="a", input_tokens=tokens[0], output_tokens=tokens[1])
         for _ in range(20):
             result = admission.offer(arrival, now)
-            while isinstance(result, Refusal):
+            while isinstance(result, AdmissionRefusal):
                 assert result.retry_after is not None
-                assert isinstance(admission.offer(arrival, now + result.retry_after * 0.999), Refusal)
+                assert isinstance(
+                    admission.offer(arrival, now + result.retry_after * 0.999), AdmissionRefusal
+                )
                 now += result.retry_after
                 result = admission.offer(arrival, now)
 
@@ -248,7 +259,7 @@ def test_a_refused_request_passes_when_it_was_told_to_come_again() -> None:
 @given(st.lists(st.tuples(st.floats(0.0, 20.0), st.floats(0.0, 400.0)), min_size=1, max_size=40))
 def test_tokens_over_any_time_stay_in_budget(requests: list[tuple[float, float]]) -> None:
     """Over t seconds, what is taken in is expected to use at most the budget of t seconds and a minute."""
-    admission = Admission(Settings(default_tenant=TenantLimits(output_tokens_per_minute=600.0)))
+    admission = Admission(AdmissionSettings(default_tenant=TenantLimits(output_tokens_per_minute=600.0)))
     now, taken = 0.0, []
     for pause, tokens in requests:
         now += pause
@@ -263,21 +274,21 @@ def test_tokens_over_any_time_stay_in_budget(requests: list[tuple[float, float]]
 def test_fallback_has_room_where_the_wanted_model_has_none() -> None:
     """A refusal names the model to offer instead, and there the request passes by its own limit and weight."""
     models = {"large": ModelLimits(1, 1.0, "small"), "small": ModelLimits(None, 0.1)}
-    settings = Settings(models=models, default_tenant=TenantLimits(output_tokens_per_minute=100.0))
+    settings = AdmissionSettings(models=models, default_tenant=TenantLimits(output_tokens_per_minute=100.0))
     admission = Admission(settings)
     _ticket(admission.offer(Arrival(tenant="a", model="large", output_tokens=50.0), 0.0))
-    for tenant, code in (("b", Code.MODEL_CONCURRENCY), ("a", Code.MODEL_CONCURRENCY)):
+    for tenant, code in (("b", RefusalCode.MODEL_CONCURRENCY), ("a", RefusalCode.MODEL_CONCURRENCY)):
         refusal = _refusal(admission.offer(Arrival(tenant=tenant, model="large", output_tokens=90.0), 0.0))
         assert (refusal.code, refusal.fallback) == (code, "small")
     _ticket(admission.offer(Arrival(tenant="a", model="small", output_tokens=90.0), 0.0))
     admission.configure(replace(settings, models={**models, "large": ModelLimits(None, 1.0, "small")}), 0.0)
     refusal = _refusal(admission.offer(Arrival(tenant="a", model="large", output_tokens=90.0), 0.0))
-    assert (refusal.code, refusal.fallback) == (Code.OUTPUT_TOKENS, "small")
+    assert (refusal.code, refusal.fallback) == (RefusalCode.OUTPUT_TOKENS, "small")
 
 
 def test_an_early_time_counts_as_the_latest() -> None:
     """Clocks are monotonic; a caller that mixes up two readings does no harm."""
-    admission = Admission(Settings(), 1)
+    admission = Admission(AdmissionSettings(), 1)
     first = _ticket(admission.offer(Arrival(deadline=20.0), 10.0))
     second = _ticket(admission.offer(Arrival(deadline=20.0), 9.0))
     assert (second.offered, second.waiting) == (10.0, True)
@@ -287,7 +298,7 @@ def test_an_early_time_counts_as_the_latest() -> None:
 
 def test_who_is_gone_before_anybody_asked_is_not_due() -> None:
     """A request that was admitted and then withdrawn or released is nobody's to wake, and its slot goes on at once."""
-    admission = Admission(Settings(), 1)
+    admission = Admission(AdmissionSettings(), 1)
     tickets = [_ticket(admission.offer(Arrival(), 0.0)) for _ in range(4)]
     admission.release(tickets[0], 1.0)
     admission.withdraw(tickets[1], 1.0)
@@ -305,23 +316,23 @@ def test_an_early_deadline_that_is_gone_says_nothing_of_those_that_stay() -> Non
     late = Arrival(tenant="a", cost=2.0, deadline=now + 2.0)
     admission.withdraw(_ticket(admission.offer(late, now)), now)
     admission.withdraw(early, now)
-    assert _refusal(admission.offer(late, now)).code == Code.WAIT_TOO_LONG
+    assert _refusal(admission.offer(late, now)).code == RefusalCode.WAIT_TOO_LONG
 
 
 def test_a_smaller_budget_holds_at_once() -> None:
     """What was saved under a larger one and no longer fits is gone, in the same instant."""
-    settings = Settings(default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+    settings = AdmissionSettings(default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
     admission = Admission(settings)
     _ticket(admission.offer(Arrival(tenant="a", output_tokens=100.0), 0.0))
     admission.configure(replace(settings, default_tenant=TenantLimits(output_tokens_per_minute=60.0)), 0.0)
     _ticket(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
     refusal = _refusal(admission.offer(Arrival(tenant="a", output_tokens=60.0), 0.0))
-    assert (refusal.code, refusal.retry_after) == (Code.OUTPUT_TOKENS, 60.0)
+    assert (refusal.code, refusal.retry_after) == (RefusalCode.OUTPUT_TOKENS, 60.0)
 
 
 def test_a_tenant_that_owes_is_not_forgotten() -> None:
     """Neither its budget nor its turn comes back because others, who are told apart, come and go."""
-    settings = Settings(max_tenants=8, default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
+    settings = AdmissionSettings(max_tenants=8, default_tenant=TenantLimits(output_tokens_per_minute=1000.0))
     admission = Admission(settings, 1)
     running = _ticket(admission.offer(Arrival(tenant="a", output_tokens=1000.0), 0.0))
     costly = _ticket(admission.offer(Arrival(tenant="c", cost=100.0), 0.0))
@@ -330,7 +341,10 @@ def test_a_tenant_that_owes_is_not_forgotten() -> None:
         admission.release(ticket, 0.0)
     for number in range(50):
         _refusal(admission.offer(Arrival(tenant=f"u{number}", deadline=-1.0), 0.0))
-    assert _refusal(admission.offer(Arrival(tenant="a", output_tokens=9.0), 0.0)).code == Code.OUTPUT_TOKENS
+    assert (
+        _refusal(admission.offer(Arrival(tenant="a", output_tokens=9.0), 0.0)).code
+        == RefusalCode.OUTPUT_TOKENS
+    )
     again = _ticket(admission.offer(Arrival(tenant="c"), 0.0))
     for ticket in others[:-1]:
         admission.release(ticket, 0.0)
@@ -340,7 +354,7 @@ def test_a_tenant_that_owes_is_not_forgotten() -> None:
 @pytest.mark.parametrize(("used", "level"), [(None, -4000), (0.0, 1000), (4000.0, -3000), (10**9, -4000)])
 def test_one_request_costs_five_minutes_of_a_budget_at_the_most(used: float | None, level: float) -> None:
     """Whether it states the tokens itself or its answer does; what is given back is what was charged."""
-    admission = Admission(Settings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0)))
+    admission = Admission(AdmissionSettings(without_tenant=TenantLimits(output_tokens_per_minute=1000.0)))
     ticket = _ticket(admission.offer(Arrival(output_tokens=10_000.0), 0.0))
     bucket = ticket.account.outputs
     assert bucket is not None

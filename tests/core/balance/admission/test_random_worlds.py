@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.admission.settings import Settings, TenantLimits
+from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 from gtm.core.balance.admission.values import Arrival, Used
 from gtm.core.model.services import Priority
 from tests.core.balance.admission.pair import SLOTS, Pair, world
@@ -54,7 +54,9 @@ def test_a_full_queue_follows_its_page() -> None:
     for seed in range(worlds):
         choose = Random(seed).choice
         tenants = {name: TenantLimits(choose([0.5, 1.0, 2.0])) for name in "abc"}
-        settings = Settings(queue_length=choose([4, 8]), queue_bytes=choose([16, 64]), tenants=tenants)
+        settings = AdmissionSettings(
+            queue_length=choose([4, 8]), queue_bytes=choose([16, 64]), tenants=tenants
+        )
         pair = Pair(settings, 2)
         for _ in range(80):
             tier = choose([Priority.REAL_TIME, Priority.NEAR_REAL_TIME] + [Priority.BATCH] * 4)
@@ -75,7 +77,7 @@ def test_the_order_of_service_follows_its_page() -> None:
     for seed in range(examples(160, 81)):
         choose = Random(seed).choice
         tenants = {name: TenantLimits(choose([0.5, 1.0, 2.0])) for name in "abc"}
-        pair = Pair(Settings(tenants=tenants, queue_bytes=1024), 3)
+        pair = Pair(AdmissionSettings(tenants=tenants, queue_bytes=1024), 3)
         for _ in range(80):
             tier = choose([Priority.NEAR_REAL_TIME] + [Priority.BATCH] * 4)
             running = [ticket for ticket in pair.tickets if ticket.state == "admitted"]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.chooser import Pool, begin, pool_of
-from gtm.core.balance.choosing.values import Candidate, Wanted
-from gtm.core.balance.flights import Flights, InFlight, Ticket, Told
+from gtm.core.balance.choosing.chooser import BackendPool, begin, pool_of
+from gtm.core.balance.choosing.values import Candidate, WantedBackend
+from gtm.core.balance.flights import Flights, FlightTicket, InFlight, PeerLoad
 from tests.core.strategies import quick
 
 NAMES = ("http://a", "http://b", "http://c")
@@ -23,10 +23,10 @@ class Counting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.flights = Flights()
-        self.pools: list[Pool] = []
-        self.seen: list[tuple[Pool, Candidate]] = []
-        self.live: list[tuple[str, int, Ticket]] = []
-        self.ended: list[Ticket] = []
+        self.pools: list[BackendPool] = []
+        self.seen: list[tuple[BackendPool, Candidate]] = []
+        self.live: list[tuple[str, int, FlightTicket]] = []
+        self.ended: list[FlightTicket] = []
         self.now = 0.0
         self.configure([True, True, False])
 
@@ -43,7 +43,7 @@ class Counting(RuleBasedStateMachine):
     def begins(self, data: st.DataObject, cost: float) -> None:
         """A request is sent, perhaps to a server that has left meanwhile."""
         pool, candidate = data.draw(st.sampled_from(self.seen))
-        ticket = begin(pool, candidate, Wanted(cost=cost))
+        ticket = begin(pool, candidate, WantedBackend(cost=cost))
         work = 0 if cost != cost else int(min(max(cost, 0.0), 86_400.0) * 1_000_000)  # noqa: PLR0124
         self.live.append((candidate.backend.name, work, ticket))
 
@@ -79,7 +79,7 @@ class Counting(RuleBasedStateMachine):
         self.now += step
         self.flights.asking(name)
         self.flights.scraped(name, Scraped(said, 0, self.now))
-        self.flights.told("peer", {name: Told(said, said * 1000)}, self.now)
+        self.flights.told("peer", {name: PeerLoad(said, said * 1000)}, self.now)
         self.flights.settle(self.now)
 
     @invariant()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gtm.core.balance.backends import UNKNOWN, Backend, Condition
 from gtm.core.balance.choosing.chooser import MOST_KINDS, choose, pool_of
 from gtm.core.balance.choosing.filters import Kind, eligible, left_out
-from gtm.core.balance.choosing.values import Candidate, Pick, Settings, Wanted, Why
+from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, WantedBackend, Why
 from gtm.core.balance.choosing.versions import OTHERS
 from gtm.core.balance.flights import Flights
 from tests.core.balance.choosing import worlds
@@ -19,7 +19,7 @@ from tests.core.strategies import quick
 from tests.memory import held
 
 wanteds = st.builds(
-    Wanted,
+    WantedBackend,
     model=st.none() | st.sampled_from((*worlds.MODELS, *worlds.ADAPTERS, "unheard-of")),
     adapter=st.none() | st.sampled_from(worlds.ADAPTERS),
     version=st.none() | st.sampled_from(worlds.VERSIONS),
@@ -31,9 +31,9 @@ wanteds = st.builds(
 def may_serve(
     backends: Sequence[Backend],
     known: Mapping[str, Condition],
-    wanted: Wanted,
+    wanted: WantedBackend,
     version: str | None,
-    settings: Settings,
+    settings: ChoosingSettings,
     *,
     last: bool = False,
 ) -> set[str]:
@@ -70,12 +70,18 @@ def may_serve(
 @quick(400)
 @given(st.data(), worlds.shares, st.sampled_from((0.0, 0.3, 1.0)), wanteds, st.sampled_from(tuple(Pick)))
 def test_who_is_chosen_may_serve(
-    data: st.DataObject, shares: tuple[tuple[str, float], ...], panic: float, wanted: Wanted, pick: Pick
+    data: st.DataObject,
+    shares: tuple[tuple[str, float], ...],
+    panic: float,
+    wanted: WantedBackend,
+    pick: Pick,
 ) -> None:
     """Whoever is picked is one of the model's; where nobody is, the model has nobody, in any version with a share."""
     backends = data.draw(worlds.servers())
     known = data.draw(worlds.known(backends))
-    settings = Settings(pick=pick, panic=panic, shares=shares, scans=data.draw(st.sampled_from((0, 16))))
+    settings = ChoosingSettings(
+        pick=pick, panic=panic, shares=shares, scans=data.draw(st.sampled_from((0, 16)))
+    )
     pool = pool_of(backends, known, Flights(), settings)
     given_up = wanted.tried
     found = choose(pool, wanted, data.draw(st.floats(0, 1, exclude_max=True)))
@@ -104,11 +110,11 @@ def test_who_is_chosen_may_serve(
 
 @quick(300)
 @given(st.data(), wanteds, st.sampled_from((0.0, 0.3, 1.0)))
-def test_eligible_sets_and_reasons(data: st.DataObject, wanted: Wanted, panic: float) -> None:
+def test_eligible_sets_and_reasons(data: st.DataObject, wanted: WantedBackend, panic: float) -> None:
     """The set is the model's; everybody else has a reason that is true of it."""
     backends = data.draw(worlds.servers())
     known = data.draw(worlds.known(backends))
-    settings = Settings(panic=panic)
+    settings = ChoosingSettings(panic=panic)
     pool = pool_of(backends, known, Flights(), settings)
     kind = Kind(wanted.model, wanted.adapter, wanted.version)
     found = eligible(pool.candidates, kind, settings)
@@ -134,29 +140,29 @@ def test_both_names_of_a_request_have_to_be_loaded() -> None:
         "a": Condition(healthy=True),
         "b": Condition(healthy=True, models=frozenset(), adapters=frozenset({"law"})),
     }
-    wanted, settings = Wanted(model="law", adapter="tax"), Settings()
+    wanted, settings = WantedBackend(model="law", adapter="tax"), ChoosingSettings()
     pool = pool_of(backends, known, Flights(), settings)
     found = eligible(pool.candidates, Kind("law", "tax", None), settings)
     assert {one.backend.name for one in found.candidates} == {"a", "b"}
     assert may_serve(backends, known, wanted, None, settings) == {"a", "b"}
 
 
-def _why(backends: Sequence[Backend], condition: Condition, wanted: Wanted) -> Candidate | Why:
+def _why(backends: Sequence[Backend], condition: Condition, wanted: WantedBackend) -> Candidate | Why:
     known = {backend.name: condition for backend in backends}
-    return choose(pool_of(backends, known, Flights(), Settings(panic=0.0)), wanted, 0.5)
+    return choose(pool_of(backends, known, Flights(), ChoosingSettings(panic=0.0)), wanted, 0.5)
 
 
 def test_why_nobody_serves() -> None:
     """The first filter that leaves nobody is the reason."""
     llama = [Backend("a", models=frozenset({"llama"}), version="blue")]
     well = Condition(healthy=True)
-    assert _why([], well, Wanted()) is Why.NO_BACKEND
-    assert _why(llama, well, Wanted(model="qwen")) is Why.NO_MODEL
-    assert _why(llama, well, Wanted(version="green")) is Why.NO_VERSION
-    assert _why(llama, Condition(healthy=True, draining=True), Wanted()) is Why.DRAINING
-    assert _why(llama, UNKNOWN, Wanted()) is Why.UNHEALTHY
-    assert _why(llama, Condition(healthy=True, ejected=True), Wanted()) is Why.UNHEALTHY
-    assert _why(llama, well, Wanted(tried=frozenset("a"))) is Why.TRIED
+    assert _why([], well, WantedBackend()) is Why.NO_BACKEND
+    assert _why(llama, well, WantedBackend(model="qwen")) is Why.NO_MODEL
+    assert _why(llama, well, WantedBackend(version="green")) is Why.NO_VERSION
+    assert _why(llama, Condition(healthy=True, draining=True), WantedBackend()) is Why.DRAINING
+    assert _why(llama, UNKNOWN, WantedBackend()) is Why.UNHEALTHY
+    assert _why(llama, Condition(healthy=True, ejected=True), WantedBackend()) is Why.UNHEALTHY
+    assert _why(llama, well, WantedBackend(tried=frozenset("a"))) is Why.TRIED
 
 
 def test_panic_begins_below_the_threshold_and_spares_the_draining() -> None:
@@ -185,12 +191,12 @@ def test_a_canary_that_fails_is_no_panic() -> None:
     """Its clients get the others, not a server that is down."""
     backends = [Backend("canary", version="2"), *(Backend(f"{number}", version="1") for number in range(3))]
     known = {"canary": Condition(), **{f"{number}": Condition(healthy=True) for number in range(3)}}
-    pool = pool_of(backends, known, Flights(), Settings(shares=(("2", 1 / 2),)))
+    pool = pool_of(backends, known, Flights(), ChoosingSettings(shares=(("2", 1 / 2),)))
     for draw in (0.1, 0.4, 0.6, 0.9):
-        found = choose(pool, Wanted(), draw)
+        found = choose(pool, WantedBackend(), draw)
         assert isinstance(found, Candidate)
         assert found.backend.version == "1"
-    assert choose(pool, Wanted(version="2"), 0.5) is Why.UNHEALTHY
+    assert choose(pool, WantedBackend(version="2"), 0.5) is Why.UNHEALTHY
 
 
 def test_a_version_without_a_share_gets_nobody() -> None:
@@ -201,8 +207,8 @@ def test_a_version_without_a_share_gets_nobody() -> None:
         Backend("more", version="blue"),
     ]
     known = {"old": Condition(healthy=True), "new": Condition(), "more": Condition(healthy=True)}
-    pool = pool_of(backends, known, Flights(), Settings(shares=(("blue", 0.0), ("green", 1.0))))
-    assert choose(pool, Wanted(), 0.5) is Why.UNHEALTHY
+    pool = pool_of(backends, known, Flights(), ChoosingSettings(shares=(("blue", 0.0), ("green", 1.0))))
+    assert choose(pool, WantedBackend(), 0.5) is Why.UNHEALTHY
 
 
 def test_names_that_do_not_exist_fill_no_memory() -> None:
@@ -211,7 +217,7 @@ def test_names_that_do_not_exist_fill_no_memory() -> None:
 
     def ask(times: int) -> None:
         for number in range(times):
-            choose(pool, Wanted(model=f"m{number}"), 0.5)
+            choose(pool, WantedBackend(model=f"m{number}"), 0.5)
 
     most = held(lambda: ask(MOST_KINDS))
     assert held(lambda: ask(9 * MOST_KINDS)) < 2 * most
@@ -225,7 +231,7 @@ def test_an_update_is_the_pool_made_anew(data: st.DataObject) -> None:
     before = data.draw(worlds.known(backends))
     after = {**before, **data.draw(worlds.known(backends))}
     flights = Flights()
-    settings = Settings(shares=data.draw(worlds.shares))
+    settings = ChoosingSettings(shares=data.draw(worlds.shares))
     pool = pool_of(backends, before, flights, settings)
     wanted = data.draw(wanteds)
     choose(pool, wanted, 0.3)
@@ -260,6 +266,6 @@ def test_what_cannot_be_is_refused() -> None:
         ({"shares": (("a", -0.5),)}, "parts of 1"),
     ):
         with pytest.raises(ValueError, match=named):
-            Settings(**settings)
+            ChoosingSettings(**settings)
     with pytest.raises(ValueError, match="listed twice: a;"):
         pool_of([Backend("a"), Backend("b"), Backend("a")], {}, Flights())

@@ -7,8 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import MOST_REQUESTS, Backend, Scraped
-from gtm.core.balance.flights import MOST_RUNNING, PEERS_LAST_S, SCRAPED_LASTS_S, Flights, InFlight, Told
-from gtm.core.balance.latency import DECAY_S, LatencyByLoad, PeakEwma
+from gtm.core.balance.flights import (
+    DECAY_S,
+    MOST_RUNNING,
+    PEERS_LAST_S,
+    SCRAPED_LASTS_S,
+    Flights,
+    InFlight,
+    LatencyByLoad,
+    PeakEwma,
+    PeerLoad,
+)
 from tests.core.strategies import quick
 
 WEIGHTS = {"a": 1.0, "b": 2.0, "c": 0.5}
@@ -75,14 +84,15 @@ def test_a_figure_lasts_its_time_and_no_longer() -> None:
         st.tuples(
             st.booleans(),
             st.dictionaries(
-                st.sampled_from([*WEIGHTS, "gone"]), st.builds(Told, st.integers(0, 9), st.integers(0, 10**7))
+                st.sampled_from([*WEIGHTS, "gone"]),
+                st.builds(PeerLoad, st.integers(0, 9), st.integers(0, 10**7)),
             ),
         ),
         max_size=3,
     ),
 )
 def test_others_are_what_the_laws_say(
-    scraped: dict[str, int | None], peers: list[tuple[bool, dict[str, Told]]]
+    scraped: dict[str, int | None], peers: list[tuple[bool, dict[str, PeerLoad]]]
 ) -> None:
     """The larger of peers' words and scraped figures; the middle one by weight where no figure is; silent peers spread by weight."""
     flights, now = _flights(), 100.0
@@ -160,9 +170,9 @@ def test_one_server_that_says_much_fills_no_other(
 def test_impossible_counts_are_refused(bad: float) -> None:
     """Whoever says them; and what the peer told before still counts."""
     flights = _flights()
-    flights.told("x", {"a": Told(5, 100)}, 0.0)
+    flights.told("x", {"a": PeerLoad(5, 100)}, 0.0)
     with pytest.raises(ValueError, match=r"peer x says of b: .* no counts"):
-        flights.told("x", {"a": Told(0, 0), "b": Told(bad, 0)}, 0.0)
+        flights.told("x", {"a": PeerLoad(0, 0), "b": PeerLoad(bad, 0)}, 0.0)
     with pytest.raises(ValueError, match="no counts"):
         Scraped(1, bad, 0.0)
     flights.settle(0.0)
@@ -172,7 +182,7 @@ def test_impossible_counts_are_refused(bad: float) -> None:
 def test_a_peer_that_is_forgotten_counts_no_more() -> None:
     """Its connections are closed."""
     flights = _flights()
-    flights.told("x", {"a": Told(5, 100)}, 0.0)
+    flights.told("x", {"a": PeerLoad(5, 100)}, 0.0)
     flights.settle(0.0)
     assert flights.of("a").others == 5
     flights.forget("x")
@@ -183,7 +193,7 @@ def test_a_peer_that_is_forgotten_counts_no_more() -> None:
 def test_peers_are_told_own_requests_only() -> None:
     """Else two would tell each other the same request for ever."""
     flights = _flights()
-    flights.told("x", {"a": Told(5, 100)}, 0.0)
+    flights.told("x", {"a": PeerLoad(5, 100)}, 0.0)
     flights.of("a").begin(2.0)
     flights.settle(0.0)
     assert flights.tell() == {"a": (1, 2_000_000)}

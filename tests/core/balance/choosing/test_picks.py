@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from gtm.core.balance.choosing import least_requests, least_work, p2c, prequal, round_robin, scan
 from gtm.core.balance.choosing.chooser import choose, scoring
 from gtm.core.balance.choosing.filters import Kind
-from gtm.core.balance.choosing.values import ANYTHING, Candidate, Eligible, Pick, Score, Settings, Wanted
+from gtm.core.balance.choosing.values import (
+    ANYTHING,
+    Candidate,
+    ChoosingSettings,
+    Eligible,
+    Pick,
+    Score,
+    WantedBackend,
+)
 from tests.core.balance.choosing.worlds import loaded_pool
 from tests.core.strategies import quick
 
@@ -99,7 +107,7 @@ def test_nobody_waits_while_a_slot_is_known_to_be_free(
     """Where one is free, or may be, whoever is picked is not full; of unknown slots nobody knows that they are."""
     requests = [data.draw(st.integers(0, 3)) for _ in weights]
     slots = [data.draw(st.none() | st.integers(1, 3)) for _ in weights]
-    pool = loaded_pool(weights, requests, Settings(pick=pick, scans=16 * scans), slots)
+    pool = loaded_pool(weights, requests, ChoosingSettings(pick=pick, scans=16 * scans), slots)
     found = choose(pool, ANYTHING, draw)
     assert isinstance(found, Candidate)
     room = [number for number, slot in enumerate(slots) if slot is None or requests[number] < slot]
@@ -115,7 +123,7 @@ def test_the_scan_finds_the_best(
     data: st.DataObject, weights: list[float], score: Score, cost: float, latency: bool
 ) -> None:
     """Requests or seconds of work with this one, per weight, times how slow the server is."""
-    pool = loaded_pool(weights, settings=Settings(pick=Pick.SCAN, score=score, latency=latency))
+    pool = loaded_pool(weights, settings=ChoosingSettings(pick=Pick.SCAN, score=score, latency=latency))
     expected = []
     for one in pool.candidates:
         costs = data.draw(st.lists(st.sampled_from((0.25, 12.0)), max_size=3))
@@ -127,7 +135,7 @@ def test_the_scan_finds_the_best(
         expected.append(load / one.weight * (slowness if latency else 1.0))
     assert [scoring(pool.settings)(one, cost) for one in pool.candidates] == pytest.approx(expected)
     for draw in (0.0, 0.5, 0.999):
-        found = choose(pool, Wanted(cost=cost), draw)
+        found = choose(pool, WantedBackend(cost=cost), draw)
         assert isinstance(found, Candidate)
         assert expected[found.number] == pytest.approx(min(expected))
 
@@ -140,9 +148,10 @@ def test_the_draw_decides_between_equals() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [Settings(scans=0), Settings(pick=Pick.SCAN), Settings(score=Score.REQUESTS)]
+    "settings",
+    [ChoosingSettings(scans=0), ChoosingSettings(pick=Pick.SCAN), ChoosingSettings(score=Score.REQUESTS)],
 )
-def test_the_one_free_slot_is_found_whatever_scores_say(settings: Settings) -> None:
+def test_the_one_free_slot_is_found_whatever_scores_say(settings: ChoosingSettings) -> None:
     """Nineteen servers with 3 of 3 slots taken, and one, the worst by any score, with 9 of 10."""
     pool = loaded_pool((1.0,) * 20, [3] * 7 + [9] + [3] * 12, settings, [3] * 7 + [10] + [3] * 12)
     for number in range(50):
@@ -163,14 +172,14 @@ def test_free_slots_are_those_that_are_known() -> None:
 def test_few_servers_are_all_looked_at() -> None:
     """Up to `scans`: the best of 16 whatever the draw; of 17 the best of two."""
     for count, always in ((16, True), (17, False)):
-        pool = loaded_pool((1.0,) * count, [1] * (count - 1) + [0], Settings())
+        pool = loaded_pool((1.0,) * count, [1] * (count - 1) + [0], ChoosingSettings())
         found = {choose(pool, ANYTHING, number / 50).number for number in range(50)}  # type: ignore[union-attr]
         assert (found == {count - 1}) is always
 
 
 def test_slow_start_takes_part_of_the_weight() -> None:
     """A server at a quarter of its warmth gets a quarter of its draws, and counts as full four times as soon."""
-    pool = loaded_pool((1.0, 1.0), settings=Settings(pick=Pick.RANDOM), warmth={0: 0.25})
+    pool = loaded_pool((1.0, 1.0), settings=ChoosingSettings(pick=Pick.RANDOM), warmth={0: 0.25})
     won = Counter(choose(pool, ANYTHING, (n + 0.5) / 1000).number for n in range(1000))  # type: ignore[union-attr]
     assert won[0] == 200
     assert least_requests.score(pool.candidates[0], 1.0) == 4.0

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
+from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
 from gtm.core.balance.choosing.prefixes import LONGEST, PrefixMap, blocks
-from gtm.core.balance.choosing.values import By, Pick, Prefix, Settings, Wanted
+from gtm.core.balance.choosing.values import By, ChoosingSettings, Pick, Prefix, WantedBackend
 from gtm.core.balance.flights import Flights
 from tests.core.strategies import quick
 
 NAMES = ("a", "b", "c", "d")
-MAP = Settings(prefix=Prefix.MAP)
-HASH = Settings(prefix=Prefix.HASH)
+MAP = ChoosingSettings(prefix=Prefix.MAP)
+HASH = ChoosingSettings(prefix=Prefix.HASH)
 
 prompts = st.text("xy", min_size=1, max_size=6)
 """Of blocks of one letter: many begin alike."""
@@ -146,7 +146,9 @@ def test_equal_blocks_are_equal_beginnings(one: bytes, other: bytes, size: int) 
     assert blocks(one, size, most=1) == these[:1]
 
 
-def world(loads: list[int], weights: list[float], well: list[bool], settings: Settings) -> Pool:
+def world(
+    loads: list[int], weights: list[float], well: list[bool], settings: ChoosingSettings
+) -> BackendPool:
     """Servers with so many requests in flight."""
     backends = [Backend(name, weight) for name, weight in zip(NAMES, weights, strict=False)]
     flights = Flights(backends)
@@ -182,15 +184,15 @@ def test_a_prompt_goes_where_most_of_it_was_sent(
 ) -> None:
     """The longest beginning; of those the least loaded; none with more than its share; else as if nobody had looked. Never who is left out."""
     loads, weights, well = servers
-    pool = world(loads, weights, well, Settings(prefix=Prefix.MAP, bound=bound))
+    pool = world(loads, weights, well, ChoosingSettings(prefix=Prefix.MAP, bound=bound))
     page = Remembered(1000)
     for name, one in before:
         pool.prefixes.sent(name, cut(one))
         page.sent(name, one)
     number = {name: place for place, name in enumerate(NAMES)}
     able = [name for name in NAMES if well[number[name]]]
-    plain = choice(pool, Wanted(), draw)
-    assert isinstance(plain, Choice)
+    plain = choice(pool, WantedBackend(), draw)
+    assert isinstance(plain, BackendChoice)
     flying, mass = sum(loads[number[one]] for one in able) + 1, sum(weights[number[one]] for one in able)
     expected = {plain.candidate.backend.name}
     by, moved, alike = By.LOAD, False, False
@@ -213,8 +215,8 @@ def test_a_prompt_goes_where_most_of_it_was_sent(
             least = min(score[name] for name in room)
             expected = {name for name in room if score[name] == pytest.approx(least)}
             break
-    found = choice(pool, Wanted(prefix=cut(prompt)), draw)
-    assert isinstance(found, Choice)
+    found = choice(pool, WantedBackend(prefix=cut(prompt)), draw)
+    assert isinstance(found, BackendChoice)
     assert found.candidate.backend.name in expected
     assert found.candidate.backend.name in able
     assert found.by is by
@@ -229,10 +231,10 @@ def test_hashed_prompts_are_on_the_ring(
 ) -> None:
     """As sessions: the first on the ring of those who may, with less than its capacity. Only the first block counts."""
     pool = world(loads, weights, well, HASH)
-    wanted = Wanted(prefix=cut(prompt))
+    wanted = WantedBackend(prefix=cut(prompt))
     found = choice(pool, wanted, draw)
-    assert isinstance(found, Choice)
-    assert found == choice(pool, Wanted(prefix=(*wanted.prefix[:1], 7)), 1 - draw or 0.5)
+    assert isinstance(found, BackendChoice)
+    assert found == choice(pool, WantedBackend(prefix=(*wanted.prefix[:1], 7)), 1 - draw or 0.5)
     flying = sum(load for load, good in zip(loads, well, strict=True) if good) + 1
     mass = sum(weight for weight, good in zip(weights, well, strict=True) if good)
     order = [number for number in pool.ring.after(f"{wanted.prefix[0]:x}") if well[number]]
@@ -241,28 +243,28 @@ def test_hashed_prompts_are_on_the_ring(
 
 
 @pytest.mark.parametrize("settings", [HASH, MAP])
-def test_a_session_goes_first(settings: Settings) -> None:
+def test_a_session_goes_first(settings: ChoosingSettings) -> None:
     """Whatever its prompts are: it stays, and is counted as a session; without the setting prompts mean nothing."""
     pool = world([0] * 4, [1.0] * 4, [True] * 4, settings)
-    ways = {choice(pool, Wanted(key="alice", prefix=cut("x" * n)), 0.3) for n in range(1, 7)}
+    ways = {choice(pool, WantedBackend(key="alice", prefix=cut("x" * n)), 0.3) for n in range(1, 7)}
     assert len(ways) == 1
-    assert {way.by for way in ways if isinstance(way, Choice)} == {By.SESSION}
-    plain = world([0] * 4, [1.0] * 4, [True] * 4, Settings())
-    assert choice(plain, Wanted(prefix=cut("x")), 0.3) == choice(plain, Wanted(), 0.3)
+    assert {way.by for way in ways if isinstance(way, BackendChoice)} == {By.SESSION}
+    plain = world([0] * 4, [1.0] * 4, [True] * 4, ChoosingSettings())
+    assert choice(plain, WantedBackend(prefix=cut("x")), 0.3) == choice(plain, WantedBackend(), 0.3)
 
 
-def _spread(pool: Pool, wanted: Wanted, count: int) -> Counter[str]:
+def _spread(pool: BackendPool, wanted: WantedBackend, count: int) -> Counter[str]:
     won: Counter[str] = Counter()
     for number in range(count):
         found = choice(pool, wanted, (number * 0.618) % 1)
-        assert isinstance(found, Choice)
+        assert isinstance(found, BackendChoice)
         begin(pool, found.candidate, wanted)
         won[found.candidate.backend.name] += 1
     return won
 
 
 @pytest.mark.parametrize("settings", [HASH, MAP])
-def test_a_prompt_that_all_share_is_spread(settings: Settings) -> None:
+def test_a_prompt_that_all_share_is_spread(settings: ChoosingSettings) -> None:
     """A thousand at once: nobody has more than 1.25 times its share; with the map everybody has it in the end, and load decides.
 
     Of eight servers seven could carry all of it within the bound: the eighth is not left out.
@@ -270,7 +272,7 @@ def test_a_prompt_that_all_share_is_spread(settings: Settings) -> None:
     backends = [Backend(f"{number}") for number in range(8)]
     well = {one.name: Condition(healthy=True) for one in backends}
     pool = pool_of(backends, well, Flights(backends), settings)
-    won = _spread(pool, Wanted(prefix=cut("x")), 1000)
+    won = _spread(pool, WantedBackend(prefix=cut("x")), 1000)
     assert max(won.values()) <= ceil(1.25 * 1000 / 8)
     if settings is MAP:
         assert len(won) == 8
@@ -278,15 +280,15 @@ def test_a_prompt_that_all_share_is_spread(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("settings", [HASH, MAP])
-def test_a_server_that_leaves_moves_its_own_alone(settings: Settings) -> None:
+def test_a_server_that_leaves_moves_its_own_alone(settings: ChoosingSettings) -> None:
     """However it leaves: filtered out, or taken out of the configuration; when it comes back, nobody else's have moved."""
     pool = world([0] * 4, [1.0] * 4, [True] * 4, settings)
-    some = [Wanted(prefix=cut(f"{number:012b}")) for number in range(0, 4096, 41)]
-    some = [Wanted(prefix=one.prefix[-1:]) for one in some]
+    some = [WantedBackend(prefix=cut(f"{number:012b}")) for number in range(0, 4096, 41)]
+    some = [WantedBackend(prefix=one.prefix[-1:]) for one in some]
 
-    def where(pool: Pool) -> list[str]:
+    def where(pool: BackendPool) -> list[str]:
         found = [choice(pool, wanted, (place * 0.618) % 1) for place, wanted in enumerate(some)]
-        return [one.candidate.backend.name for one in found if isinstance(one, Choice)]
+        return [one.candidate.backend.name for one in found if isinstance(one, BackendChoice)]
 
     for wanted, found in zip(some, where(pool), strict=True):
         pool.prefixes.sent(found, wanted.prefix) if settings is MAP else None
@@ -313,21 +315,24 @@ def test_a_server_that_leaves_moves_its_own_alone(settings: Settings) -> None:
 
 def test_what_was_begun_is_remembered_only_where_prompts_count() -> None:
     """`begin` tells the map; with another setting nothing is kept."""
-    for settings, kept in ((MAP, 3), (HASH, 0), (Settings(), 0)):
+    for settings, kept in ((MAP, 3), (HASH, 0), (ChoosingSettings(), 0)):
         pool = world([0] * 4, [1.0] * 4, [True] * 4, settings)
-        _spread(pool, Wanted(key="k", prefix=cut("xyx")), 1)
+        _spread(pool, WantedBackend(key="k", prefix=cut("xyx")), 1)
         assert len(pool.prefixes) == kept
 
 
 def test_where_all_have_a_prompt_the_pick_decides() -> None:
     """Whichever it is: with a pick by chance, as if nobody had looked."""
-    pool = world([0] * 4, [1.0] * 4, [True] * 4, Settings(prefix=Prefix.MAP, pick=Pick.RANDOM))
+    pool = world([0] * 4, [1.0] * 4, [True] * 4, ChoosingSettings(prefix=Prefix.MAP, pick=Pick.RANDOM))
     for name in NAMES:
         pool.prefixes.sent(name, cut("xy"))
     for draw in (0.1, 0.3, 0.6, 0.9):
-        found, plain = choice(pool, Wanted(prefix=cut("xyx")), draw), choice(pool, Wanted(), draw)
-        assert isinstance(found, Choice)
-        assert isinstance(plain, Choice)
+        found, plain = (
+            choice(pool, WantedBackend(prefix=cut("xyx")), draw),
+            choice(pool, WantedBackend(), draw),
+        )
+        assert isinstance(found, BackendChoice)
+        assert isinstance(plain, BackendChoice)
         assert (found.candidate, found.by) == (plain.candidate, By.CACHE)
 
 
@@ -335,21 +340,21 @@ def test_a_map_outlives_its_pool() -> None:
     """What was sent is remembered in the next pool, whether the map was empty when the first was made or not."""
     empty = PrefixMap()
     pool = pool_of([Backend("a")], {"a": Condition(healthy=True)}, Flights(), MAP, prefixes=empty)
-    _spread(pool, Wanted(prefix=cut("xy")), 1)
+    _spread(pool, WantedBackend(prefix=cut("xy")), 1)
     again = pool_of([Backend("a"), Backend("b")], {}, pool.flights, MAP, prefixes=empty)
     assert again.prefixes.holders(cut("xyx")) == [(2, ["a"])]
 
 
 def test_shares_of_versions_do_not_depend_on_prompts() -> None:
     """A prompt that all share does not put all clients into one version."""
-    settings = Settings(prefix=Prefix.MAP, shares=(("green", 0.5),))
+    settings = ChoosingSettings(prefix=Prefix.MAP, shares=(("green", 0.5),))
     backends = [Backend("a", version="green"), Backend("b", version="blue")]
     for prefix in (Prefix.MAP, Prefix.HASH):
         pool = pool_of(
             backends,
             {one.name: Condition(healthy=True) for one in backends},
             Flights(backends),
-            Settings(prefix=prefix, shares=settings.shares),
+            ChoosingSettings(prefix=prefix, shares=settings.shares),
         )
-        won = _spread(pool, Wanted(prefix=cut("x")), 1000)
+        won = _spread(pool, WantedBackend(prefix=cut("x")), 1000)
         assert won["a"] == pytest.approx(500, abs=10)

@@ -15,7 +15,7 @@ from gtm.core.balance.choosing import affinity, versions
 from gtm.core.balance.choosing.chooser import begin, choose, pool_of
 from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.placement import Placements
-from gtm.core.balance.choosing.values import Candidate, Pick, Settings, Wanted
+from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, WantedBackend
 from gtm.core.balance.flights import Flights
 from gtm.core.model.affinity import key_hash
 from tests.core.balance.choosing.worlds import loaded_pool, servers
@@ -48,14 +48,14 @@ def test_sessions_spread_by_weight_and_only_a_leavers_move() -> None:
     backends = [Backend("a", 2.0), Backend("b", 1.0), Backend("c", 2.0), Backend("d", 1.0)]
     well = {backend.name: Condition(healthy=True) for backend in backends}
     pool = pool_of(backends, well, Flights())
-    before = {key: _chosen(choose(pool, Wanted(key=key), 0.9)).backend.name for key in KEYS}
-    again = {key: _chosen(choose(pool, Wanted(key=key), 0.1)).backend.name for key in KEYS}
+    before = {key: _chosen(choose(pool, WantedBackend(key=key), 0.9)).backend.name for key in KEYS}
+    again = {key: _chosen(choose(pool, WantedBackend(key=key), 0.1)).backend.name for key in KEYS}
     assert before == again
     shares = Counter(before.values())
     for backend in backends:
         assert shares[backend.name] / len(KEYS) == pytest.approx(backend.weight / 6, abs=0.08)
     for fewer in (pool.updated({"a": Condition()}), pool_of(backends[1:], well, Flights())):
-        after = {key: _chosen(choose(fewer, Wanted(key=key), 0.9)).backend.name for key in KEYS}
+        after = {key: _chosen(choose(fewer, WantedBackend(key=key), 0.9)).backend.name for key in KEYS}
         assert all(after[key] == before[key] for key in KEYS if before[key] != "a")
         assert "a" not in after.values()
 
@@ -78,20 +78,20 @@ def test_a_leavers_sessions_alone_move_among_many() -> None:
 def test_loads_are_bounded(loads: list[tuple[float, int]], bound: float, key: str) -> None:
     """The first on the ring with less than its capacity, and there always is one."""
     weights, requests = [weight for weight, _ in loads], [count for _, count in loads]
-    pool = loaded_pool(weights, requests, Settings(bound=bound))
+    pool = loaded_pool(weights, requests, ChoosingSettings(bound=bound))
     flying = sum(requests) + 1
     room = [
         number
         for number in pool.ring.after(key)
         if requests[number] < ceil(bound * flying / sum(weights) * weights[number])
     ]
-    assert _chosen(choose(pool, Wanted(key=key), 0.5)).number == room[0]
+    assert _chosen(choose(pool, WantedBackend(key=key), 0.5)).number == room[0]
 
 
 def test_one_hot_session_is_spread() -> None:
     """A thousand requests of one key at once: no server has more than 1.25 times its share."""
     pool = loaded_pool((1.0,) * 8)
-    wanted = Wanted(key="hot")
+    wanted = WantedBackend(key="hot")
     for number in range(1000):
         begin(pool, _chosen(choose(pool, wanted, number / 1000)), wanted)
     assert max(one.flight.requests for one in pool.candidates) <= ceil(1.25 * 1000 / 8)
@@ -161,7 +161,7 @@ def test_an_adapter_that_nobody_has_goes_where_the_coldest_is() -> None:
     pool = pool_of(backends, {"a": nothing, "b": nothing}, Flights())
 
     def sent(adapter: str) -> str:
-        wanted = Wanted(model="llama", adapter=adapter)
+        wanted = WantedBackend(model="llama", adapter=adapter)
         found = _chosen(choose(pool, wanted, 0.0))
         begin(pool, found, wanted)
         return found.backend.name
@@ -172,7 +172,7 @@ def test_an_adapter_that_nobody_has_goes_where_the_coldest_is() -> None:
     assert [sent("law"), sent("law"), sent("medicine")] == [first, first, second]
     assert sent("art") == first
     loaded = pool.updated({second: Condition(healthy=True, adapters=frozenset({"art"}))})
-    assert _chosen(choose(loaded, Wanted(model="llama", adapter="art"), 0.0)).backend.name == second
+    assert _chosen(choose(loaded, WantedBackend(model="llama", adapter="art"), 0.0)).backend.name == second
 
 
 def test_choosing_changes_nothing() -> None:
@@ -180,7 +180,7 @@ def test_choosing_changes_nothing() -> None:
     backends = [Backend(f"{number}", 1.0 + number) for number in range(20)]
     well = {backend.name: Condition(healthy=True) for backend in backends}
     for pick in (Pick.P2C, Pick.SCAN, Pick.PREQUAL, Pick.RANDOM):
-        pool = pool_of(backends, well, Flights(), Settings(pick=pick))
-        wanted = Wanted(model="m", adapter="x", cost=2.0)
+        pool = pool_of(backends, well, Flights(), ChoosingSettings(pick=pick))
+        wanted = WantedBackend(model="m", adapter="x", cost=2.0)
         assert len({_chosen(choose(pool, wanted, 0.4)).number for _ in range(5)}) == 1
         assert pool.eligible(Kind("m", "x", None)).missing

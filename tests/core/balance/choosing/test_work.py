@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.balance.work import FIRST_GUESS_S, Asked, Costs, tokens_of
+from gtm.core.balance.work import FIRST_GUESS_S, AskedWork, Costs
 from tests.core.strategies import quick
 from tests.memory import held
 
 seconds = st.floats(allow_nan=True, allow_infinity=True)
 asked = st.builds(
-    Asked, st.sampled_from(("a", "b")), st.integers(-5, 10**9), st.none() | st.integers(-5, 10**9)
+    AskedWork, st.sampled_from(("a", "b")), st.integers(-5, 10**9), st.none() | st.integers(-5, 10**9)
 )
 
 
 @quick(200)
 @given(st.lists(st.tuples(asked, seconds), max_size=40), asked, st.floats(0, 1e6))
 def test_estimates_are_finite_and_not_negative(
-    learned: list[tuple[Asked, float]], wanted: Asked, age: float
+    learned: list[tuple[AskedWork, float]], wanted: AskedWork, age: float
 ) -> None:
     """Whatever was learned."""
     costs = Costs()
@@ -36,7 +36,7 @@ def test_estimates_are_finite_and_not_negative(
 @given(st.lists(st.sampled_from((0.01, 0.1, 1.0, 10.0, 100.0)), min_size=1, max_size=60))
 def test_what_is_left_is_the_mean_of_those_that_took_longer(durations: list[float]) -> None:
     """The model: the conditional mean. All are of one class, so that class, model and total agree."""
-    costs, one = Costs(), Asked("a", 100, 10)
+    costs, one = Costs(), AskedWork("a", 100, 10)
     for took in durations:
         costs.learn(one, took)
     assert costs.expected(one) == pytest.approx(sum(durations) / len(durations))
@@ -48,7 +48,7 @@ def test_what_is_left_is_the_mean_of_those_that_took_longer(durations: list[floa
 
 def test_a_request_as_old_as_the_short_ones_is_not_one_of_them() -> None:
     """Those of about its age count as done: what is left is of those that take clearly longer."""
-    costs, one = Costs(), Asked("a", 100, 10)
+    costs, one = Costs(), AskedWork("a", 100, 10)
     for took in (0.2, 0.2, 12.0):
         costs.learn(one, took)
     assert costs.left(one, 0.21) == pytest.approx(12.0 - 0.21)
@@ -58,8 +58,8 @@ def test_nothing_learned_is_a_guess() -> None:
     """And what is no duration teaches nothing."""
     costs = Costs()
     for bad in (nan, inf, -1.0):
-        costs.learn(Asked("a"), bad)
-    assert costs.expected(Asked("a")) == FIRST_GUESS_S
+        costs.learn(AskedWork("a"), bad)
+    assert costs.expected(AskedWork("a")) == FIRST_GUESS_S
     assert len(costs) == 0
 
 
@@ -67,29 +67,29 @@ def test_classes_are_told_apart() -> None:
     """By model, input and max_tokens; a class that has seen nothing leans on its model."""
     costs = Costs()
     for _ in range(500):
-        costs.learn(Asked("a", 100, 16), 0.2)
-        costs.learn(Asked("a", 100, 3000), 12.0)
-        costs.learn(Asked("b", 100, 16), 3.0)
-        costs.learn(Asked("b", 100_000, 16), 6.0)
-    assert costs.expected(Asked("a", 100, 16)) == pytest.approx(0.2, abs=0.2)
-    assert costs.expected(Asked("a", 100, 4000)) == pytest.approx(12.0, abs=0.5)
-    assert costs.expected(Asked("b", 100, 16)) == pytest.approx(3.0, abs=0.2)
-    assert costs.expected(Asked("b", 100_000, 16)) == pytest.approx(6.0, abs=0.2)
-    assert costs.expected(Asked("a", 9, None)) == pytest.approx(6.1, abs=0.3)
+        costs.learn(AskedWork("a", 100, 16), 0.2)
+        costs.learn(AskedWork("a", 100, 3000), 12.0)
+        costs.learn(AskedWork("b", 100, 16), 3.0)
+        costs.learn(AskedWork("b", 100_000, 16), 6.0)
+    assert costs.expected(AskedWork("a", 100, 16)) == pytest.approx(0.2, abs=0.2)
+    assert costs.expected(AskedWork("a", 100, 4000)) == pytest.approx(12.0, abs=0.5)
+    assert costs.expected(AskedWork("b", 100, 16)) == pytest.approx(3.0, abs=0.2)
+    assert costs.expected(AskedWork("b", 100_000, 16)) == pytest.approx(6.0, abs=0.2)
+    assert costs.expected(AskedWork("a", 9, None)) == pytest.approx(6.1, abs=0.3)
 
 
 def test_a_class_that_has_seen_little_is_believed_little() -> None:
     """One odd request does not make a class: it weighs one beside eight of the model's."""
     costs = Costs()
     for _ in range(200):
-        costs.learn(Asked("a", 100, 16), 1.0)
-    costs.learn(Asked("a", 100_000, 16), 91.0)
-    assert 5 < costs.expected(Asked("a", 100_000, 16)) < 15
+        costs.learn(AskedWork("a", 100, 16), 1.0)
+    costs.learn(AskedWork("a", 100_000, 16), 91.0)
+    assert 5 < costs.expected(AskedWork("a", 100_000, 16)) < 15
 
 
 def test_old_requests_fade() -> None:
     """A model that becomes twice as slow is known as such after a few thousand requests."""
-    costs, one = Costs(), Asked("a", 100, 16)
+    costs, one = Costs(), AskedWork("a", 100, 16)
     for took in (1.0, 2.0):
         for _ in range(5000):
             costs.learn(one, took)
@@ -100,30 +100,28 @@ def test_names_that_clients_invent_fill_no_memory() -> None:
     """The least recently used class goes first."""
     costs = Costs(classes=10)
     for number in range(1000):
-        costs.learn(Asked("kept", 1, 1), 5.0)
-        costs.learn(Asked(f"m{number}", number), 1.0)
+        costs.learn(AskedWork("kept", 1, 1), 5.0)
+        costs.learn(AskedWork(f"m{number}", number), 1.0)
     assert len(costs) == 10
-    assert costs.expected(Asked("kept", 1, 1)) == pytest.approx(5.0, abs=0.1)
-
-
-def test_bytes_stand_for_tokens() -> None:
-    """Four a token."""
-    assert tokens_of(4096) == 1024
+    assert costs.expected(AskedWork("kept", 1, 1)) == pytest.approx(5.0, abs=0.1)
 
 
 _ASKED = st.builds(
-    Asked, st.sampled_from(("", "a", "b", "c")), st.sampled_from((0, 10, 900)), st.sampled_from((None, 64))
+    AskedWork,
+    st.sampled_from(("", "a", "b", "c")),
+    st.sampled_from((0, 10, 900)),
+    st.sampled_from((None, 64)),
 )
 
 
 @quick(200)
 @given(st.lists(st.tuples(_ASKED, st.none() | st.floats(0.0, 100.0)), max_size=60), st.integers(1, 6))
 def test_what_is_expected_is_what_is_left_at_first(
-    steps: list[tuple[Asked, float | None]], classes: int
+    steps: list[tuple[AskedWork, float | None]], classes: int
 ) -> None:
     """Whatever was asked before, and however much was learned since. None: somebody only asks."""
     costs = Costs(classes)
-    seen: list[Asked] = []
+    seen: list[AskedWork] = []
     for asked, took in steps:
         seen.append(asked)
         if took is not None:
@@ -134,7 +132,7 @@ def test_what_is_expected_is_what_is_left_at_first(
 
 def test_the_first_requests_count_at_once() -> None:
     """Fifteen of them; later ones in steps of sixteen."""
-    costs, asked = Costs(), Asked("a", 10, 10)
+    costs, asked = Costs(), AskedWork("a", 10, 10)
     for number in range(1, 16):
         costs.learn(asked, float(number))
         assert costs.expected(asked) == pytest.approx((1 + number) / 2)
@@ -142,7 +140,7 @@ def test_the_first_requests_count_at_once() -> None:
 
 def test_a_class_counts_anew_when_it_has_learned_enough() -> None:
     """However many all have learned together: the sixteenth of `a` is the nineteenth of all."""
-    costs, a, b = Costs(), Asked("a", 10, 10), Asked("b", 10, 10)
+    costs, a, b = Costs(), AskedWork("a", 10, 10), AskedWork("b", 10, 10)
     for wanted, times in ((a, 15), (b, 3)):
         for _ in range(times):
             costs.learn(wanted, 1.0)
@@ -157,14 +155,14 @@ def test_questions_fill_no_memory() -> None:
 
     def ask() -> None:
         for number in range(30_000):
-            costs.expected(Asked("a", number, None))
+            costs.expected(AskedWork("a", number, None))
 
     assert held(ask) < 500_000
 
 
 def test_what_is_learned_counts_at_once() -> None:
     """Nothing of before is remembered: each request that ends changes what is expected of the next, and of those that run."""
-    costs, asked = Costs(), Asked("m", 100)
+    costs, asked = Costs(), AskedWork("m", 100)
     for _ in range(200):
         costs.learn(asked, 1.0)
     for _ in range(40):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import Pool, pool_of
-from gtm.core.balance.choosing.values import Settings
+from gtm.core.balance.choosing.chooser import BackendPool, pool_of
+from gtm.core.balance.choosing.values import ChoosingSettings
 from gtm.core.balance.flights import Flights
 
 MODELS = ("llama", "qwen")
@@ -63,10 +63,10 @@ def known(draw: st.DrawFn, backends: Sequence[Backend]) -> dict[str, Condition]:
 def loaded_pool(
     weights: Sequence[float],
     requests: Sequence[int] = (),
-    settings: Settings | None = None,
+    settings: ChoosingSettings | None = None,
     slots: Sequence[int | None] = (),
     warmth: Mapping[int, float] | None = None,
-) -> Pool:
+) -> BackendPool:
     """A pool of healthy servers by weight, with so many requests of a second each in flight."""
     backends = [
         Backend(f"http://b{number}", weight, slots[number] if slots else None)

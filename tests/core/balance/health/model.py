@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, pstdev
 
 from gtm.core.balance.backends import Condition, Scraped
-from gtm.core.balance.health import CallKind, Check, Failure, Load, Settings
-from gtm.core.balance.health.comparing import ANY_CALL
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import ANY_CALL, BackendLoad, CallKind, Check, Failure
 
 NEVER = float("-inf")
 
@@ -53,14 +53,18 @@ class Page:
     """The page for some backends."""
 
     def __init__(
-        self, settings: Settings, names: list[str], now: float, weights: Mapping[str, float] | None = None
+        self,
+        settings: HealthSettings,
+        names: list[str],
+        now: float,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         self.settings = settings
         self.weights = weights or dict.fromkeys(names, 1.0)
         self.servers = {name: Server() for name in names}
         self.window_began = now
 
-    def update(self, settings: Settings, names: list[str]) -> None:
+    def update(self, settings: HealthSettings, names: list[str]) -> None:
         """Who stays keeps its state. The checks stay the same."""
         self.settings = settings
         self.servers = {name: self.servers.get(name, Server()) for name in names}
@@ -259,7 +263,7 @@ class Page:
 
     # --- loads ---
 
-    def said(self, name: str, load: Load, now: float, *, whole: bool) -> None:
+    def said(self, name: str, load: BackendLoad, now: float, *, whole: bool) -> None:
         """A scrape, or a header."""
         known = self.servers[name].load
         for what in ("running", "waiting", "memory", *(("models", "adapters") if whole else ())):
@@ -321,7 +325,7 @@ class Page:
         return (2 + sum(step <= now for step in steps)) / 20
 
 
-def most_terms(settings: Settings) -> int:
+def most_terms(settings: HealthSettings) -> int:
     """The page's k: the least number of back-offs that take longer than `forget`."""
     total, terms = 0.0, 0
     while total <= settings.forget:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, Check, Failure, Settings, State
-from gtm.core.balance.health.comparing import Run, needed
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendState, Check, Failure, Run, needed
 from gtm.core.health.verdicts import ProbeResult
 from tests.effort import examples
 
@@ -22,7 +23,7 @@ NAMES = "abcd"
 def _health(backends: str | list[Backend] = NAMES, **more: float) -> BackendHealth:
     """Backends that are up."""
     listed = [Backend(one) if isinstance(one, str) else one for one in backends]
-    health = BackendHealth(Settings(**more), listed, 0.0)  # type: ignore[arg-type]
+    health = BackendHealth(HealthSettings(**more), listed, 0.0)  # type: ignore[arg-type]
     for one in listed:
         for _ in range(2):
             health.checked(one.name, Check.HEALTH, ProbeResult(True, 0.0), 0.0)
@@ -48,7 +49,7 @@ def _end(
         health.failed(sending, failure, now)
 
 
-def _states(health: BackendHealth, now: float) -> dict[str, State]:
+def _states(health: BackendHealth, now: float) -> dict[str, BackendState]:
     return {one.name: one.state for one in health.snapshot(now)}
 
 
@@ -109,7 +110,7 @@ def test_a_server_that_fails_while_its_peers_answer_is_ejected_at_once(failure: 
     """The fifth failure in a row, as ever."""
     health, failed, now = _health(), 0, 0.0
     names = cycle(NAMES)
-    while _states(health, now)["a"] is State.UP:
+    while _states(health, now)["a"] is BackendState.UP:
         now += 0.01
         name = next(names)
         failed += name == "a"
@@ -121,12 +122,12 @@ def test_a_server_that_fails_is_ejected_though_peers_said_nothing_yet() -> None:
     """Later, for nobody knows whether it is the requests; refused connections are nobody's request's doing."""
     health = _health()
     for number in range(10):
-        assert _states(health, 1.0)["a"] is State.UP, number
+        assert _states(health, 1.0)["a"] is BackendState.UP, number
         _end(health, "a", 1.0, Failure.RESET)
-    assert _states(health, 1.0)["a"] is State.EJECTED
+    assert _states(health, 1.0)["a"] is BackendState.EJECTED
     for _ in range(5):
         _end(health, "b", 1.0, Failure.CONNECT)
-    assert _states(health, 1.0)["b"] is State.EJECTED
+    assert _states(health, 1.0)["b"] is BackendState.EJECTED
 
 
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.8])
@@ -134,7 +135,7 @@ def test_an_attack_hides_no_server_that_fails_by_itself(part: float) -> None:
     """It is found later: as many failures in a row as chance does not bring, whatever part of requests fails everywhere."""
     draw = Random(f"{part}")
     health, now, failed = _health(), 0.0, 0
-    while _states(health, now)["a"] is State.UP:
+    while _states(health, now)["a"] is BackendState.UP:
         now += 0.01
         name = draw.choice(NAMES)
         failed += name == "a"
@@ -158,7 +159,7 @@ def test_who_chooses_its_server_is_one_witness() -> None:
     for number in range(5):
         assert not _ejections(health)
         _end(health, "a", now, Failure.STATUS, mark=100 + number)
-    assert _states(health, now)["a"] is State.EJECTED
+    assert _states(health, now)["a"] is BackendState.EJECTED
 
 
 def test_slow_answers_of_one_session_eject_nobody() -> None:
@@ -193,7 +194,7 @@ def test_peers_are_those_who_serve_the_same_model() -> None:
         assert not _ejections(health), number
         _end(health, "c", now, Failure.STATUS, model="y")
         _end(health, "b", now, None, model="y")
-    assert _states(health, now)["c"] is State.EJECTED
+    assert _states(health, now)["c"] is BackendState.EJECTED
 
 
 def test_a_trial_is_failed_by_the_server_alone() -> None:
@@ -207,11 +208,11 @@ def test_a_trial_is_failed_by_the_server_alone() -> None:
                 _end(health, name, 10.0, Failure.STATUS if attacked else None)
         health.tick(11.0)
         for _ in range(3):
-            assert _states(health, 11.0)["a"] is State.TRIAL
+            assert _states(health, 11.0)["a"] is BackendState.TRIAL
             _end(health, "a", 11.0, Failure.STATUS)
             if not attacked:
                 break
-        assert _states(health, 11.0)["a"] is (State.TRIAL if attacked else State.EJECTED)
+        assert _states(health, 11.0)["a"] is (BackendState.TRIAL if attacked else BackendState.EJECTED)
         assert health.condition("a", 11.0).ejected is not attacked
 
 
@@ -233,7 +234,7 @@ def test_a_file_with_other_models_compares_anew() -> None:
     for _ in range(20):
         for name in NAMES:
             _end(health, name, 1.0)
-    health.update(Settings(), [Backend(name, models=frozenset({"x"})) for name in NAMES])
+    health.update(HealthSettings(), [Backend(name, models=frozenset({"x"})) for name in NAMES])
     for _ in range(9):
         _end(health, "a", 2.0, Failure.STATUS, model="x")
     assert _ejections(health) == 0

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import pool_of
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import BackendHealth, Check, Failure, Load, Settings, State
-from gtm.core.balance.health.limit import FORGET, LATELY, LearnedLimit
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.monitor import FORGET, LATELY, LearnedLimit
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import BackendLoad, BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 
@@ -181,7 +183,7 @@ GOOD = ProbeResult(True, 0.0)
 
 
 def _health(names: str) -> BackendHealth:
-    health = BackendHealth(Settings(), [Backend(name) for name in names], 0.0)
+    health = BackendHealth(HealthSettings(), [Backend(name) for name in names], 0.0)
     for name in names:
         health.checked(name, Check.HEALTH, GOOD, 0.0)
     return health
@@ -194,7 +196,7 @@ def test_full_is_no_fault() -> None:
         sending = health.begun("a", 1.0, health.asker("m", number))
         health.full(sending, 4 + number % 9, 1.0)
     health.tick(20.0)
-    assert [one.state for one in health.snapshot(20.0)] == [State.UP, State.UP]
+    assert [one.state for one in health.snapshot(20.0)] == [BackendState.UP, BackendState.UP]
     assert health.condition("a", 20.0).slots == 4
     assert health.condition("b", 20.0).slots is None
     assert health.snapshot(20.0)[0].ended == {"full": 200}
@@ -222,16 +224,16 @@ def test_who_says_full_and_is_idle_by_its_own_metrics_is_ejected(
     """If that goes on: five in a row, while its peers serve. Not for one of a burst, nor where nobody knows."""
     health, now = _health("ab"), 1.0
     for number in range(5):
-        assert health.snapshot(now)[0].state is State.UP
+        assert health.snapshot(now)[0].state is BackendState.UP
         now += 0.5
-        health.scraped("a", Load(running=running, waiting=None if running is None else 0.0), now)
+        health.scraped("a", BackendLoad(running=running, waiting=None if running is None else 0.0), now)
         for name in "ab":
             sending = health.begun(name, now, health.asker("m", number))
             if name == "a":
                 health.full(sending, met, now)
             else:
                 health.answered(sending, 200, 0.1, now)
-    assert (health.snapshot(now)[0].state is State.EJECTED) is ejected
+    assert (health.snapshot(now)[0].state is BackendState.EJECTED) is ejected
 
 
 def test_a_trial_that_finds_it_full_is_given_back() -> None:
@@ -243,4 +245,4 @@ def test_a_trial_that_finds_it_full_is_given_back() -> None:
     for _ in range(10):
         assert not health.condition("a", 12.0).ejected
         health.full(health.begun("a", 12.0, health.asker(None)), 4, 12.0)
-    assert health.snapshot(12.0)[0].state is State.TRIAL
+    assert health.snapshot(12.0)[0].state is BackendState.TRIAL

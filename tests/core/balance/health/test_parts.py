@@ -13,27 +13,20 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import choose, pool_of
 from gtm.core.balance.choosing.values import ANYTHING
 from gtm.core.balance.flights import Flights
-from gtm.core.balance.health import (
-    BackendHealth,
-    Check,
-    Failure,
-    Load,
-    RetryBudget,
-    Settings,
-    State,
-    Thresholds,
-)
+from gtm.core.balance.health.health import BackendHealth, median_without
 from gtm.core.balance.health.monitor import warmth
-from gtm.core.balance.health.outliers import median_without
+from gtm.core.balance.health.retries import RetryBudget
+from gtm.core.balance.health.settings import HealthSettings, Thresholds
+from gtm.core.balance.health.values import BackendLoad, BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.strategies import quick
 
 GOOD, BAD = ProbeResult(True, 0.0), ProbeResult(False, 0.0, "status 503, expected 200")
 
 
-def _health(names: str, settings: Settings | None = None) -> BackendHealth:
+def _health(names: str, settings: HealthSettings | None = None) -> BackendHealth:
     """Backends that are up."""
-    settings = settings or Settings()
+    settings = settings or HealthSettings()
     health = BackendHealth(settings, [Backend(name) for name in names], 0.0)
     for name in names:
         for check in settings.checks:
@@ -123,7 +116,7 @@ def test_budgets_that_cannot_be(wrong: dict[str, float]) -> None:
 def test_settings_that_cannot_be(name: str, value: float) -> None:
     """An error that names the setting."""
     with pytest.raises(ValueError, match=f"`{name}`"):
-        Settings(**{name: value})  # type: ignore[arg-type]
+        HealthSettings(**{name: value})  # type: ignore[arg-type]
 
 
 def test_thresholds_that_cannot_be() -> None:
@@ -171,22 +164,22 @@ def test_requests_of_before_do_not_fail_trials() -> None:
     assert health.condition("a", 11.0).ejected  # as many trials as may be
     for sending in old[:50]:
         health.stalled(sending, 12.0)
-    assert health.snapshot(12.0)[0].state is State.TRIAL
+    assert health.snapshot(12.0)[0].state is BackendState.TRIAL
     for sending in trials:
         health.answered(sending, 200, 0.2, 13.0)
     assert health.condition("a", 13.0).warmth == 0.1
     for sending in old[50:]:
         health.stalled(sending, 14.0)
     standing = health.snapshot(14.0)[0]
-    assert (standing.state, standing.since, standing.until) == (State.WARMING, 13.0, 43.0)
+    assert (standing.state, standing.since, standing.until) == (BackendState.WARMING, 13.0, 43.0)
     assert standing.ended == {"reset": 5, "stall": 100, "good": 3}
     health.tick(43.0)
-    assert health.snapshot(43.0)[0].state is State.UP
+    assert health.snapshot(43.0)[0].state is BackendState.UP
 
 
 def test_a_client_that_leaves_gives_its_trial_back() -> None:
     """Else a server whose trials are all cancelled would never be tried again."""
-    health = _health("abc", Settings(trials=1))
+    health = _health("abc", HealthSettings(trials=1))
     _fail(health, "a", 1.0)
     health.tick(11.0)
     for _ in range(3):
@@ -198,18 +191,23 @@ def test_a_client_that_leaves_gives_its_trial_back() -> None:
 
 def test_people_are_told_why() -> None:
     """Why it is out, since when and until when."""
-    health = _health("abcd", Settings(forget=100.0))
+    health = _health("abcd", HealthSettings(forget=100.0))
     health.checked("b", Check.HEALTH, BAD, 2.0)
     health.checked("b", Check.HEALTH, BAD, 3.0)
     for _ in range(5):
         health.answered(health.begun("a", 4.0), 503, 0.1, 4.0)
     health.drain("c", 5.0)
     a, b, c, d = health.snapshot(6.0)
-    assert (a.state, a.since, a.until) == (State.EJECTED, 4.0, 14.0)
+    assert (a.state, a.since, a.until) == (BackendState.EJECTED, 4.0, 14.0)
     assert a.why == "5 requests failed in a row, the last by status, 503"
-    assert (b.state, b.why, b.since, b.until) == (State.DOWN, "health: status 503, expected 200", 3.0, None)
-    assert (c.state, c.since, c.until) == (State.DRAINING, 5.0, 305.0)
-    assert (d.state, d.why, d.until) == (State.UP, "", None)
+    assert (b.state, b.why, b.since, b.until) == (
+        BackendState.DOWN,
+        "health: status 503, expected 200",
+        3.0,
+        None,
+    )
+    assert (c.state, c.since, c.until) == (BackendState.DRAINING, 5.0, 305.0)
+    assert (d.state, d.why, d.until) == (BackendState.UP, "", None)
     assert health.overdue(304.9) == ()
     assert health.overdue(305.0) == ("c",)
     health.undrain("c")
@@ -217,26 +215,26 @@ def test_people_are_told_why() -> None:
     for at, result in ((7.0, GOOD), (8.0, GOOD), (9.0, BAD), (10.0, BAD), (11.0, GOOD), (12.0, GOOD)):
         health.checked("b", Check.HEALTH, result, at)
     held = health.snapshot(12.0)[1]
-    assert (held.state, held.since, held.until, held.falls) == (State.HELD, 12.0, 20.0, 2)
+    assert (held.state, held.since, held.until, held.falls) == (BackendState.HELD, 12.0, 20.0, 2)
 
 
 def test_what_was_never_checked_is_unknown() -> None:
     """And not healthy, and nobody's requests say otherwise."""
-    health = BackendHealth(Settings(), [Backend("a")], 0.0)
+    health = BackendHealth(HealthSettings(), [Backend("a")], 0.0)
     health.answered(health.begun("a", 0.0), 200, 0.1, 0.0)
     assert not health.tick(0.0)["a"].healthy
-    assert health.snapshot(0.0)[0].state is State.UNKNOWN
+    assert health.snapshot(0.0)[0].state is BackendState.UNKNOWN
 
 
 def test_who_comes_back_is_another() -> None:
     """A backend that left the configuration and came back is unknown; ends of requests of before say nothing of it."""
-    health = _health("abc", Settings(consecutive=1))
+    health = _health("abc", HealthSettings(consecutive=1))
     old = health.begun("a", 1.0)
     health.failed(health.begun("a", 1.0), Failure.RESET, 1.0)
-    health.update(Settings(consecutive=1), [Backend(name) for name in "bc"])
+    health.update(HealthSettings(consecutive=1), [Backend(name) for name in "bc"])
     assert "a" not in health.changes(1.0)
     gone = health.begun("a", 1.0)
-    health.update(Settings(consecutive=1), [Backend(name) for name in "abc"])
+    health.update(HealthSettings(consecutive=1), [Backend(name) for name in "abc"])
     for sending in (old, gone):
         health.failed(sending, Failure.RESET, 2.0)
     condition = health.condition("a", 2.0)
@@ -250,8 +248,8 @@ def test_events_of_nobody_say_nothing() -> None:
     health = _health("a")
     health.tick(0.0)
     health.checked("x", Check.HEALTH, GOOD, 1.0)
-    health.scraped("x", Load(running=1.0), 1.0)
-    health.reported("x", Load(running=1.0), 1.0)
+    health.scraped("x", BackendLoad(running=1.0), 1.0)
+    health.reported("x", BackendLoad(running=1.0), 1.0)
     health.listed("x", frozenset(), frozenset(), 1.0)
     health.cancelled(health.begun("x", 1.0))
     health.answered(health.begun("x", 1.0), 200, 0.1, 1.0)
@@ -265,11 +263,11 @@ def test_events_of_nobody_say_nothing() -> None:
 def test_a_check_that_comes_to_be_on_is_unknown_first() -> None:
     """And one that is off no longer keeps nobody down; neither is a fall."""
     health = _health("ab")
-    both = Settings(checks={Check.HEALTH: Thresholds(), Check.COMPLETION: Thresholds()})
+    both = HealthSettings(checks={Check.HEALTH: Thresholds(), Check.COMPLETION: Thresholds()})
     health.update(both, [Backend("a"), Backend("b")])
-    assert health.snapshot(1.0)[0].state is State.UNKNOWN
+    assert health.snapshot(1.0)[0].state is BackendState.UNKNOWN
     health.checked("a", Check.COMPLETION, BAD, 1.0)
-    health.update(Settings(), [Backend("a"), Backend("b")])
+    health.update(HealthSettings(), [Backend("a"), Backend("b")])
     assert health.tick(2.0)["a"].healthy
     assert health.snapshot(2.0)[0].falls == 0
     for at in (3.0, 4.0, 5.0):  # one that was in flight meanwhile

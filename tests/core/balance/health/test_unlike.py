@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health import BackendHealth, CallKind, Check, Settings
 from gtm.core.balance.health.breaker import MOST_CALLS
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.health.values import CallKind, Check
 from gtm.core.health.verdicts import ProbeResult
 from tests.memory import held
 
@@ -17,9 +19,9 @@ EMBED = CallKind("bge", b"/v1/embeddings")
 SIX = "abcdef"
 
 
-def _health(backends: Iterable[Backend], settings: Settings | None = None) -> BackendHealth:
+def _health(backends: Iterable[Backend], settings: HealthSettings | None = None) -> BackendHealth:
     listed = list(backends)
-    health = BackendHealth(settings or Settings(), listed, 0.0)
+    health = BackendHealth(settings or HealthSettings(), listed, 0.0)
     for one in listed:
         health.checked(one.name, Check.HEALTH, ProbeResult(True, 0.0), 0.0)
     return health
@@ -142,7 +144,7 @@ def test_two_of_a_kind_are_not_compared() -> None:
 
 def test_it_can_be_turned_off() -> None:
     """Without a factor latency ejects nobody."""
-    health = _health((Backend(name) for name in "abc"), Settings(latency_factor=None))
+    health = _health((Backend(name) for name in "abc"), HealthSettings(latency_factor=None))
     for name in "abc":
         _serves(health, name, CHAT, 90.0 if name == "a" else 0.1)
     assert _ejected(health) == {}

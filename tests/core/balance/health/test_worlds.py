@@ -10,18 +10,17 @@ import pytest
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.filters import well
-from gtm.core.balance.health import (
-    BackendHealth,
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings, Thresholds
+from gtm.core.balance.health.values import (
+    ANY_CALL,
+    BackendLoad,
+    BackendState,
     CallKind,
     Check,
     Failure,
-    Load,
     Sending,
-    Settings,
-    State,
-    Thresholds,
 )
-from gtm.core.balance.health.comparing import ANY_CALL
 from gtm.core.health.verdicts import ProbeResult
 from tests.core.balance.health.model import Page, Sent, most_terms
 from tests.effort import examples
@@ -30,9 +29,9 @@ NAMES = "abcdefgh"
 FAILURES = tuple(Failure)
 
 
-def _settings(draw: Random) -> Settings:
+def _settings(draw: Random) -> HealthSettings:
     checks = draw.choice(([Check.HEALTH], [Check.HEALTH, Check.COMPLETION], list(Check)))
-    return Settings(
+    return HealthSettings(
         checks=MappingProxyType(
             {check: Thresholds(draw.randint(1, 3), draw.randint(1, 3)) for check in checks}
         ),
@@ -133,13 +132,13 @@ class World:
         for name, state in standing.items():
             condition = self.told[name]
             usable = condition.healthy and not condition.held and not condition.draining
-            assert (state is State.DRAINING) is condition.draining
-            if state in (State.UP, State.WARMING):
+            assert (state is BackendState.DRAINING) is condition.draining
+            if state in (BackendState.UP, BackendState.WARMING):
                 assert usable
                 assert not condition.ejected
             if usable and self.page.servers[name] in out:
-                assert state in (State.EJECTED, State.TRIAL)
-            assert (state is State.WARMING) is (
+                assert state in (BackendState.EJECTED, BackendState.TRIAL)
+            assert (state is BackendState.WARMING) is (
                 usable and self.page.servers[name] not in out and condition.warmth < 1
             )
 
@@ -192,7 +191,7 @@ class World:
 
     def say(self) -> None:
         draw, name = self.draw, self.draw.choice(self.names)
-        load = Load(
+        load = BackendLoad(
             draw.choice((None, draw.random())),
             draw.choice((None, draw.random())),
             draw.choice((None, draw.random())),
@@ -247,7 +246,7 @@ def test_flapping_is_bounded(seed: int) -> None:
     """However checks and requests go, a backend leaves the usable ones only so many times in any `forget` seconds."""
     draw = Random(f"flapping/{seed}")
     settings = replace(
-        Settings(),
+        HealthSettings(),
         base=draw.choice((2.0, 10.0)),
         longest=draw.choice((20.0, 300.0)),
         forget=draw.choice((60.0, 300.0)),
@@ -272,7 +271,7 @@ def test_flapping_is_bounded(seed: int) -> None:
         condition = health.condition("a", now)
         while well(condition) and draw.random() < 0.7:
             sending = health.begun("a", now)
-            trial = {one.name: one.state for one in health.snapshot(now)}["a"] is State.TRIAL
+            trial = {one.name: one.state for one in health.snapshot(now)}["a"] is BackendState.TRIAL
             health.answered(sending, 200 if trial else 503, 0.1, now)
             condition = health.condition("a", now)
         standing = health.snapshot(now)[0]
@@ -286,8 +285,8 @@ def test_flapping_is_bounded(seed: int) -> None:
 
 def test_the_bounds_of_the_page() -> None:
     """The numbers that the page gives for the defaults, and that they are reached."""
-    assert most_terms(Settings()) == 5
-    health = BackendHealth(Settings(), [Backend("a"), Backend("b")], 0.0)
+    assert most_terms(HealthSettings()) == 5
+    health = BackendHealth(HealthSettings(), [Backend("a"), Backend("b")], 0.0)
     now, falls = 0.0, 0
     health.checked("a", Check.HEALTH, ProbeResult(True, 0.0), now)
     while now < 300.0:
@@ -297,7 +296,7 @@ def test_the_bounds_of_the_page() -> None:
         now += 0.25
     falls = health.snapshot(now)[0].falls
     assert falls == 6
-    health = BackendHealth(Settings(), [Backend("a"), Backend("b")], 0.0)
+    health = BackendHealth(HealthSettings(), [Backend("a"), Backend("b")], 0.0)
     now = 0.0
     while now < 300.0:
         health.tick(now)

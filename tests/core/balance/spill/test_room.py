@@ -16,7 +16,7 @@ from gtm.core.balance.spill.room import (
     SLOWEST,
     Room,
     Sender,
-    Sent,
+    SentBeyond,
     Slots,
     allotment,
     newest,
@@ -75,7 +75,7 @@ def test_whatever_is_reported_can_be_added_up(rooms: list[Room], senders: int, k
     assert found.sequence < 2**63
     share = 1 / wanting(rooms, senders, 0.0)
     assert 0 <= allotment(found, share, key) <= found.open + 1
-    sender = Sender(lambda _: found, Sent(), share, lambda _: True)
+    sender = Sender(lambda _: found, SentBeyond(), share, lambda _: True)
     push(inf, 0, [Peer(0, 0.01, (), key)], sender, 0.0, draws=(0.5, 0.5))
     correct(REFUSED, [Way(0, 1.0, (), key)], sender, 0.0)
 

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
 from gtm.core.balance.spill.push import Peer, expected_wait, push
-from gtm.core.balance.spill.room import Room, Sender, Sent, Slots, Standing, Why, allotment, newest, standing
+from gtm.core.balance.spill.room import (
+    OpenSlots,
+    Room,
+    Sender,
+    SentBeyond,
+    Slots,
+    SpillReason,
+    allotment,
+    newest,
+    standing,
+)
 from gtm.core.quota.names import QuotaText
 from tests.core.balance.spill import model
 from tests.core.strategies import quick
@@ -66,14 +76,14 @@ class _World:
         self.now, self.part = 2.0, ""
         self.tokens = dict(tokens)
         self.taken: list[tuple[str, ...]] = []
-        self.sender = Sender(self._known, Sent(), share, self._afford)
+        self.sender = Sender(self._known, SentBeyond(), share, self._afford)
         for region, source, said in reports:
             self.model.heard.setdefault(region, {}).setdefault(source, []).append(said)
             parts = {name: Slots(*slots) for name, slots in said.parts.items()}
             room = Room(source, said.started, said.number, said.at, Slots(*said.whole), parts)
             self.rooms[region] = newest(self.rooms.get(region, {}), room)
 
-    def _known(self, number: int) -> Standing | None:
+    def _known(self, number: int) -> OpenSlots | None:
         return standing(self.rooms.get(number, {}).values(), self.part, self.now)
 
     def _afford(self, quotas: tuple[QuotaText, ...]) -> bool:
@@ -172,7 +182,7 @@ def test_every_decision_is_one_of_the_model_s(
 @quick(200)
 def test_what_was_sent_is_counted_from_a_time_on(sent: list[tuple[int, int]], back: int, region: int) -> None:
     """Never less than what was sent since, and no more than what was sent a hundredth of a second earlier."""
-    counted, now, kept = Sent(), 0.0, []
+    counted, now, kept = SentBeyond(), 0.0, []
     for passed, to in sent:
         now += passed / 500
         counted.add(to, now)
@@ -185,7 +195,7 @@ def test_what_was_sent_is_counted_from_a_time_on(sent: list[tuple[int, int]], ba
 
 def test_what_was_sent_is_remembered_as_long_as_a_report_can_reach_back() -> None:
     """A report that counts for 2 s, of a region 1 s away, asks for 3 s; entries of then are still there."""
-    sent = Sent()
+    sent = SentBeyond()
     for tick in range(100):
         sent.add(0, tick * 0.1)
     assert sent.since(0, 9.9 - 3.0) == 31
@@ -197,7 +207,7 @@ def test_the_parts_of_all_senders_sum_to_what_is_open(senders: int, slots: int) 
     """By one report each has its part, up or down to a whole one; over many they sum to the slots (four standard deviations)."""
     rounds, total = 400, 0
     for sequence in range(rounds):
-        seen = Standing(float(slots), 50.0, 0.0, 0.0, sequence)
+        seen = OpenSlots(float(slots), 50.0, 0.0, 0.0, sequence)
         parts = [allotment(seen, 1 / senders, key * 0x9E3779B97F4A7C15 % 2**64) for key in range(senders)]
         assert set(parts) <= {floor(slots / senders), ceil(slots / senders)}
         total += sum(parts)
@@ -209,18 +219,21 @@ def test_the_parts_of_all_senders_sum_to_what_is_open(senders: int, slots: int) 
 
 def test_less_than_a_slot_is_no_room() -> None:
     """However the rounding falls."""
-    assert {allotment(Standing(0.9, 4.0, 0.0, 0.0, number), 1.0, 7) for number in range(100)} == {0}
+    assert {allotment(OpenSlots(0.9, 4.0, 0.0, 0.0, number), 1.0, 7) for number in range(100)} == {0}
 
 
-def _sender(known: Mapping[int, Standing], share: float = 1.0) -> Sender:
-    return Sender(known.get, Sent(), share, lambda _: True)
+def _sender(known: Mapping[int, OpenSlots], share: float = 1.0) -> Sender:
+    return Sender(known.get, SentBeyond(), share, lambda _: True)
 
 
 def test_edges_that_know_the_same_do_not_herd() -> None:
     """8 edges with 50 requests each, one report of 20 open slots 0.5 s old: 20 are moved in the mean, and never above 24."""
     moved = []
     for sequence in range(50):
-        known = {0: Standing(0.0, 50.0, 9.0, 0.0, sequence), 1: Standing(20.0, 50.0, 0.0, 0.0, sequence)}
+        known = {
+            0: OpenSlots(0.0, 50.0, 9.0, 0.0, sequence),
+            1: OpenSlots(20.0, 50.0, 0.0, 0.0, sequence),
+        }
         total = 0
         for edge in range(8):
             sender = _sender(known, 1 / 8)
@@ -233,7 +246,9 @@ def test_edges_that_know_the_same_do_not_herd() -> None:
 
 def test_the_emptier_of_two_takes_a_push() -> None:
     """Of three peers the emptiest gets two thirds (it is drawn in two pairs of three), the next a third, the fullest none."""
-    known = {number: Standing(free, 100.0, 0.0, 0.0, 1) for number, free in ((1, 90.0), (2, 50.0), (3, 10.0))}
+    known = {
+        number: OpenSlots(free, 100.0, 0.0, 0.0, 1) for number, free in ((1, 90.0), (2, 50.0), (3, 10.0))
+    }
     peers = [Peer(number, 0.1, (), number) for number in (1, 2, 3)]
     went: Counter[int | None] = Counter()
     for first in range(30):
@@ -247,9 +262,9 @@ def test_the_emptier_of_two_takes_a_push() -> None:
 def test_the_nearest_with_room_takes_a_correction() -> None:
     """The first of the ways, which come with the least latency first."""
     known = {
-        0: Standing(0.0, 5.0, 1.0, 0.0, 1),
-        1: Standing(1.0, 5.0, 0.0, 0.0, 1),
-        2: Standing(5.0, 5.0, 0.0, 0.0, 1),
+        0: OpenSlots(0.0, 5.0, 1.0, 0.0, 1),
+        1: OpenSlots(1.0, 5.0, 0.0, 0.0, 1),
+        2: OpenSlots(5.0, 5.0, 0.0, 0.0, 1),
     }
     ways = [Way(number, 50.0 * number, (), number) for number in (0, 1, 2)]
     sender = _sender(known)
@@ -258,7 +273,7 @@ def test_the_nearest_with_room_takes_a_correction() -> None:
 
 def test_a_steady_stream_is_not_counted_as_one() -> None:
     """A request every 5 ms for a second: of the last tenth of a second some 20 are counted, not 200."""
-    sent = Sent()
+    sent = SentBeyond()
     for number in range(200):
         sent.add(0, number * 0.005)
     assert 20 <= sent.since(0, 0.9) <= 22
@@ -266,15 +281,15 @@ def test_a_steady_stream_is_not_counted_as_one() -> None:
 
 def test_the_emptier_is_so_by_its_part() -> None:
     """5 of 5 slots open are more than 10 of 100."""
-    known = {1: Standing(10.0, 100.0, 0.0, 0.0, 1), 2: Standing(5.0, 5.0, 0.0, 0.0, 1)}
+    known = {1: OpenSlots(10.0, 100.0, 0.0, 0.0, 1), 2: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
     peers = [Peer(1, 0.1, (), 1), Peer(2, 0.1, (), 2)]
     assert push(1.0, 0, peers, _sender(known), 0.0, draws=(0.0, 0.0)).peer is peers[1]
 
 
 def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
     """A push 0.05 s before the report was measured, to a peer 0.1 s away, has the one open slot; one 0.15 s before is in the report."""
-    for before, why in ((0.05, Why.NO_ROOM), (0.15, Why.MOVED)):
-        sender = _sender({1: Standing(1.0, 5.0, 0.0, 1.0, 1)})
+    for before, why in ((0.05, SpillReason.NO_ROOM), (0.15, SpillReason.MOVED)):
+        sender = _sender({1: OpenSlots(1.0, 5.0, 0.0, 1.0, 1)})
         sender.sent.add(1, 1.0 - before)
         assert push(1.0, 0, [Peer(1, 0.1, (), 1)], sender, 1.1, draws=(0.0, 0.0)).why is why
 
@@ -282,9 +297,9 @@ def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
 def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
     """An edge's next way, a balancer's next peer; with none left the quota is the reason, not the room."""
     known = {
-        0: Standing(0.0, 5.0, 1.0, 0.0, 1),
-        1: Standing(5.0, 5.0, 0.0, 0.0, 1),
-        2: Standing(1.0, 5.0, 0.0, 0.0, 1),
+        0: OpenSlots(0.0, 5.0, 1.0, 0.0, 1),
+        1: OpenSlots(5.0, 5.0, 0.0, 0.0, 1),
+        2: OpenSlots(1.0, 5.0, 0.0, 0.0, 1),
     }
     owed, asked = (QuotaText("abroad"),), []
 
@@ -292,15 +307,15 @@ def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
         asked.append(quotas)
         return False
 
-    sender = Sender(known.get, Sent(), 1.0, refuse)
+    sender = Sender(known.get, SentBeyond(), 1.0, refuse)
     dear, free = Way(1, 10.0, owed, 1), Way(2, 20.0, (), 2)
-    assert correct(0, [dear], sender, 0.1) == (None, Why.NO_QUOTA)
-    assert correct(0, [dear, free], sender, 0.1) == (free, Why.MOVED)
-    assert correct(0, [dear, free], sender, 0.1) == (None, Why.NO_QUOTA)
-    pushed = Sender(known.get, Sent(), 1.0, refuse)
+    assert correct(0, [dear], sender, 0.1) == (None, SpillReason.NO_QUOTA)
+    assert correct(0, [dear, free], sender, 0.1) == (free, SpillReason.MOVED)
+    assert correct(0, [dear, free], sender, 0.1) == (None, SpillReason.NO_QUOTA)
+    pushed = Sender(known.get, SentBeyond(), 1.0, refuse)
     peers = [Peer(1, 0.1, owed, 1), Peer(2, 0.1, (), 2)]
-    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (peers[1], Why.MOVED)
-    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (None, Why.NO_QUOTA)
+    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (peers[1], SpillReason.MOVED)
+    assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (None, SpillReason.NO_QUOTA)
     assert set(asked) == {owed}
 
 
@@ -325,8 +340,8 @@ def test_the_wait_expected(free: int, limit: int, waiting: int, service: float, 
 
 def test_a_push_that_takes_as_long_as_the_wait_gains_nothing() -> None:
     """An equal extra round trip is not shorter."""
-    known = {1: Standing(5.0, 5.0, 0.0, 0.0, 1)}
-    for extra, why in ((0.2, Why.NOTHING_GAINED), (0.19, Why.MOVED)):
+    known = {1: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
+    for extra, why in ((0.2, SpillReason.NOTHING_GAINED), (0.19, SpillReason.MOVED)):
         assert push(0.2, 0, [Peer(1, extra, (), 1)], _sender(known), 0.0, draws=(0.0, 0.0)).why is why
 
 
@@ -334,7 +349,7 @@ def test_a_push_that_takes_as_long_as_the_wait_gains_nothing() -> None:
 @quick(300)
 def test_what_was_sent_since_is_counted(events: list[tuple[bool, int, int]]) -> None:
     """Asked about any moment, past or to come, again and again, while more is sent: as many as were sent then or later."""
-    sent, noted, now = Sent(), [], 0.0
+    sent, noted, now = SentBeyond(), [], 0.0
     for asks, number, ticks in events:
         if asks:
             at = now - 1.0 + ticks * TICK

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.spill.corrector import Corrector, SendingWorker
 from gtm.core.balance.spill.edge import REFUSED, correct, ways
-from gtm.core.balance.spill.room import Sender, Sent, Standing
+from gtm.core.balance.spill.room import OpenSlots, Sender, SentBeyond
 from gtm.core.decision.ranking import classes_of, rank
 from gtm.core.decision.view import Window, view_of
-from gtm.core.latency import LatencyTable
+from gtm.core.latency.table import LatencyTable
 from gtm.core.model.outcomes import FenceError, Reason
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.requests import Request
@@ -33,8 +33,8 @@ def test_nothing_goes_outside_the_fence(asked: tuple[World, list[Request]], draw
     world, several = asked
     view = world.view
     everywhere = Sender(
-        lambda number: Standing(0.0 if number == drawn else 9.0, 9.0, 0.0, 0.0, 1),
-        Sent(),
+        lambda number: OpenSlots(0.0 if number == drawn else 9.0, 9.0, 0.0, 0.0, 1),
+        SentBeyond(),
         1.0,
         lambda _: True,
     )
