@@ -11,7 +11,7 @@ from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembershi
 from gtm.documents.parts import Held
 from gtm.documents.rules import JurisdictionDocument
 from gtm.documents.schema import PolicyDocument
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred
 from gtm.storage.revisions import Revision
 
 

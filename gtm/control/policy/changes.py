@@ -27,9 +27,8 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
 from gtm.documents.parts import DraftDocument, Held
 from gtm.documents.plausibility import refuse_errors
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred, Gone
 from gtm.storage.documents import policy_sha256
-from gtm.storage.gone import Gone
 from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed, Stored
 from gtm.storage.session import Database, Transaction

@@ -21,7 +21,7 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.parts import merged
 from gtm.documents.referrers import referrers
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import Key
 from gtm.storage.session import Database

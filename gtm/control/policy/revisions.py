@@ -11,9 +11,8 @@ from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
-from gtm.storage.forks import Fork
 from gtm.storage.history.audit import Actor
-from gtm.storage.revisions import Revision
+from gtm.storage.revisions import Fork, Revision
 from gtm.storage.session import Database, Transaction
 
 

@@ -26,7 +26,7 @@ from gtm.dns.zone.leads import leads_of
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings, refuse_errors
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred
 from gtm.storage.resources import Key, Managed
 
 
