@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from gtm.control.lead.history import demand as demand_history
-from gtm.control.lead.history.demand import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.control.lead.history.demand import SAMPLE, Recorder, Tally, storable
+from gtm.control.lead.history.recording import MAX_WAITING
 from gtm.control.policy.traffic import recorded, watched
 from gtm.core.demand.rows import Row
 from gtm.storage import tables

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from uuid import uuid4
 
 from gtm.control.lead.balancers import Balancers
@@ -22,8 +21,8 @@ from gtm.control.lead.edges import Sightings
 from gtm.control.lead.election import Election, Sole
 from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
-from gtm.control.lead.history import retention
 from gtm.control.lead.history.health import HealthRecorder
+from gtm.control.lead.history.recording import AuditRetention
 from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
@@ -88,7 +87,7 @@ class Active:
         self._peaks = PeakKeeper(database, self.reports, clock)
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
-        self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
+        self._audit = AuditRetention(database, timedelta(days=audit_days))
         self.health_recorder = HealthRecorder(
             database, self.reports.history, uuid4().hex, timedelta(days=probe_days)
         )
@@ -117,7 +116,7 @@ class Active:
             group.create_task(self.rooms.run())
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
-            group.create_task(self._forgetting())
+            group.create_task(self._audit.run_every(60.0, self._clock))
             group.create_task(self.health_recorder.run(self._clock))
             if self._recorder is not None:
                 group.create_task(

@@ -8,15 +8,13 @@ Laws:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from gtm.control.lead.history import ending
+from gtm.control.lead.history.recording import HistoryWriter
 from gtm.core.health.history import KEPT, STEP, Change, History, Series, Step
-from gtm.storage.errors import StorageUnavailable
-from gtm.storage.session import Database
+from gtm.storage.session import Database, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +22,9 @@ EVERY = 2.0
 """Seconds between writings."""
 MOST_WAITING = 20_000
 """Changes that wait for the database at most."""
-_SWEEP = 3600.0
 
 
-class HealthRecorder:
+class HealthRecorder(HistoryWriter):
     """Records for one control process.
 
     Args:
@@ -37,34 +34,27 @@ class HealthRecorder:
         retention: how long it is kept; nothing: it is not written down at all.
     """
 
+    what = "the history of health"
+
     def __init__(self, database: Database, history: History, source: str, retention: timedelta) -> None:
+        super().__init__(database, retention)
         self.source = source
-        self._database = database
         self.history = history
-        self._retention = retention
         self._known = not retention
         self._changes: list[Change] = []
         self._steps: dict[float, list[tuple[Series, Step]]] = {}
-        self._swept = 0.0
         if self._known:
             history.known({})
 
     async def run(self, clock: Callable[[], float]) -> None:
-        """Write until cancelled; what cannot be written waits for the next time. At the end, what was heard of the steps that are not over."""
-        try:
-            while True:
-                self.collect(clock())
-                try:
-                    await self.write(clock())
-                except StorageUnavailable as error:
-                    logger.debug("the history of health waits for the database: %s", error)
-                await asyncio.sleep(EVERY)
-        finally:
-            self.end(clock())
-            await ending.last("the history of health", self.write(clock()))
+        """Record until cancelled; at the end, what was heard of the steps that are not over."""
+
+        async def look() -> None:
+            self.collect(clock())
+
+        await self.run_every(EVERY, clock, look)
 
     def end(self, now: float) -> None:
-        """Take steps that are not over for what they are: nobody hears any more."""
         self.collect(now)
         if self._retention:
             for series, step in self.history.unfinished():
@@ -89,13 +79,15 @@ class HealthRecorder:
             )
 
     async def write(self, now: float) -> None:
-        """Write what waits, and now and then forget what is old.
+        """Write what waits, and now and then forget what is old; nothing at all if nothing is kept.
 
         Raises:
             StorageUnavailable: it waits for the next time.
         """
-        if not self._retention:
-            return
+        if self._retention:
+            await super().write(now)
+
+    async def _write(self, now: float) -> None:  # noqa: ARG002 - whatever the time
         if not self._known:
             async with self._database.transaction() as transaction:
                 last = await transaction.health.last()
@@ -110,7 +102,6 @@ class HealthRecorder:
             async with self._database.transaction() as transaction:
                 await transaction.health.record(self.source, self._steps[start])
             del self._steps[start]
-        if now - self._swept >= _SWEEP:
-            async with self._database.transaction() as transaction:
-                await transaction.health.forget(datetime.fromtimestamp(now, UTC) - self._retention)
-            self._swept = now
+
+    async def _forget(self, transaction: Transaction, before: datetime) -> None:
+        await transaction.health.forget(before)
