@@ -21,6 +21,7 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from gtm.api.query import TypedResponse
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
+from gtm.control.lead.edges import Sync, sync
 from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import SignInLinks
@@ -32,6 +33,7 @@ from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.situation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Hands, Role, permits
+from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
@@ -95,6 +97,20 @@ class Context:
             Unavailable: this one stands by.
         """
         return self.replica.leading()
+
+    def running(self) -> Snapshot:
+        """The policy in force.
+
+        Raises:
+            Unavailable: none is loaded yet.
+        """
+        if self.present.compiled is None:
+            raise Unavailable("no policy revision is loaded yet: try again")
+        return self.present.compiled
+
+    async def sync(self, revision: int) -> Sync:
+        """How far a revision has got among the edges."""
+        return await sync(self.database, self.replica.edges(), revision, self.present.lost)
 
     async def situation(self) -> Situation:
         """The present, for simulations, explanations and safety rules.

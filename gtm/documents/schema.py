@@ -1,6 +1,6 @@
 """A whole policy as a document, and documents ↔ core values.
 
-Those of single kinds are in `gtm.documents.resources` and `gtm.documents.rules`.
+Those of single kinds are in `gtm.documents.resources` and `gtm.documents.resources`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from gtm.core.model.regions import Region
 from gtm.core.model.services import Zone
 from gtm.documents.resources import (
     MAX_RESOURCES,
+    DataClassDocument,
     Document,
+    JurisdictionDocument,
     RegionDocument,
+    ResidencyRuleDocument,
     ResourceDocument,
     ServiceDocument,
-    ZoneDocument,
-)
-from gtm.documents.rules import (
-    DataClassDocument,
-    JurisdictionDocument,
-    ResidencyRuleDocument,
     SpilloverRuleDocument,
     TenantDocument,
+    ZoneDocument,
 )
 
 D = TypeVar("D")

@@ -16,8 +16,7 @@ import httpx
 import pytest
 
 from gtm.control.policy.apart import Apart
-from gtm.control.policy.drafts import Job, answer, understood
-from gtm.control.policy.reading import Reading
+from gtm.control.policy.drafts import Job, Reading, answer, understood
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Server
 from tests.release import provider as release

@@ -235,7 +235,7 @@ async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
 
 def _heard(one: Heard) -> dict[str, Any]:
     tiers = {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())}
-    return {**picked(BalancerView, one), "age": round(one.age, 1), "tiers": tiers}
+    return picked(BalancerView, one, age=round(one.age, 1), tiers=tiers)
 
 
 def _peer_problems(report: BalancerReport) -> list[Problem]:

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import DemandView, RecordedView, TimelineView
-from gtm.api.steps import step_of
 from gtm.control.demand_rows import Which, demand_now, demand_then
 from gtm.control.errors import NotFound
 from gtm.control.policy import traffic

@@ -10,9 +10,9 @@ from fastapi import Query
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_cursor, decode_number, encode_cursor
 from gtm.api.query import OnlyRegion, TypedResponse, strict_router
-from gtm.api.schemas.base import Page, Schema, errors
-from gtm.control import health_history
+from gtm.api.schemas.base import Page, Schema, errors, picked
 from gtm.control.errors import BadRequest, NotFound
+from gtm.control.lead.history import health as health_history
 from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import STEP, TOGETHER, Change, Series, Step
 from gtm.core.model.state import HealthStatus
@@ -202,35 +202,21 @@ def _time(at: float) -> datetime:
 
 
 def _change(one: Change) -> dict[str, Any]:
-    return {
-        "at": _time(one.at),
-        "region": one.series.region,
-        "endpoint": one.series.url,
-        "vantage": one.series.vantage or None,
-        "before": one.before,
-        "after": one.after,
-        "detail": one.detail,
-        "status": one.status,
-        "latency_ms": one.ms,
-        "edge_at": None if one.edge_at is None else _time(one.edge_at),
-    }
+    return picked(
+        ChangeView,
+        one,
+        at=_time(one.at),
+        region=one.series.region,
+        endpoint=one.series.url,
+        vantage=one.series.vantage or None,
+        latency_ms=one.ms,
+        edge_at=None if one.edge_at is None else _time(one.edge_at),
+    )
 
 
 def _series(series: Series, steps: list[Step]) -> dict[str, Any]:
     return {
         "endpoint": series.url,
         "vantage": series.vantage or None,
-        "steps": [
-            {
-                "start": _time(step.start),
-                "worst": step.worst,
-                "probes": step.probes,
-                "failed": step.failed,
-                "p50_ms": step.p50_ms,
-                "p99_ms": step.p99_ms,
-                "changes": step.changes,
-                "detail": step.detail,
-            }
-            for step in steps
-        ],
+        "steps": [picked(StepView, step, start=_time(step.start)) for step in steps],
     }

@@ -143,8 +143,10 @@ async def get_latency(
         found.sort(key=lambda one: (one.rtt_ms is None, one.rtt_ms or 0.0, one.region))
         doubtful = table.doubt(location) is not None
         estimates = {
-            "location": {**_place(location), "doubtful": doubtful},
-            "regions": [_estimate(one) for one in found],
+            "location": picked(ClientLocationSchema, location, doubtful=doubtful),
+            "regions": [
+                picked(EstimateSchema, one, measured=[*map(_measured, one.measured)]) for one in found
+            ],
         }
     return reply(
         {
@@ -232,14 +234,6 @@ def _disputed(found: Disputed, names: Mapping[str, str]) -> dict[str, Any]:
         "edges": sorted(names.get(token, token) for token in found.edges),
         "fastest_ms": dict(sorted(found.doubt.fastest.items())),
     }
-
-
-def _place(location: Location) -> dict[str, Any]:
-    return {name: getattr(location, name) for name in ("country", "lat", "lon", "asn", "network")}
-
-
-def _estimate(found: RegionEstimate) -> dict[str, Any]:
-    return {**picked(EstimateSchema, found), "measured": [_measured(one) for one in found.measured]}
 
 
 def _measured(found: Measured) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema
-from gtm.api.steps import step_of
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.control.policy.traffic import since_now
 from gtm.core.capacity.load import Freshness

@@ -64,7 +64,7 @@ async def list_sessions(ctx: Ctx, who: Viewer) -> TypedResponse[SessionList]:
         held = ctx.present.session(digest, now)
         if held is not None and (held[0].name == who.name or permits(who.role, Role.ADMIN)):
             one, role = held
-            found.append({**picked(SessionView, one), "role": role})
+            found.append(picked(SessionView, one, role=role))
     return reply({"items": found})
 
 

@@ -9,7 +9,7 @@ from gtm.core.change.safety import Breach, Verdict
 from gtm.documents.diff import FieldChange, ResourceChange
 from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembership
 from gtm.documents.parts import Held
-from gtm.documents.rules import JurisdictionDocument
+from gtm.documents.resources import JurisdictionDocument
 from gtm.documents.schema import PolicyDocument
 from gtm.storage.deletions import Deferred
 from gtm.storage.revisions import Revision

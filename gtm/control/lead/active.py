@@ -27,11 +27,10 @@ from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import Loads
 from gtm.control.lead.peaks import PeakKeeper
-from gtm.control.lead.planning import Planning
-from gtm.control.lead.reports import Reports
+from gtm.control.lead.planner import Planning
+from gtm.control.lead.reports import Reports, Verdicts
 from gtm.control.lead.rooms import Rooms
 from gtm.control.lead.takeover import load_seal
-from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency import LatencyTable

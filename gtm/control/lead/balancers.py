@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gtm.control.errors import Conflict
+from gtm.control.lead.demand import RateBook
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.rates import RateBook
 from gtm.core.model.policy import Policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaText, concerning

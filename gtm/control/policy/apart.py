@@ -10,8 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 
 from gtm.control.errors import ContentTooLarge, Unavailable
-from gtm.control.policy.drafts import Job, understood
-from gtm.control.policy.reading import Reading
+from gtm.control.policy.drafts import DraftText, Job, understood
 from gtm.environment import inherited
 
 AT_WORK = 2
@@ -58,7 +57,7 @@ class Apart:
         self._slots = asyncio.Semaphore(AT_WORK)
         self._present = 0
 
-    async def run(self, job: Job | Reading) -> bytes:
+    async def run(self, job: Job | DraftText) -> bytes:
         """Do a job; the answer as JSON.
 
         Raises:

@@ -15,9 +15,8 @@ from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
-from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.resources import ResourceDocument
+from gtm.documents.resources import ResourceDocument, with_drain_start
 from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Managed, PutOutcome, Stored
 from gtm.storage.session import Database, Transaction

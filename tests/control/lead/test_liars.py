@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead import planning
+from gtm.control.lead import planner
 from gtm.control.lead.reports import Pushed
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
@@ -224,7 +224,7 @@ def _by_name(
 
 
 MUTANTS: dict[str, tuple[str, object, str, object]] = {
-    "what is said of peers counts": ("pushes", planning, "beside", _pushes_take_from_peers),
+    "what is said of peers counts": ("pushes", planner, "beside", _pushes_take_from_peers),
     "load of any region is taken": ("load", load_report, "matches", lambda *_: True),
     "round trips to any region are taken": ("round trips", balancer, "report_problems", lambda *_: []),
     "the quickest is what all are held against": (

@@ -206,7 +206,7 @@ async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> TypedResponse[Rev
     A revision, with the whole policy as it was.
     """
     revision, then = await revisions.get(ctx.database, number)
-    return reply({**picked(RevisionSchema, revision), "policy": export_policy(then, admin_states=True)})
+    return reply(picked(RevisionView, revision, policy=export_policy(then, admin_states=True)))
 
 
 @router.get("/revisions/{number:segment}/diff", tags=["revisions"], responses=errors(404))

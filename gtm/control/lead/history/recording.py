@@ -38,7 +38,7 @@ class HistoryWriter(ABC):
     """
 
     what: ClassVar[str]
-    """What the log calls it."""
+    """The name of the history in the log."""
 
     def __init__(self, database: Database, retention: timedelta) -> None:
         self._database = database

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gtm.api.examples import EXAMPLES
+from gtm.api.routes.policy.resources import EXAMPLES
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.drafts import Draft, key_of
