@@ -26,11 +26,12 @@ from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
+from gtm.control.policy.changes import Intent
 from gtm.control.policy.drafts import GeoIP
-from gtm.control.policy.managers import OnManaged, Writer, writer
+from gtm.control.policy.managers import PERSON, OnManaged, Writer, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
-from gtm.control.policy.situation import Situation, situation_of
+from gtm.control.policy.simulation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Hands, Role, permits
 from gtm.core.policy.snapshot import Snapshot
@@ -120,9 +121,18 @@ class Context:
         """
         return await situation_of(self.present, self.leading(), time.time())
 
-    def safety_check(self, who: Principal, *, force: bool, reason: str) -> SafetyCheck:
-        """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""
-        return SafetyCheck(
+    def intent(
+        self,
+        who: Principal,
+        comment: str,
+        *,
+        force: bool,
+        reason: str,
+        writer: Writer = PERSON,
+        expected: int | None = None,
+    ) -> Intent:
+        """Somebody's change, and what judges it; see `force_reason` for what is wrong with the parameters."""
+        check = SafetyCheck(
             self.situation,
             self.max_moved,
             author=who.name,
@@ -132,6 +142,7 @@ class Context:
             keys=self.present.keys,
             approvals=self.approvals,
         )
+        return Intent(who.actor, comment, check, writer, expected)
 
 
 @dataclass(frozen=True, slots=True)

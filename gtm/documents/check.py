@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, ValidationError, model_validator
 
 from gtm.core.decision.decide import Decision, routed
 from gtm.core.decision.explain import lines
@@ -27,38 +26,24 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.regions import AddressFamily, AdminState, Region
-from gtm.core.model.requests import ContradictionError, Location, Request, agreed
+from gtm.core.model.requests import ContradictionError, Request, agreed
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
 from gtm.documents.folders import check_references, located, place_of, placed, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.places import Client, StatedPlace
 from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.policy_files import shown
-from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
-from gtm.geoip.centres import country_centres
-from gtm.geoip.networks import Locate, locate_client, parse_client
+from gtm.geoip.networks import Locate, locate_client
 
 
-def _client(value: str) -> str:
-    try:
-        return parse_client(value)
-    except ValueError as error:
-        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
-
-
-class Expectation(Document):
+class Expectation(StatedPlace):
     """One expected decision; see the module's description."""
 
     name: f.Line = ""
-    client: Annotated[StrictStr, AfterValidator(_client)] | None = None
-    country: f.CountryCode | None = None
-    lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
-    lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
-    anonymous: f.Flag = False
-    doubtful: f.Flag = False
-    accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+    client: Client | None = None
     service: f.Name | None = None
     host: f.HostName | None = None
     tenant: f.Name | None = None
@@ -77,23 +62,19 @@ class Expectation(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.region is None) == (self.refused is None):
-            raise PydanticCustomError("missing", "needs either `region` or `refused`")
-        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km"}
-        stated = places & self.model_fields_set
-        if self.client is not None and stated:
+            raise f.invalid("missing", "needs either `region` or `refused`")
+        if self.client is not None and StatedPlace.model_fields.keys() & self.model_fields_set:
             names = "`client` or `country`, `lat`, `lon`, `anonymous`, `doubtful` and `accuracy_km`"
-            raise PydanticCustomError("overlap", "{text}", {"text": f"give either {names}"})
+            raise f.invalid("overlap", f"give either {names}")
         if (self.service is None) == (self.host is None):
-            raise PydanticCustomError("missing", "needs either `service` or `host`, a host name of it")
-        if (self.lat is None) != (self.lon is None):
-            raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+            raise f.invalid("missing", "needs either `service` or `host`, a host name of it")
         unheard = [name for name in ("tenant", "data_class", "model") if getattr(self, name) is not None]
         if self.family is not None and unheard:
             text = (
                 f"`family` asks over DNS, where nobody can state `{'` or `'.join(unheard)}`: leave it out, or give the `host` "
                 "that states it"
             )
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
+            raise f.invalid("overlap", text)
         return self
 
     @property
@@ -178,9 +159,8 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
     view = _view(policy, item, now)
     try:
         service, tenant, data_class = _asked(view, item)
-        request = Request(
-            service, _location(item, locate), tenant, data_class, item.model, family=item.family
-        )
+        location = item.location if item.client is None else locate_client(item.client, locate)
+        request = Request(service, location, tenant, data_class, item.model, family=item.family)
         routing = routed(view, request)
     except (UnknownNameError, ContradictionError) as error:
         return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
@@ -298,24 +278,6 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
     shipped = shipped_jurisdictions(history=item.at is not None)
     snapshot = compile_policy(replace(policy, regions=regions), shipped)
     return view_of(snapshot, State(health=health), Window(moment, moment))
-
-
-def _location(item: Expectation, locate: Locate) -> Location:
-    if item.client is not None:
-        return locate_client(item.client, locate)
-    lat, lon = item.lat, item.lon
-    if lat is None and item.country is not None:
-        # As an edge does for a database that knows countries only.
-        lat, lon = country_centres().get(item.country, (None, None))
-    return Location(
-        country=item.country,
-        lat=lat,
-        lon=lon,
-        source="stated",
-        anonymous=item.anonymous,
-        doubtful=item.doubtful,
-        accuracy_km=item.accuracy_km,
-    )
 
 
 _REFUSED = {

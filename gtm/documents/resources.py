@@ -21,7 +21,6 @@ from pydantic import (
     Tag,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from gtm.core.model.kinds import Resource
 from gtm.core.model.policy import (
@@ -184,9 +183,9 @@ class ProbeDocument(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.json_field is None) != (self.json_value is None):
-            raise PydanticCustomError("missing", "`json_field` and `json_value` need each other")
+            raise f.invalid("missing", "`json_field` and `json_value` need each other")
         if self.type is ProbeType.TCP and (self.body_regex is not None or self.json_field is not None):
-            raise PydanticCustomError("overlap", "a `tcp` probe has no body to check: use `http` or `https`")
+            raise f.invalid("overlap", "a `tcp` probe has no body to check: use `http` or `https`")
         return self
 
 

@@ -6,7 +6,7 @@ Those of single kinds are in `gtm.documents.resources` and `gtm.documents.resour
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 import msgspec
 from pydantic import Field
@@ -72,14 +72,7 @@ class PolicyDocument(Document):
 
 
 DOCUMENTS: dict[str, type[ResourceDocument[Any]]] = {
-    "regions": RegionDocument,
-    "zones": ZoneDocument,
-    "services": ServiceDocument,
-    "residency_rules": ResidencyRuleDocument,
-    "spillover_rules": SpilloverRuleDocument,
-    "jurisdictions": JurisdictionDocument,
-    "tenants": TenantDocument,
-    "data_classes": DataClassDocument,
+    kind: get_args(field.annotation)[0] for kind, field in PolicyDocument.model_fields.items()
 }
 """Kind → its document, in the order of `gtm.core.model.kinds.KINDS`."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gtm.documents.imports import gdnsd, octodns, route53, vscf
+from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.documents.imports.parts import ImportProblem, Note, Source, report
 from gtm.documents.imports.policy import Draft, draft
 from tests.drills.imports import Tally, run_route53
@@ -394,7 +394,7 @@ def test_two_that_cannot_both_be_are_refused() -> None:
         with pytest.raises(ImportProblem, match=r"line 4: .* second CNAME .* line 3"):
             read(f"{SOA}a CNAME b\na CNAME c\n", ZONE)
     with pytest.raises(ImportProblem, match="line 2: `a` is given twice"):
-        vscf.load("a => 1\na => 2\n")
+        gdnsd.load_vscf("a => 1\na => 2\n")
     with pytest.raises(ImportProblem, match="twice"):
         route53.read(
             '{"ResourceRecordSets": [{"Name": "a.example.com.", "Name": "b.example.com.", "Type": "A"}]}'

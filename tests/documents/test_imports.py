@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gtm.documents import yamls
 from gtm.documents.folders import check_references, load_folder, read_folder
-from gtm.documents.imports import gdnsd, octodns, route53, vscf
+from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.documents.imports.parts import ImportProblem, Pool, Source, joined, paired
 from gtm.documents.imports.policy import Draft, draft, zone_name
 from gtm.documents.imports.render import files
@@ -305,7 +305,7 @@ def test_broken_files_are_problems() -> None:
         "a => " + "[" * 99,
     ):
         with pytest.raises(ImportProblem):
-            vscf.load(text)
+            gdnsd.load_vscf(text)
     with pytest.raises(ImportProblem, match="name of a zone"):
         zone_name("no zone")
 
@@ -482,7 +482,7 @@ _LINES = st.one_of(st.sampled_from([*GDNSD.splitlines(), *CONFIG.splitlines()]),
 def test_no_configuration_breaks_the_reader(text: str) -> None:
     """Any text is a mapping, or a problem."""
     try:
-        assert isinstance(vscf.load(text), dict)
+        assert isinstance(gdnsd.load_vscf(text), dict)
     except ImportProblem:
         return
 
@@ -544,7 +544,7 @@ def test_no_plugin_settings_break_the_reader(tree: Any) -> None:
 def test_what_is_too_much_is_refused() -> None:
     """Files, sets of records and steered names have bounds."""
     with pytest.raises(ImportProblem, match="MiB"):
-        vscf.load("a" * (10 * 1024 * 1024 + 1))
+        gdnsd.load_vscf("a" * (10 * 1024 * 1024 + 1))
     (steered,) = octodns.read("a: {type: A, geo: {EU: [192.0.2.1]}, values: [192.0.2.2]}").steered
     with pytest.raises(ImportProblem, match="steered"):
         draft(ZONE, Source(steered=[replace(steered, name=f"n{number}") for number in range(1_001)]))

@@ -51,7 +51,7 @@ def wanted(
     forced: Annotated[
         bool | None, Query(description="Only what overruled safety rules, or only what did not.")
     ] = None,
-    oldest_first: Annotated[bool, Query(description="The other way round.")] = False,
+    oldest_first: Annotated[bool, Query(description="List the oldest entry first.")] = False,
 ) -> tuple[Wanted, bool]:
     """What is looked for, and whether the oldest comes first."""
     return Wanted(who, action, target, since, until, forced), oldest_first

@@ -27,9 +27,8 @@ from gtm.api.reported import (
 from gtm.api.schemas.base import Schema, errors
 from gtm.control.errors import Forbidden, Invalid, NotFound
 from gtm.control.lead import edges
-from gtm.control.lead.edges import EdgeView
+from gtm.control.lead.edges import EdgeView, told_by
 from gtm.control.lead.takeover import plan_problem
-from gtm.control.lead.told import told_by
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
 from gtm.control.live.subscribers import MOST_EDGES
@@ -248,7 +247,7 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
 async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
     """List the edges, by name.
 
-    All that were ever heard of.
+    The list has every edge that was ever heard of.
     """
     active, decisions = ctx.replica.active, {}
     if active is not None:
@@ -261,7 +260,7 @@ async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
 async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDetail]:
     """An edge, with what its DNS does and the certificates that it meets.
 
-    One of them.
+    It is the edge as the list of edges has it, and what it tells of its DNS and of certificates besides.
     """
     active, decisions = ctx.replica.active, {}
     if active is not None:

@@ -110,7 +110,7 @@ async def list_health_changes(
 ) -> TypedResponse[ChangePage]:
     """Verdicts that changed, the newest first.
 
-    Of each edge and of all together, with what the probe met. Kept for as long as control is told.
+    There are changes of each edge and of all edges together, with what the probe met. They are kept for as long as control is told to.
     """
     wanted = WantedChanges(region, endpoint, _vantage(vantage), _number(since), _number(until))
     found, complete = await health_history.changes(
@@ -139,7 +139,7 @@ async def list_health_steps(
 ) -> TypedResponse[StepsPage]:
     """How a region's probes ended, five minutes by five minutes.
 
-    Of each endpoint as every edge sees it, over at most a day. Times are control's.
+    The answer has each endpoint as every edge sees it, over at most a day. Times are control's.
     """
     ends = until or datetime.now(UTC)
     if not _EARLIEST < ends < _LATEST:

@@ -166,7 +166,7 @@ async def get_latency(
 
 
 class ForgetSchema(Schema):
-    """Whose word is no longer believed."""
+    """The token whose word is no longer believed."""
 
     token: str = Field(pattern=fields.NAME_PATTERN)
     """The name of a token of role `edge`, `balancer` or `reporter`."""

@@ -118,7 +118,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> TypedRespons
 async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedResponse[LoadView]:
     """Load and usable capacity of every region, by service.
 
-    And how the capacity comes about. Answered from memory, also while the database is down.
+    It also says how the capacity comes about. It is answered from memory, also while the database is down.
     """
     active = ctx.leading()
     if ctx.present.message is None:

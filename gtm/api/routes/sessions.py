@@ -70,7 +70,9 @@ async def list_sessions(ctx: Ctx, who: Viewer) -> TypedResponse[SessionList]:
 
 @router.delete("/sessions/{session:segment}", responses=errors(404))
 async def end_session(
-    ctx: Ctx, who: Viewer, session: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Its id.")]
+    ctx: Ctx,
+    who: Viewer,
+    session: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The session's id.")],
 ) -> TypedResponse[None]:
     """Sign a browser out.
 

@@ -235,7 +235,7 @@ class CountrySchema(Schema):
 
 
 class PlaceChangeSchema(Schema):
-    """The same by place."""
+    """Where most of the requests from a place go; a region of null: they are refused."""
 
     lat: float | None
     lon: float | None
@@ -310,7 +310,7 @@ class RedirectSchema(Schema):
     status: int
     headers: list[HeaderSchema]
     body: str
-    """Of a refusal: the problem document."""
+    """The problem document of a refusal."""
 
 
 class ExplanationView(Schema):

@@ -920,12 +920,13 @@ class FindingSchema(TypedDict):
     """Something legal in a policy that is probably not meant."""
 
     path: str
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
 
 
 class ForgetSchema(TypedDict):
-    """Whose word is no longer believed."""
+    """The token whose word is no longer believed."""
 
     token: str
     """The name of a token of role `edge`, `balancer` or `reporter`."""
@@ -1440,7 +1441,7 @@ class PeakSchema(TypedDict):
 
 
 class PlaceChangeSchema(TypedDict):
-    """The same by place."""
+    """Where most of the requests from a place go; a region of null: they are refused."""
 
     lat: float | None
     lon: float | None
@@ -1556,7 +1557,7 @@ class PolicyChanged(TypedDict):
     managed: list[ManagedResourceSchema]
     """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
-    """Of a dry run; otherwise empty."""
+    """What is probably not meant, as a dry run finds it; otherwise empty."""
     safety: NotRequired[SafetySchema | None]
     """Only of dry runs that change something."""
     deferred: NotRequired[list[DeferredSchema]]
@@ -1732,7 +1733,7 @@ class ReassignRequest(TypedDict):
 
 
 class ReassignView(TypedDict):
-    """What another manages now, or nobody."""
+    """The resources that another tool manages now, or nobody."""
 
     resources: list[ResourceName]
 
@@ -1785,7 +1786,7 @@ class RedirectSchema(TypedDict):
     status: int
     headers: list[HeaderSchema]
     body: str
-    """Of a refusal: the problem document."""
+    """The problem document of a refusal."""
 
 
 class ReferenceSchema(TypedDict):
@@ -1836,7 +1837,7 @@ class RefusedSchema(TypedDict):
 
 
 class RegionCapacityView(TypedDict):
-    """Of a region as a whole, and of its services."""
+    """Load and usable capacity of a region as a whole, and of its services."""
 
     freshness: Freshness
     age: float | None
@@ -2013,7 +2014,7 @@ class RegionWhole(TypedDict):
     minutes: int
     """The number of minutes that were recorded."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     planned: float
     """The requests a second that the plan had it serve."""
     away: float
@@ -2023,7 +2024,7 @@ class RegionWhole(TypedDict):
     use: float | None
     """The share of its limit that it reported outstanding; null: it never did."""
     most_use: float | None
-    """The highest of a minute."""
+    """The highest share in a minute."""
     price_ms: float
     most_price_ms: float
     exhausted: float
@@ -2472,7 +2473,7 @@ class SeriesView(TypedDict):
 
 
 class ServiceCapacity(TypedDict):
-    """Of one service in a region."""
+    """Load and usable capacity of one service in a region."""
 
     freshness: Freshness
     age: float | None
@@ -2663,7 +2664,7 @@ class SimulationView(TypedDict):
 
 
 class SlotBoundSchema(TypedDict):
-    """The same for requests at once, where reports may set a limit too."""
+    """A bound of requests at once, which reports may set, too."""
 
     declared: float | None
     usable: float | None
@@ -2805,7 +2806,7 @@ class SyncSchema(TypedDict):
     unreachable: list[str]
     """Edges not heard of for 10 seconds."""
     silent: list[SilentSchema]
-    """The same, with what they had."""
+    """The same edges, with the revisions that they had."""
     unsaved: list[str]
     """Live edges that have it and cannot keep it on their disk."""
     lost: list[str]
@@ -3015,7 +3016,7 @@ class TopRegion(TypedDict):
     free_slots: TopSlots | None
     """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     decided: float
     """The requests a second that edges send there."""
     planned: float

@@ -322,6 +322,7 @@ def same_plan(one: Plan, other: Plan) -> bool:
     )
 
 
+@dataclass(slots=True, eq=False)
 class Planning:
     """Plans for one control process.
 
@@ -335,30 +336,19 @@ class Planning:
         monotonic: seconds that never step back.
     """
 
-    def __init__(
-        self,
-        current: Current,
-        election: Election | Sole,
-        reports: Reports,
-        loads: Loads,
-        *,
-        leases: Leases,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._current = current
-        self._election = election
-        self._reports = reports
-        self._loads = loads
-        self._leases = leases
-        self._clock = clock
-        self._monotonic = monotonic
-        self.planner = Planner()
-        """Makes the plans, and has the last."""
-        self.excess: Mapping[str, tuple[float, float]] = {}
-        """The tokens whose edges say more than they are believed, by id: what they say, and what of that counts."""
-        self._estimator: Estimator | None = None
-        self._estimated: Snapshot | None = None
+    current: Current
+    election: Election | Sole
+    reports: Reports
+    loads: Loads
+    leases: Leases
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    planner: Planner = field(init=False, default_factory=Planner)
+    """Makes the plans, and has the last."""
+    excess: Mapping[str, tuple[float, float]] = field(init=False, default_factory=dict)
+    """The tokens whose edges say more than they are believed, by id: what they say, and what of that counts."""
+    _estimator: Estimator | None = field(init=False, default=None)
+    _estimated: Snapshot | None = field(init=False, default=None)
 
     @property
     def latest(self) -> Planned:
@@ -373,28 +363,28 @@ class Planning:
 
     async def tick(self) -> None:
         """Make the next plan, and publish it unless it is too early. A tick that fails leaves the last plan."""
-        snapshot, takeover = self._current.now.compiled, self._reports.takeover
-        if snapshot is None or self._election.standing is not Standing.ACTIVE:
+        snapshot, takeover = self.current.now.compiled, self.reports.takeover
+        if snapshot is None or self.election.standing is not Standing.ACTIVE:
             return
-        if not takeover.over and takeover.end(self._monotonic()):
+        if not takeover.over and takeover.end(self.monotonic()):
             self.planner.resume(takeover.plan)
         inputs = self._inputs(snapshot)
         try:
-            planned = await asyncio.to_thread(self._plan, inputs, self._reports.reported)
+            planned = await asyncio.to_thread(self._plan, inputs, self.reports.reported)
         except Exception:
             logger.exception("the planner failed; the last plan stays")
             return
-        self._loads.assessment = planned.capacity
-        self._reports.elsewhere = (
+        self.loads.assessment = planned.capacity
+        self.reports.elsewhere = (
             arrivals(inputs.loads, inputs.now) / planned.per_decision,
             PART * sum(map(turnover, planned.capacity.supply.values())),
         )
-        self._leases.apportion(planned.leasable)
-        now = self._current.now
+        self.leases.apportion(planned.leasable)
+        now = self.current.now
         if takeover.over and (now.keep_plan or not same_plan(planned.told, now.state.plan)):
             plan = await asyncio.to_thread(takeover.sealed, planned.told)
-            told = self._current.now.with_state(self._clock(), plan=plan)
-            self._current.become(replace(told, keep_plan=False))
+            told = self.current.now.with_state(self.clock(), plan=plan)
+            self.current.become(replace(told, keep_plan=False))
 
     def _plan(self, inputs: Inputs, reported: Reported) -> Planned:
         """One plan, beside the event loop."""
@@ -403,7 +393,7 @@ class Planning:
 
     def _inputs(self, snapshot: Snapshot) -> Inputs:
         """All that one plan is made from, as of now, but for the rates."""
-        now = self._current.now
+        now = self.current.now
         if (
             self._estimator is None
             or self._estimated is not snapshot
@@ -413,10 +403,10 @@ class Planning:
         return Inputs(
             snapshot=snapshot,
             estimator=self._estimator,
-            state=replace(now.state, health=self._reports.vantages.judgement.presumed),
-            now=self._clock(),
+            state=replace(now.state, health=self.reports.vantages.judgement.presumed),
+            now=self.clock(),
             rates={},
-            loads=self._loads.loads(snapshot.policy),
-            capacity=self._loads.assessment,
-            beside=beside(self._reports.pushed),
+            loads=self.loads.loads(snapshot.policy),
+            capacity=self.loads.assessment,
+            beside=beside(self.reports.pushed),
         )

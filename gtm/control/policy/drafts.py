@@ -24,8 +24,7 @@ from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invali
 from gtm.control.live.compiled import with_history
 from gtm.control.policy import simulation
 from gtm.control.policy.questions import Answers, ExplainRequest, asked
-from gtm.control.policy.simulation import ScenarioDocument
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import ScenarioDocument, Situation
 from gtm.control.policy.traffic import TrafficDocument, TrafficFile
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.policy import Policy

@@ -12,9 +12,9 @@ from gtm.control.live.compiled import compiled
 from gtm.control.policy.approvals import fingerprint
 from gtm.control.policy.gone import Remembered
 from gtm.control.policy.managers import Settled, Writer, settle
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.core.change.protections import deletions, opened
-from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, Verdict, judge, unsigned
+from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict, judge, unsigned
 from gtm.core.model.access import Role, permits
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -49,6 +49,12 @@ class Outcome:
     held: tuple[Held, ...] = ()
     deferred: tuple[Deferred, ...] = ()
 
+    def document(self, *, dry_run: bool) -> dict[str, Any]:
+        """The outcome as it is answered."""
+        told = ("changes", "findings", "safety", "managed", "deferred", "revision", "warnings")
+        held = [one.model_dump() for one in self.held]
+        return {"dry_run": dry_run, **{name: getattr(self, name) for name in told}, "held": held}
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -72,15 +78,11 @@ class Rules:
         """What the rules say of a change to a revision. `gone`: what the policy had and has no more."""
         verdict = _judge(situation, before, after, gone, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
-        named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
-        return replace(verdict, breaches=found, fingerprint=named, may_force=self._may(found))
-
-    def _may(self, breaches: tuple[Breach, ...]) -> bool:
-        """Whether whoever asks may overrule these rules."""
-        return permits(self.role, Role.FENCE_ADMIN) or not any(item.rule in PROTECTED for item in breaches)
-
-    def _to_approve(self, breaches: tuple[Breach, ...]) -> bool:
-        return self.approvals > 0 and any(breach.rule is SafetyRule.FENCE for breach in breaches)
+        rules = {breach.rule for breach in found}
+        to_approve = self.approvals > 0 and SafetyRule.FENCE in rules
+        named = fingerprint(revision, before, after.policy) if to_approve else None
+        may_force = permits(self.role, Role.FENCE_ADMIN) or rules.isdisjoint(PROTECTED)
+        return replace(verdict, breaches=found, fingerprint=named, may_force=may_force)
 
 
 def _judge(
@@ -180,14 +182,4 @@ def planned(
         judged=lambda after: trial.rules.verdict(situation, running, after, revision, trial.gone),
         settled=lambda changes: settle(trial.writer, trial.managed, changes, written(draft)),
     )
-    return {
-        "dry_run": True,
-        "changes": found.changes,
-        "findings": found.findings,
-        "safety": found.safety,
-        "managed": found.managed,
-        "held": found.held,
-        "deferred": found.deferred,
-        "revision": found.revision,
-        "warnings": found.warnings,
-    }
+    return found.document(dry_run=True)

@@ -320,17 +320,9 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, li
         "geo" if any("geo" in str(record.get("dynamic", "geo")) for record in kinds.values()) else "failover"
     )
     if steering == "geo":
-        notes.lost(
-            name,
-            "which clients get which pool is not taken over: it became `steering: geo`, the nearest region. Where law or "
-            "contract says it, write residency_rules",
-        )
+        notes.nearest(name, "pool")
     ttls = {_ttl(record) for record in kinds.values()}
-    if len(ttls) > 1:
-        notes.reworded(
-            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
-            "its types have several TTLs: the shortest holds for all",
-        )
+    notes.several_ttls(name, ttls, "types")
     joint, separate = paired(pools, ordered=steering == "failover")
     return Steered(name, min(ttls), steering, joint, tuple(hints), line, separate)
 

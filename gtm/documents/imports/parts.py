@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -60,6 +60,21 @@ class Notes(list[Note]):
         for key in value:
             if key not in known:
                 self.lost(f"{what} `{key}`", "not taken over: nothing here has this setting")
+
+    def several_ttls(self, name: str, ttls: Collection[int], whose: str) -> None:
+        """Note that a name's types, or its sets, have several TTLs, if they do."""
+        if len(ttls) > 1:
+            seconds = ", ".join(map(str, sorted(ttls)))
+            why = f"its {whose} have several TTLs: the shortest holds for all"
+            self.reworded(f"{name} ({seconds} s)", why)
+
+    def nearest(self, name: str, what: str) -> None:
+        """Note that the places of clients for which something was answered became the nearest region."""
+        why = (
+            f"which clients get which {what} is not taken over: it became `steering: geo`, the nearest region. Where law or contract "
+            "says it, write residency_rules"
+        )
+        self.lost(name, why)
 
 
 _FIRST = 3

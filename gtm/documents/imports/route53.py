@@ -265,17 +265,9 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
     )
     notes.line = line
     if steering == "geo":
-        why = (
-            "which clients get which set is not taken over: it became `steering: geo`, the nearest region. Where law or contract "
-            "says it, write residency_rules"
-        )
-        notes.lost(name, why)
+        notes.nearest(name, "set")
     ttls = {ttl for one in sets if (ttl := _ttl(name, one.item, notes)) is not None}
-    if len(ttls) > 1:
-        notes.reworded(
-            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
-            "its sets have several TTLs: the shortest holds for all",
-        )
+    notes.several_ttls(name, ttls, "sets")
     return Steered(name, min(ttls, default=None), steering, pools, line=line, separate=separate)
 
 

@@ -12,7 +12,7 @@ import pytest
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.core.model.state import State
 from gtm.demo.policy import demo_policy
 

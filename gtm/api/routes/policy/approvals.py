@@ -72,7 +72,7 @@ async def approve_fence(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Typ
 async def list_fence_approvals(ctx: Ctx, who: Viewer) -> TypedResponse[ApprovalList]:
     """List approvals, the latest first.
 
-    Those that have ended included.
+    Approvals that have ended are in the list, too.
     """
     found = await approvals.list_all(ctx.database, _author(who))
     return reply({"items": [_view(one.approval, one.objection) for one in found]})

@@ -20,7 +20,7 @@ from gtm.control.policy.changes import current_policy
 from gtm.control.policy.drafts import Job, PlanRequest, SimulateRequest, done, explained, parsed
 from gtm.control.policy.gone import in_text, remembered
 from gtm.control.policy.questions import ExplainRequest
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.control.policy.trial import Rules, Trial
 from gtm.core.demand.traffic import Sample, Traffic

@@ -205,7 +205,7 @@ async def list_references(
 ) -> TypedResponse[References]:
     """What refers to a resource.
 
-    Of the policy in force. Nothing refers to what is not there.
+    It is answered by the policy in force, in which nothing refers to a resource that does not exist.
     """
     policy, revision = ctx.running().policy, ctx.present.revision
     found = (await asyncio.to_thread(_referring.of, policy)).get((kind, name), ())

@@ -220,7 +220,12 @@ Tenant = Annotated[
     fields.Name | None,
     Query(description="What requests state; left out: none, so that every rule about tenants counts."),
 ]
-DataClass = Annotated[fields.Name | None, Query(description="Likewise.")]
+DataClass = Annotated[
+    fields.Name | None,
+    Query(
+        description="The data class that requests state; left out: none, so that every rule about data classes counts."
+    ),
+]
 
 
 @router.get(

@@ -6,7 +6,6 @@ Each kind has a worked example of its document, for the OpenAPI description.
 # No postponed annotations here: the factory's endpoints are annotated with its local types.
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any
 
@@ -247,12 +246,8 @@ def _add_put(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             _named(document, given, name, kind),
-            by=who.actor,
-            now=datetime.now(UTC),
-            precondition=precondition(if_match, if_none_match),
-            comment=comment,
-            check=ctx.safety_check(who, force=force, reason=force_reason),
-            writer=writing,
+            precondition(if_match, if_none_match),
+            ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
         )
         return await put_reply(ctx, done)
 
@@ -282,11 +277,8 @@ def _add_delete(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             name,
-            by=who.actor,
-            precondition=precondition(if_match, None),
-            comment=comment,
-            check=ctx.safety_check(who, force=force, reason=force_reason),
-            writer=writing,
+            precondition(if_match, None),
+            ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
         )
         return reply(await changed(ctx, outcome))
 
