@@ -28,7 +28,7 @@ from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.changes import Intent
 from gtm.control.policy.drafts import GeoIP
-from gtm.control.policy.managers import PERSON, OnManaged, Writer, writer
+from gtm.control.policy.managers import PERSON, OnManaged, PolicyWriter, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
 from gtm.control.policy.simulation import Situation, situation_of
@@ -128,7 +128,7 @@ class Context:
         *,
         force: bool,
         reason: str,
-        writer: Writer = PERSON,
+        writer: PolicyWriter = PERSON,
         expected: int | None = None,
     ) -> Intent:
         """Somebody's change, and what judges it; see `force_reason` for what is wrong with the parameters."""
@@ -224,12 +224,12 @@ def _writer(
     managed_reason: Annotated[
         str, Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision.")
     ] = "",
-) -> Writer:
+) -> PolicyWriter:
     """For which tool a change is made; see `gtm.control.policy.managers.writer` for what is wrong with it."""
     return writer(managed_by, on_managed, managed_reason)
 
 
-Writing = Annotated[Writer, Depends(_writer)]
+Writing = Annotated[PolicyWriter, Depends(_writer)]
 Comment = Annotated[
     str,
     Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision."),

@@ -36,7 +36,7 @@ LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EdgeKeys:
     """The keys that an edge told last, and the id of the token that it did with."""
 
     keys: tuple[str, ...]
@@ -64,7 +64,7 @@ class HandoffKeys:
     monotonic: Callable[[], float] = time.monotonic
     _published: float = field(init=False, default=-inf)
     _tokens: object = field(init=False, default=None)
-    _told: dict[str, list[Told]] | None = field(init=False, default=None)
+    _told: dict[str, list[EdgeKeys]] | None = field(init=False, default=None)
 
     async def run(self) -> None:
         """Publish what changes until cancelled."""
@@ -92,7 +92,7 @@ class HandoffKeys:
         async with self.database.transaction() as transaction:
             stored = await transaction.edges.list()
         self._told = {
-            edge.name: [Told(tuple(edge.handoff_keys), edge.handoff_token)]
+            edge.name: [EdgeKeys(tuple(edge.handoff_keys), edge.handoff_token)]
             for edge in stored
             if edge.handoff_keys
         }
@@ -110,9 +110,9 @@ class HandoffKeys:
             self._told is None or not now.tokens
         ):  # tokens are not read yet: there is one as soon as there is an edge
             return
-        heard: dict[str, list[Told]] = {}
+        heard: dict[str, list[EdgeKeys]] = {}
         for edge in self.heard():
-            heard.setdefault(edge.name, []).append(Told(edge.report.handoff_keys, edge.token_id))
+            heard.setdefault(edge.name, []).append(EdgeKeys(edge.report.handoff_keys, edge.token_id))
         self._told |= heard
         self._tokens = now.tokens
         keys = counting(self._told, now, self.clock(), self.balancers())
@@ -146,7 +146,7 @@ def reached(present: Present, now: float, balancers: Iterable[ToldKeys]) -> tupl
 
 
 def counting(
-    told: dict[str, list[Told]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
+    told: dict[str, list[EdgeKeys]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
 ) -> tuple[PublicKey, ...]:
     """The keys whose tokens still speak for the edges that told them, or are still those of their balancers; sorted."""
     count = [token for token in present.tokens.values() if token.works(now)]

@@ -86,7 +86,7 @@ class Expectation(StatedPlace):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExpectationResult:
     """What became of an expectation. `got` and `why` are sentences; `why` explains the decision, line by line."""
 
     label: str
@@ -97,7 +97,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
     `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `places` has the `FILE:LINE` of
@@ -106,7 +106,7 @@ class Report:
 
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[ExpectationResult, ...] = ()
     policy: Policy | None = None
     findings: tuple[Problem, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.code in ERRORS)
 
 
-def check_folder(path: Path, locate: Locate, now: float) -> Report:
+def check_folder(path: Path, locate: Locate, now: float) -> CheckReport:
     """Check a folder of policy files, and the expected decisions beside them if there are any.
 
     Args:
@@ -139,7 +139,7 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     problems, snapshot = check_references(folder)
     expectations, wrong = _expectations(files.expectations)
     problems += wrong
-    report = Report(tuple(problems), not_read=(*files.passed, *files.others), notes=tuple(files.notes()))
+    report = CheckReport(tuple(problems), not_read=(*files.passed, *files.others), notes=tuple(files.notes()))
     if problems or snapshot is None:
         return report
     refused, policy = errors(snapshot), snapshot.policy
@@ -154,7 +154,7 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     return replace(report, problems=unknown, results=results)
 
 
-def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
+def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> ExpectationResult:
     """Decide an expectation's request under a policy, everything up but what it says is down, and compare."""
     view = _view(policy, item, now)
     try:
@@ -163,15 +163,15 @@ def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Resu
         request = Request(service, location, tenant, data_class, item.model, family=item.family)
         routing = routed(view, request)
     except (UnknownNameError, ContradictionError) as error:
-        return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
+        return ExpectationResult(item.label, passed=False, expected=_expected(item), got=str(error), why=())
     if item.family is not None and not view.snapshot.services[service].service.hostnames:
         got = f"service `{service}` has no host name, so that nobody asks DNS for it: leave `family` out"
-        return Result(item.label, passed=False, expected=_expected(item), got=got, why=())
+        return ExpectationResult(item.label, passed=False, expected=_expected(item), got=got, why=())
     options = routing.choice.options
     first = routing.explained(options[0])
     regions = frozenset(option.region for option in options)
     empty = _empty(policy, regions, item.family)
-    return Result(
+    return ExpectationResult(
         label=item.label,
         passed=_holds(item, first, regions) and not empty,
         expected=_expected(item),

@@ -30,7 +30,7 @@ class EdgeSighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class StoredEdge:
     """An edge as last heard of by any control replica."""
 
     name: str
@@ -61,10 +61,10 @@ class EdgeRepository(Repository):
         query = upsert(tables.edges, *changing, newer="last_seen")
         await self._write(query, [_row(latest[name]) for name in sorted(latest)])
 
-    async def list(self) -> list[Edge]:
+    async def list(self) -> list[StoredEdge]:
         """Every edge by name."""
         query = select(tables.edges).order_by(tables.edges.c.name)
-        return [Edge(**row) for row in await self._rows(query)]
+        return [StoredEdge(**row) for row in await self._rows(query)]
 
     async def forget(self, name: str) -> None:
         """Delete an edge, if it is there."""

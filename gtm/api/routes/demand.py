@@ -27,7 +27,7 @@ from gtm.core.demand.traffic import MINUTE
 from gtm.core.model.services import Priority
 from gtm.core.policy.jurisdictions import countries_at
 from gtm.documents import fields
-from gtm.storage.history.demand import MinuteSums, Wanted
+from gtm.storage.history.demand import MinuteSums, WantedDemand
 
 _KNOWN = 65_536
 """Cells that are read once: as many as the rows of one edge."""
@@ -37,7 +37,7 @@ _Told = tuple[Row, float | None, float]
 """A row, its rate as edges count, and the requests per second that it stands for."""
 
 
-class Which(Wanted):
+class Which(WantedDemand):
     """The rows that are asked for, of those of now."""
 
     def of(self, rates: Mapping[Row, float]) -> Iterator[tuple[Row, float]]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from gtm.api.schemas.base import Schema
 from gtm.core.model.services import Priority
 from gtm.dns.zone.content import ExtendedError
-from gtm.storage.history.demand import Step
+from gtm.storage.history.demand import DemandStep
 
 
 class CellSchema(Schema):
@@ -95,7 +95,7 @@ class SampleSchema(Schema):
     cells: list[CellCount]
 
 
-class StepSchema(Schema, of=Step):
+class StepSchema(Schema, of=DemandStep):
     """A step of the timeline."""
 
 

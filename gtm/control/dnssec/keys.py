@@ -27,7 +27,7 @@ import dns.rcode
 import dns.rdatatype
 import msgspec
 
-from gtm.control.dnssec.key_file import KeyFile, KeyFileError, Sealer
+from gtm.control.dnssec.key_file import KeyFile, KeyFileError, KeySealer
 from gtm.control.dnssec.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.core.signing import rollover
@@ -59,7 +59,7 @@ class ZoneWork:
     withdrawing: bool
 
     @classmethod
-    def of(cls, zone: StoredZone, sealer: Sealer, now: float) -> ZoneWork:
+    def of(cls, zone: StoredZone, sealer: KeySealer, now: float) -> ZoneWork:
         """A zone as it is stored.
 
         Raises:
@@ -90,7 +90,7 @@ class ZoneWork:
             if alone:
                 self.keys = (*self.keys[:-1], rollover.first(made, self.now))
 
-    def signed(self, sealer: Sealer) -> list[StoredZone]:
+    def signed(self, sealer: KeySealer) -> list[StoredZone]:
         """The zone as it is to be stored; nothing, if nothing changed and its signatures are younger than a day."""
         before, now = self.stored, self.now
         same = self.keys == tuple(one.key for one in before.keys) and self.withdrawing == before.withdrawing
@@ -107,7 +107,7 @@ class ZoneWork:
 
 
 def settled(
-    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: Sealer, times: Times, now: float
+    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: KeySealer, times: Times, now: float
 ) -> list[StoredZone]:
     """What is to be stored so that nothing is due any more. Every key is read before anything is made.
 
@@ -135,7 +135,7 @@ def settled(
     return changed
 
 
-def all_keys(zones: Iterable[StoredZone], sealer: Sealer) -> tuple[ZoneKeys, ...]:
+def all_keys(zones: Iterable[StoredZone], sealer: KeySealer) -> tuple[ZoneKeys, ...]:
     """What edges sign these zones with.
 
     Raises:
@@ -145,7 +145,7 @@ def all_keys(zones: Iterable[StoredZone], sealer: Sealer) -> tuple[ZoneKeys, ...
     return tuple(_zone_keys(zone, sealer) for zone in zones)
 
 
-def _zone_keys(zone: StoredZone, sealer: Sealer) -> ZoneKeys:
+def _zone_keys(zone: StoredZone, sealer: KeySealer) -> ZoneKeys:
     signing = rollover.signing_key(tuple(one.key for one in zone.keys))
     found = next((one for one in zone.keys if signing is not None and one.key.id == signing.id), None)
     if found is None:

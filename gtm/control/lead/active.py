@@ -25,7 +25,7 @@ from gtm.control.lead.history.health import HealthRecorder
 from gtm.control.lead.history.recording import AuditRetention
 from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.loads import Loads
+from gtm.control.lead.loads import RegionLoads
 from gtm.control.lead.peaks import PeakKeeper
 from gtm.control.lead.planner import Planning
 from gtm.control.lead.reports import Reports, Verdicts
@@ -70,7 +70,7 @@ class Active:
         probe_days: int = 0,
     ) -> None:
         current.become(current.now.with_state(clock()))
-        self.loads = Loads(clock)
+        self.loads = RegionLoads(clock)
         self.rooms = Rooms(current, senders, monotonic)
         self.latency = LatencyBook(database, clock, half_life)
         self.leases = Leases(election, clock, monotonic)

@@ -28,7 +28,7 @@ from gtm.control.lead.demand import (
 )
 from gtm.control.lead.election import Election, Sole, Standing
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.loads import Loads
+from gtm.control.lead.loads import RegionLoads
 from gtm.control.lead.reports import Reports, beside
 from gtm.control.live.present import Current
 from gtm.core.capacity.load import FRESH, Key, Load
@@ -339,7 +339,7 @@ class Planning:
     current: Current
     election: Election | Sole
     reports: Reports
-    loads: Loads
+    loads: RegionLoads
     leases: Leases
     clock: Callable[[], float]
     monotonic: Callable[[], float]

@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 from gtm.control.lead.demand import DemandBook, Place, RateBook, Reported
-from gtm.control.lead.intake import Intake
+from gtm.control.lead.intake import ReportIntake
 from gtm.control.lead.latency import LatencyBook, successors
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.takeover import Takeover
@@ -29,7 +29,7 @@ from gtm.core.health.verdicts import HealthTable
 from gtm.feed.reports import EdgeReply, EdgeReport
 
 
-class Pushed(NamedTuple):
+class PushedWay(NamedTuple):
     """Requests of a service that found no slot in a region: the peer that took them (empty: none), and why.
 
     `CAME` in place of why: those that the region served because another had no slot.
@@ -82,7 +82,7 @@ class Reports:
         self._leases = leases
         self._clock = clock
         self._monotonic = monotonic
-        self._intake = Intake(None, self.dropped)
+        self._intake = ReportIntake(None, self.dropped)
         self._tokens: object = None
         self.successors: Mapping[str, str] = {}
         """The tokens that count, by id, and which a rotation put in another's place; empty: not known yet."""
@@ -105,7 +105,7 @@ class Reports:
         self.follow()
         compiled = self._current.now.compiled
         if self._intake.snapshot is not compiled:
-            self._intake = Intake(compiled, self.dropped)
+            self._intake = ReportIntake(compiled, self.dropped)
         if report.plan is not None and not self.takeover.wants(report.plan):
             self.dropped["plan"] += 1
             report = replace(report, plan=None)
@@ -158,12 +158,12 @@ class Reports:
         return self.corrections.rates(self._monotonic())
 
     @property
-    def pushed(self) -> dict[Pushed, float]:
+    def pushed(self) -> dict[PushedWay, float]:
         """What balancers found no slot for, and what came to them for that, in requests per second."""
         found = {}
         for (home, told), rate in self.pushes.rates(self._monotonic()).items():
             service, region, why = told.split("\t")
-            found[Pushed(home, service, region, why)] = rate
+            found[PushedWay(home, service, region, why)] = rate
         return found
 
     @property
@@ -173,7 +173,7 @@ class Reports:
         return self.demand.reported(self._monotonic(), evidence)
 
 
-def beside(pushed: Mapping[Pushed, float]) -> dict[Place, float]:
+def beside(pushed: Mapping[PushedWay, float]) -> dict[Place, float]:
     """How many requests a second came to each region beside those that it served: what peers took, less what came of peers'.
 
     Each region speaks of itself alone: what it says that others took adds to its own, and takes nothing from theirs.

@@ -11,7 +11,7 @@ from asyncio.subprocess import PIPE
 from dataclasses import dataclass, field
 
 from gtm.control.errors import ContentTooLarge, Unavailable
-from gtm.control.policy.drafts import DraftText, Job, understood
+from gtm.control.policy.drafts import DraftJob, DraftText, understood
 from gtm.environment import inherited
 
 AT_WORK = 2
@@ -52,7 +52,7 @@ class Apart:
     _slots: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(AT_WORK))
     _present: int = field(init=False, default=0)
 
-    async def run(self, job: Job | DraftText) -> bytes:
+    async def run(self, job: DraftJob | DraftText) -> bytes:
         """Do a job; the answer as JSON.
 
         Raises:

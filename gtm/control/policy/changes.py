@@ -26,7 +26,16 @@ from typing import Any, NamedTuple
 from gtm.control.errors import PreconditionFailed, UnsafeChange
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.gone import in_policy, remember, remembered
-from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, only_state, require, settle
+from gtm.control.policy.managers import (
+    PERSON,
+    PolicyWriter,
+    Settled,
+    keep,
+    named,
+    only_state,
+    require,
+    settle,
+)
 from gtm.control.policy.safety import Passed, SafetyCheck
 from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
@@ -143,7 +152,7 @@ class Intent:
     """What whoever makes the change gave as its reason: kept with the revision."""
     check: SafetyCheck | None = None
     """Asked whether the change is safe; None: nobody is. In a dry run, it says what it would say."""
-    writer: Writer = PERSON
+    writer: PolicyWriter = PERSON
     """For which tool the change is made."""
     expected: int | None = None
     """The revision that must be in force; None: any."""
@@ -307,7 +316,7 @@ async def _made(
     kept: Mapping[Key, Obstacle],
     *,
     by: Actor,
-    writer: Writer,
+    writer: PolicyWriter,
 ) -> list[str]:
     """Delete what nothing keeps any more, and have the others wait; what of that an earlier change asked for, in words."""
     done = [key for key in waiting if key not in kept]

@@ -142,7 +142,7 @@ class PlanRequest(DraftDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class DraftJob:
     """What is to be found out.
 
     Args:
@@ -215,7 +215,7 @@ def _check_counts(policy: dict[str, Any]) -> None:
         )
 
 
-def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
+def explained(job: DraftJob, question: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
     """One request explained by a policy.
 
     Raises:
@@ -245,7 +245,7 @@ def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[st
     }
 
 
-def done(job: Job | DraftText) -> dict[str, Any]:
+def done(job: DraftJob | DraftText) -> dict[str, Any]:
     """Do a job that has a draft.
 
     Raises:
@@ -282,7 +282,7 @@ def done(job: Job | DraftText) -> dict[str, Any]:
     return {**found, "revision": job.revision}
 
 
-def _planned(job: Job) -> dict[str, Any]:
+def _planned(job: DraftJob) -> dict[str, Any]:
     from gtm.control.policy.trial import planned
 
     asked = parsed(PlanRequest, job.body)
@@ -299,7 +299,7 @@ def _locator(database: Path | None, overrides: Path | None) -> Locator:
         raise BadRequest(f"control cannot locate addresses, so name countries: {error}") from error
 
 
-def answer(job: Job | DraftText) -> bytes:
+def answer(job: DraftJob | DraftText) -> bytes:
     """What the process says to control: a digit for what came of it, and JSON."""
     said = _answer(job)
     if len(said) <= MAX_ANSWER:
@@ -307,7 +307,7 @@ def answer(job: Job | DraftText) -> bytes:
     return _refused(ContentTooLarge(f"the answer has {len(said)} bytes; at most {MAX_ANSWER} are given"))
 
 
-def _answer(job: Job | DraftText) -> bytes:
+def _answer(job: DraftJob | DraftText) -> bytes:
     try:
         return b"1" + msgspec.json.encode(done(job))
     except ControlError as error:

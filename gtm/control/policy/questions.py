@@ -91,7 +91,7 @@ class ExplainRequest(RequestDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedOver:
     """A question as a client could put it. `host` is the name asked for, None: none; `client` an address or, over DNS, a subnet."""
 
     over: Literal["http", "dns"]
@@ -99,11 +99,11 @@ class Asked:
     client: str | None
 
 
-Answers = Callable[[Routing, Option, Asked], Mapping[str, Any]]
+Answers = Callable[[Routing, Option, AskedOver], Mapping[str, Any]]
 """What an edge would send, by the code that edges answer with; a function of a module, so that other processes find it."""
 
 
-def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> tuple[Request, Asked]:
+def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> tuple[Request, AskedOver]:
     """The request as a client could make it.
 
     Raises:
@@ -138,7 +138,7 @@ def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> t
         question.family,
     )
     name = question.host if question.host is not None or host is None else _concrete(host.name)
-    return request, Asked(question.over, name, question.client_ip)
+    return request, AskedOver(question.over, name, question.client_ip)
 
 
 def _stateless(question: ExplainRequest) -> None:

@@ -11,7 +11,7 @@ from gtm.control.errors import BadRequest, ManagedResource
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.approvals import fingerprint
 from gtm.control.policy.gone import Remembered
-from gtm.control.policy.managers import Settled, Writer, settle
+from gtm.control.policy.managers import PolicyWriter, Settled, settle
 from gtm.control.policy.simulation import Situation
 from gtm.core.change.protections import deletions, opened
 from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict, judge, unsigned
@@ -130,7 +130,7 @@ def written(draft: DraftDocument) -> set[Key]:
 
 
 def narrowed(
-    draft: DraftDocument, managed: Mapping[Key, Managed], writer: Writer, *, only_own: bool
+    draft: DraftDocument, managed: Mapping[Key, Managed], writer: PolicyWriter, *, only_own: bool
 ) -> DraftDocument:
     """A draft that deletes what its tool manages and it does not hold, and nothing else but what it names, if that is wanted.
 
@@ -152,7 +152,7 @@ class Trial:
     """What a dry run has to know besides the draft: who asks, for which tool, who manages what, and what is gone."""
 
     rules: Rules
-    writer: Writer
+    writer: PolicyWriter
     managed: Mapping[Key, Managed]
     gone: Remembered
 

@@ -22,11 +22,11 @@ import dns.zonefile
 
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
+    ImportedPool,
+    ImportedZone,
     ImportProblem,
     Notes,
     Plain,
-    Pool,
-    Source,
     Steered,
     bounded,
     paired,
@@ -219,7 +219,7 @@ class _Plugins:
                 )
 
 
-def read(text: str, zone: str, config: str | None = None) -> Source:
+def read(text: str, zone: str, config: str | None = None) -> ImportedZone:
     """Read gdnsd's zone file and, where it has dynamic names, the configuration.
 
     Args:
@@ -230,7 +230,7 @@ def read(text: str, zone: str, config: str | None = None) -> Source:
     Raises:
         ImportProblem: one of them cannot be read.
     """
-    source = Source()
+    source = ImportedZone()
     found = load_vscf(config) if config is not None else {}
     given = found.get("options")
     options = {key: _option(given, key, default) for key, default in _OPTIONS.items()}
@@ -243,7 +243,7 @@ def read(text: str, zone: str, config: str | None = None) -> Source:
     return source
 
 
-def read_plain(text: str, zone: str) -> Source:
+def read_plain(text: str, zone: str) -> ImportedZone:
     """Read a zone file as BIND does (RFC 1035 §5, RFC 2308 §4).
 
     Args:
@@ -253,7 +253,7 @@ def read_plain(text: str, zone: str) -> Source:
     Raises:
         ImportProblem: it cannot be read.
     """
-    source = Source()
+    source = ImportedZone()
     _take(_prepared(bounded(text), zone, source.notes, None), zone, source, None, None)
     return source
 
@@ -264,7 +264,7 @@ def _option(options: Any, key: str, default: int) -> int:
 
 
 def _take(
-    text: str, zone: str, source: Source, plugins: _Plugins | None, options: Mapping[str, int] | None
+    text: str, zone: str, source: ImportedZone, plugins: _Plugins | None, options: Mapping[str, int] | None
 ) -> None:
     apex = dns.name.from_text(zone)
     parsed, places = _parse(text, apex, source.notes)
@@ -308,7 +308,7 @@ def _clamped(where: str, ttl: int, options: Mapping[str, int], notes: Notes) -> 
     return kept
 
 
-def _soa(found: Any, ttl: int, options: Mapping[str, int] | None, source: Source) -> None:
+def _soa(found: Any, ttl: int, options: Mapping[str, int] | None, source: ImportedZone) -> None:
     minimum = found.minimum
     if options is not None:
         ttl = _clamped("SOA", ttl, options, source.notes)
@@ -475,7 +475,7 @@ def _parse(text: str, apex: dns.name.Name, notes: Notes) -> tuple[dns.zone.Zone,
     return parsed, places
 
 
-def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: Source) -> None:
+def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: ImportedZone) -> None:
     plugin, _, resource = what.partition("!")
     where, notes = f"{name} {what}", source.notes
     if plugins is None:
@@ -523,7 +523,7 @@ def _map_of(plugin: str, resource: Any, plugins: _Plugins) -> Mapping[str, Any]:
 
 def _datacenters(
     where: str, resource: Any, chosen: Mapping[str, Any], plugins: _Plugins, forced: str
-) -> Iterator[Pool]:
+) -> Iterator[ImportedPool]:
     """A resource of `geoip` or `metafo`: what each datacenter answers, in the order of failover; `forced`: of one alone, if any."""
     notes = plugins.notes
     resource = resource if isinstance(resource, dict) else {}
@@ -590,7 +590,7 @@ def _items(found: Any, name: str) -> list[tuple[str, Any]]:
     ]
 
 
-def _flat(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[Pool]:
+def _flat(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[ImportedPool]:
     """A resource of the plugins that answer one of several: each by itself, so that each can be steered."""
     what = where.rpartition("!")[2]
     groups = _groups(resource)
@@ -693,7 +693,7 @@ def _nested(at: str, plugin: str, found: Any, plugins: _Plugins, depth: int) -> 
                 yield from _answers(at, value, plugins, depth + 1)
 
 
-def _pool(label: str, answers: list[str], **known: Any) -> Pool:
+def _pool(label: str, answers: list[str], **known: Any) -> ImportedPool:
     families: dict[str, list[str]] = {"ipv4": [], "ipv6": [], "cnames": []}
     for answer in answers:
         try:
@@ -702,4 +702,4 @@ def _pool(label: str, answers: list[str], **known: Any) -> Pool:
             family = "cnames"
         families[family].append(answer)
     answered: dict[str, Any] = {family: tuple(items) for family, items in families.items()}
-    return Pool(label, **answered, **known)
+    return ImportedPool(label, **answered, **known)

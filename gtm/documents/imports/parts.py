@@ -107,7 +107,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ImportedPool:
     """What some clients are answered with: it becomes a region.
 
     `hints` are sentences of what the source says about it. `lat` and `lon` in degrees, where the source has them.
@@ -129,9 +129,9 @@ def _alias(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
-def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+def joined(pools: Iterable[ImportedPool]) -> tuple[ImportedPool, ...]:
     """Pools of one label become one, with the answers and hints of all; what else is known of it, the first says that knows it."""
-    together: dict[str, list[Pool]] = {}
+    together: dict[str, list[ImportedPool]] = {}
     for pool in pools:
         together.setdefault(pool.label, []).append(pool)
     return tuple(
@@ -149,7 +149,7 @@ def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     )
 
 
-def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], bool]:
+def paired(pools: Sequence[ImportedPool], *, ordered: bool) -> tuple[tuple[ImportedPool, ...], bool]:
     """The pools of a name's A and AAAA records, each by itself in the source, as regions; and whether the two differ.
 
     A label that both types know, with one weight (and where order decides, in one order), is one region with addresses of both
@@ -171,7 +171,7 @@ def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], b
     if len(shared) == len(four) == len(six):
         return joined(pools), False
     labels = {pool.label for pool in four} & known.keys()
-    both: list[Pool] = []
+    both: list[ImportedPool] = []
     rest = iter(six)
     for pool in four:
         if pool.label not in shared:
@@ -186,7 +186,7 @@ def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], b
     return tuple(both), True
 
 
-def _named(pool: Pool, family: str, taken: Container[str]) -> Pool:
+def _named(pool: ImportedPool, family: str, taken: Container[str]) -> ImportedPool:
     """A pool of one family by a label of its own."""
     return replace(pool, label=f"{pool.label}-{family}") if pool.label in taken else pool
 
@@ -201,14 +201,14 @@ class Steered:
     name: str
     ttl: int | None
     steering: str
-    pools: tuple[Pool, ...]
+    pools: tuple[ImportedPool, ...]
     hints: tuple[str, ...] = ()
     line: int = 0
     separate: bool = False
 
 
 @dataclass(slots=True)
-class Source:
+class ImportedZone:
     """What a file holds. `soa`: fields of the zone that its SOA says, with its own TTL as `ttl`; `notes`: what is not as it was."""
 
     plains: list[Plain] = field(default_factory=list)

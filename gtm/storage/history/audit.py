@@ -86,7 +86,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedEntries:
     """Which entries are looked for; None: all.
 
     `who` and `target` are parts of those texts in any case, `action` is an action or a family of them. `since` is within, `until` without.
@@ -136,7 +136,7 @@ class AuditRepository(Repository):
         return [_entry(row) for row in await self._rows(query)]
 
     async def list(
-        self, wanted: Wanted, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
+        self, wanted: WantedEntries, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
     ) -> list[Entry]:
         """At most `limit` entries, the newest first unless told otherwise, starting behind the number `after`."""
         number = tables.audit.c.id
@@ -165,7 +165,7 @@ class AuditRepository(Repository):
         return (await self._execute(delete(table).where(table.c.at < before))).rowcount
 
 
-def selected(wanted: Wanted) -> Select[Any]:
+def selected(wanted: WantedEntries) -> Select[Any]:
     """All of what is looked for."""
     table = tables.audit
     query = select(table)
@@ -187,7 +187,7 @@ def selected(wanted: Wanted) -> Select[Any]:
     return query
 
 
-def pieces_of(wanted: Wanted) -> Sequence[ColumnElement[bool]]:
+def pieces_of(wanted: WantedEntries) -> Sequence[ColumnElement[bool]]:
     """What holds of every entry that is looked for by parts of names, and can be found by an index. Of a part of two letters, nothing."""
     parts = ((tables.audit.c.who, wanted.who), (tables.audit.c.target, wanted.target))
     return [

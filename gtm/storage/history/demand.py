@@ -30,7 +30,7 @@ _SIGHTED = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemandStep:
     """A step of the timeline: how many minutes of it were recorded, for how many seconds these were watched, and how many requests there were."""
 
     start: datetime
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedDemand:
     """Which rows are asked for; None: all. `countries` are the clients'."""
 
     region: str | None = None
@@ -148,7 +148,7 @@ class DemandRepository(Repository):
         found = await self._execute(query, asked)
         return {unescaped(SEPARATOR, cell): float(count) for cell, count in found}
 
-    async def minute(self, start: datetime, wanted: Wanted, limit: int) -> MinuteSums:
+    async def minute(self, start: datetime, wanted: WantedDemand, limit: int) -> MinuteSums:
         """What was recorded in a minute, summed up by the database; see `MinuteSums`."""
         conditions: dict[str, Any] = {
             name: str(value) for name in _PLACES if (value := getattr(wanted, name)) is not None
@@ -185,7 +185,7 @@ class DemandRepository(Repository):
                 rows[Row.parse(stored)] = float(count)
         return MinuteSums(float(watched.scalar_one()), sums, rows, number)
 
-    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
+    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[DemandStep]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""
         query = text(
             """
@@ -201,7 +201,7 @@ class DemandRepository(Repository):
             """
         )
         found = await self._execute(query, {"since": since, "until": until, "step": step})
-        return [Step(start, minutes, seconds, total) for start, minutes, seconds, total in found]
+        return [DemandStep(start, minutes, seconds, total) for start, minutes, seconds, total in found]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:
         """The minute with most requests per second, the first of equals; None if none was recorded.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gtm.control.lead.intake import Intake
+from gtm.control.lead.intake import ReportIntake
 from gtm.control.lead.vantages import GATHERING, Vantages
 from gtm.control.warnings import address_warnings
 from gtm.core.model.regions import Endpoint, Probe
@@ -52,7 +52,7 @@ class World:
 
     def hear(self, **reports: EdgeReport) -> None:
         """Take in a report of each edge, and judge."""
-        intake = Intake(SNAPSHOT, Counter())
+        intake = ReportIntake(SNAPSHOT, Counter())
         for name, report in reports.items():
             self.vantages.take(name, name, "", intake.read(report, self.now), name)
         self.vantages.judge(SNAPSHOT)
@@ -75,7 +75,7 @@ def test_only_what_the_policy_has_probed_is_taken() -> None:
         "ipv6": _told(1, "eu", DOWN),
         "ipx": _told(1, "eu", DOWN),
     }
-    found = Intake(SNAPSHOT, dropped).read(_report(told), 100.0).addresses
+    found = ReportIntake(SNAPSHOT, dropped).read(_report(told), 100.0).addresses
     assert found == {"ipv4": _told(1, "eu", DOWN), "ipv6": {}}
     assert dropped["addresses"] == 4
 

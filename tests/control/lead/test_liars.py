@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead import planner
-from gtm.control.lead.reports import Pushed
+from gtm.control.lead.reports import PushedWay
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
 from gtm.core.latency import Estimator, Settings
@@ -206,7 +206,7 @@ def test_what_a_balancer_says_of_others_changes_nothing(about: str) -> None:
     assert worst.taken <= 0.05
 
 
-def _pushes_take_from_peers(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str], float]:
+def _pushes_take_from_peers(pushed: Mapping[PushedWay, float]) -> dict[tuple[str, str], float]:
     """What one says that a peer took is taken off that peer's demand."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for one, rate in pushed.items():

@@ -17,7 +17,7 @@ from gtm.api.schemas.policy import PolicyChanged
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound
 from gtm.control.policy.changes import current_policy
-from gtm.control.policy.drafts import Job, PlanRequest, SimulateRequest, done, explained, parsed
+from gtm.control.policy.drafts import DraftJob, PlanRequest, SimulateRequest, done, explained, parsed
 from gtm.control.policy.gone import in_text, remembered
 from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.simulation import Situation
@@ -85,7 +85,7 @@ async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRes
     except NotFound as error:
         missing = error.detail
     # Apart: it takes a processor for seconds.
-    job = Job(
+    job = DraftJob(
         "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
     )
     return TypedResponse(await ctx.apart.run(job), media_type="application/json")
@@ -107,7 +107,7 @@ async def plan_policy(
         gone = await remembered(transaction, await transaction.gone.list(), in_text(body))
     running, revision = await current_policy(ctx.database)
     rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
-    job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
+    job = DraftJob("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
     # What is short in a thread, which Terraform waits for several times a plan; else apart.
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
@@ -152,7 +152,7 @@ async def explain_route(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRespo
     glance = _glance(body)
     location = await _location(ctx, glance)
     situation = await ctx.situation()
-    job = Job(
+    job = DraftJob(
         "explain", body, situation, running.policy, running.revision, location=location, answers=ctx.answers
     )
     if bytes(glance.policy) != b"null":

@@ -43,7 +43,7 @@ class Minute:
 
 
 @dataclass(slots=True)
-class Tally:
+class DemandTally:
     """Adds rates up to counts by minute. Times are POSIX seconds."""
 
     _open: dict[int, dict[Row, float]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Recorder(MinuteWriter[Minute]):
     def __init__(self, database: Database, source: str, retention: timedelta) -> None:
         super().__init__(database, retention)
         self._source = source
-        self._tally = Tally()
+        self._tally = DemandTally()
         self._last: float | None = None
         self._adds_up = 0.0
 
