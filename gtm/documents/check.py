@@ -35,15 +35,21 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.places import Client, StatedPlace
 from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.policy_files import shown
+from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 from gtm.geoip.networks import Locate, locate_client
 
 
-class Expectation(StatedPlace):
-    """One expected decision; see the module's description."""
+class _Asker(Document):
+    """The name of an expectation, and the client that asks."""
 
     name: f.Line = ""
     client: Client | None = None
+
+
+class Expectation(StatedPlace, _Asker):
+    """One expected decision; see the module's description."""
+
     service: f.Name | None = None
     host: f.HostName | None = None
     tenant: f.Name | None = None

@@ -9,6 +9,7 @@ Drafts as people write them are YAML, read and checked as `gtm check` does (`rea
 from __future__ import annotations
 
 import pickle
+import re
 import resource
 import sys
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
-from gtm.documents.parts import DraftDocument
+from gtm.documents.folders import check_references, read_text
+from gtm.documents.parts import DraftDocument, merged
 from gtm.documents.resources import Document
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
@@ -42,10 +44,6 @@ from gtm.nesting import ShapeError, loads
 
 if TYPE_CHECKING:  # with it comes the database, which simulations and explanations have no use for
     from gtm.control.policy.trial import Trial
-import re
-
-from gtm.documents.folders import check_references, read_text
-from gtm.documents.parts import merged
 
 MOST_PAIRS = 200_000
 """Regions × services and rules of a policy that is compiled as well: more would take seconds."""
