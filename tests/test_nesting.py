@@ -37,7 +37,7 @@ from gtm.demo.backend import requests as backend
 from gtm.demo.backend.faults import read_fault
 from gtm.demo.backend.server import adapter_of, model_of
 from gtm.documents import yamls
-from gtm.documents.imports import octodns, route53, vscf
+from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.feed import clockfile, lastgood, wire
 from gtm.geoip.overrides import load_overrides
 from gtm.handoff import jwks, jwt
@@ -228,7 +228,7 @@ def test_vscf(opened: list[str]) -> None:
     """Gdnsd's language, whose text is a mapping itself."""
     text = "a => " + "".join("[" if mark == "[" else "{ a => " for mark in opened) + "1"
     text += "".join("]" if mark == "[" else "}" for mark in reversed(opened))
-    assert (DEEPER in said(vscf.load, text)) is (1 + len(opened) > MAX_DEPTH)
+    assert (DEEPER in said(gdnsd.load_vscf, text)) is (1 + len(opened) > MAX_DEPTH)
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -21,17 +21,20 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from gtm.api.query import TypedResponse
 from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
+from gtm.control.lead.edges import Sync, sync
 from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.present import Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
+from gtm.control.policy.changes import Intent
 from gtm.control.policy.drafts import GeoIP
-from gtm.control.policy.managers import OnManaged, Writer, writer
+from gtm.control.policy.managers import PERSON, OnManaged, PolicyWriter, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
-from gtm.control.policy.situation import Situation, situation_of
+from gtm.control.policy.simulation import Situation, situation_of
 from gtm.control.replica import Replica
 from gtm.core.model.access import Hands, Role, permits
+from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
@@ -96,6 +99,20 @@ class Context:
         """
         return self.replica.leading()
 
+    def running(self) -> Snapshot:
+        """The policy in force.
+
+        Raises:
+            Unavailable: none is loaded yet.
+        """
+        if self.present.compiled is None:
+            raise Unavailable("no policy revision is loaded yet: try again")
+        return self.present.compiled
+
+    async def sync(self, revision: int) -> Sync:
+        """How far a revision has got among the edges."""
+        return await sync(self.database, self.replica.edges(), revision, self.present.lost)
+
     async def situation(self) -> Situation:
         """The present, for simulations, explanations and safety rules.
 
@@ -104,9 +121,18 @@ class Context:
         """
         return await situation_of(self.present, self.leading(), time.time())
 
-    def safety_check(self, who: Principal, *, force: bool, reason: str) -> SafetyCheck:
-        """What judges somebody's change; see `force_reason` for what is wrong with the parameters."""
-        return SafetyCheck(
+    def intent(
+        self,
+        who: Principal,
+        comment: str,
+        *,
+        force: bool,
+        reason: str,
+        writer: PolicyWriter = PERSON,
+        expected: int | None = None,
+    ) -> Intent:
+        """Somebody's change, and what judges it; see `force_reason` for what is wrong with the parameters."""
+        check = SafetyCheck(
             self.situation,
             self.max_moved,
             author=who.name,
@@ -116,6 +142,7 @@ class Context:
             keys=self.present.keys,
             approvals=self.approvals,
         )
+        return Intent(who.actor, comment, check, writer, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +224,12 @@ def _writer(
     managed_reason: Annotated[
         str, Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision.")
     ] = "",
-) -> Writer:
+) -> PolicyWriter:
     """For which tool a change is made; see `gtm.control.policy.managers.writer` for what is wrong with it."""
     return writer(managed_by, on_managed, managed_reason)
 
 
-Writing = Annotated[Writer, Depends(_writer)]
+Writing = Annotated[PolicyWriter, Depends(_writer)]
 Comment = Annotated[
     str,
     Query(max_length=1000, pattern=LINE_PATTERN, description="Why; kept with the revision."),

@@ -25,77 +25,75 @@ from gtm.storage.errors import UP
 
 REST = 4.0
 """How many times what a look took (of a processor) it is shown: scrapers take at most a fifth of one."""
+_OF_REGION: Mapping[str, tuple[str, str]] = {
+    "gtm_region_outstanding": ("outstanding", "Requests in a region, as it reported last."),
+    "gtm_region_queue": ("queue", "Requests that wait in a region, as it reported last."),
+    "gtm_region_limit": ("limit", "Slots of a region: the lesser of declared and reported."),
+    "gtm_region_usable_slots": ("usable", "Slots of a region that plans may use."),
+    "gtm_region_load_report_age_seconds": ("report_age", "Age of a region's newest load report."),
+    "gtm_region_service_time_seconds": ("service_time_ms", "How long a request occupies a region."),
+    "gtm_region_demand": ("demand", "Requests per second whose home a region is."),
+    "gtm_region_decided": ("decided", "Requests per second that edges send to a region."),
+    "gtm_region_planned": ("planned", "Requests per second that the plan has for a region."),
+    "gtm_region_price_ms": ("price_ms", "What one more request a second there would cost all others, in ms."),
+    "gtm_region_exhausted": ("exhausted", "1 if the plan uses up a region's capacity."),
+}
+"""Gauge of a region → its key in `top_document`, and its help. Times there are in ms."""
+_BY_LABELS: Mapping[tuple[str, ...], Mapping[str, str]] = {
+    (): {
+        "gtm_control_feed_subscribers": "Edges that follow the feed.",
+        "gtm_control_feed_balancers": "Balancers that follow the feed.",
+        "gtm_control_revision": "The policy revision published; 0: none.",
+        "gtm_control_revisions_lost": "Revisions that edges or balancers hold and the database has lost; who holds one is sent no policy. 0 is well.",
+        "gtm_control_policy_timestamp_seconds": "When the policy in force was written; 0: there is none.",
+        "gtm_control_epoch": "The epoch of the state published.",
+        "gtm_control_database_up": "1 if the database would have taken a change when last asked.",
+        "gtm_control_dnssec_problem": "1 if DNSSEC keys cannot be made, rolled or read.",
+        "gtm_control_dnssec_expiry_timestamp_seconds": "When the first signature over a zone's keys ends; 0: no zone is signed.",
+        "gtm_control_doubtful_networks": "Networks whose claimed location measured round trips contradict.",
+        "gtm_control_edges_live": "Edges heard of within the last 10 seconds.",
+        "gtm_control_active": "1 if this control is the active one of those on its database.",
+        "gtm_control_standbys": "Control processes that stand by for this one.",
+        "gtm_control_health_disputed_regions": "Regions whose verdict is withdrawn because too many went down at once by votes alone.",
+        "gtm_control_feed_refused": "Parts of the feed too large to be sent; edges keep the ones before.",
+        "gtm_plan_timestamp_seconds": "When the plan in force was made; 0: there is none.",
+        "gtm_plan_seconds": "What the last plan took to make.",
+        "gtm_plan_failed": "1 if the last try to plan failed, so that the plan before stays.",
+    },
+    ("edge",): {
+        "gtm_control_edge_report_timestamp_seconds": "When an edge last reported to this control.",
+        "gtm_control_edge_revision": "The policy revision that an edge answers from.",
+    },
+    ("region", "status"): {
+        "gtm_region_health": "1 for the status that the vantages agree on (up, down, unknown), 0 for the others.",
+    },
+    ("region", "family", "status"): {
+        "gtm_region_family_health": "1 for a region's status in a family (ipv4, ipv6), by the addresses that DNS gives out (up, down, unknown), 0 for the others.",
+    },
+    ("region", "state"): {
+        "gtm_region_admin_state": "1 for what the operator wants of a region (active, draining, disabled).",
+    },
+    ("region", "endpoint", "status"): {
+        "gtm_endpoint_vantages": "Edges that see an endpoint as up, down or unknown.",
+    },
+    ("region", "endpoint"): {
+        "gtm_endpoint_probe_seconds": "Time of the probes of an endpoint, the median of the vantages.",
+    },
+    ("from", "to"): {
+        "gtm_spill": "Requests per second served elsewhere than at home, as edges decide.",
+    },
+    ("quota",): {
+        "gtm_quota_allowed": "Requests per second that a spillover quota allows.",
+        "gtm_quota_planned": "Requests per second that the plan spills under a quota.",
+    },
+    ("service", "outcome"): {
+        "gtm_refused": "Requests per second refused, by outcome.",
+    },
+}
+"""Label names → gauges with those, and their help."""
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "gtm_control_feed_subscribers": ("Edges that follow the feed.", ()),
-    "gtm_control_feed_balancers": ("Balancers that follow the feed.", ()),
-    "gtm_control_revision": ("The policy revision published; 0: none.", ()),
-    "gtm_control_revisions_lost": (
-        "Revisions that edges or balancers hold and the database has lost; who holds one is sent no policy. 0 is well.",
-        (),
-    ),
-    "gtm_control_policy_timestamp_seconds": ("When the policy in force was written; 0: there is none.", ()),
-    "gtm_control_epoch": ("The epoch of the state published.", ()),
-    "gtm_control_database_up": ("1 if the database would have taken a change when last asked.", ()),
-    "gtm_control_dnssec_problem": ("1 if DNSSEC keys cannot be made, rolled or read.", ()),
-    "gtm_control_dnssec_expiry_timestamp_seconds": (
-        "When the first signature over a zone's keys ends; 0: no zone is signed.",
-        (),
-    ),
-    "gtm_control_doubtful_networks": (
-        "Networks whose claimed location measured round trips contradict.",
-        (),
-    ),
-    "gtm_control_edges_live": ("Edges heard of within the last 10 seconds.", ()),
-    "gtm_control_active": ("1 if this control is the active one of those on its database.", ()),
-    "gtm_control_standbys": ("Control processes that stand by for this one.", ()),
-    "gtm_control_health_disputed_regions": (
-        "Regions whose verdict is withdrawn because too many went down at once by votes alone.",
-        (),
-    ),
-    "gtm_control_feed_refused": ("Parts of the feed too large to be sent; edges keep the ones before.", ()),
-    "gtm_control_edge_report_timestamp_seconds": ("When an edge last reported to this control.", ("edge",)),
-    "gtm_control_edge_revision": ("The policy revision that an edge answers from.", ("edge",)),
-    "gtm_region_health": (
-        "1 for the status that the vantages agree on (up, down, unknown), 0 for the others.",
-        ("region", "status"),
-    ),
-    "gtm_region_family_health": (
-        "1 for a region's status in a family (ipv4, ipv6), by the addresses that DNS gives out (up, down, unknown), 0 for the others.",
-        ("region", "family", "status"),
-    ),
-    "gtm_region_admin_state": (
-        "1 for what the operator wants of a region (active, draining, disabled).",
-        ("region", "state"),
-    ),
-    "gtm_endpoint_vantages": (
-        "Edges that see an endpoint as up, down or unknown.",
-        ("region", "endpoint", "status"),
-    ),
-    "gtm_endpoint_probe_seconds": (
-        "Time of the probes of an endpoint, the median of the vantages.",
-        ("region", "endpoint"),
-    ),
-    "gtm_region_outstanding": ("Requests in a region, as it reported last.", ("region",)),
-    "gtm_region_queue": ("Requests that wait in a region, as it reported last.", ("region",)),
-    "gtm_region_limit": ("Slots of a region: the lesser of declared and reported.", ("region",)),
-    "gtm_region_usable_slots": ("Slots of a region that plans may use.", ("region",)),
-    "gtm_region_load_report_age_seconds": ("Age of a region's newest load report.", ("region",)),
-    "gtm_region_service_time_seconds": ("How long a request occupies a region.", ("region",)),
-    "gtm_region_demand": ("Requests per second whose home a region is.", ("region",)),
-    "gtm_region_decided": ("Requests per second that edges send to a region.", ("region",)),
-    "gtm_region_planned": ("Requests per second that the plan has for a region.", ("region",)),
-    "gtm_region_price_ms": (
-        "What one more request a second there would cost all others, in ms.",
-        ("region",),
-    ),
-    "gtm_region_exhausted": ("1 if the plan uses up a region's capacity.", ("region",)),
-    "gtm_spill": ("Requests per second served elsewhere than at home, as edges decide.", ("from", "to")),
-    "gtm_quota_allowed": ("Requests per second that a spillover quota allows.", ("quota",)),
-    "gtm_quota_planned": ("Requests per second that the plan spills under a quota.", ("quota",)),
-    "gtm_refused": ("Requests per second refused, by outcome.", ("service", "outcome")),
-    "gtm_plan_timestamp_seconds": ("When the plan in force was made; 0: there is none.", ()),
-    "gtm_plan_seconds": ("What the last plan took to make.", ()),
-    "gtm_plan_failed": ("1 if the last try to plan failed, so that the plan before stays.", ()),
+    **{name: (text, labels) for labels, gauges in _BY_LABELS.items() for name, text in gauges.items()},
+    **{name: (text, ("region",)) for name, (_, text) in _OF_REGION.items()},
 }
 """Name → help and label names."""
 
@@ -267,18 +265,6 @@ def _of_region(region: Mapping[str, Any]) -> Iterator[_Value]:
     for status in HealthStatus:
         yield "gtm_region_health", (name, status.value), region["health"] is status
     yield "gtm_region_admin_state", (name, region["admin_state"].value), 1
-    time = region["service_time_ms"]
-    for metric, value in (
-        ("gtm_region_outstanding", region["outstanding"]),
-        ("gtm_region_queue", region["queue"]),
-        ("gtm_region_limit", region["limit"]),
-        ("gtm_region_usable_slots", region["usable"]),
-        ("gtm_region_load_report_age_seconds", region["report_age"]),
-        ("gtm_region_service_time_seconds", None if time is None else time / 1000),
-        ("gtm_region_demand", region["demand"]),
-        ("gtm_region_decided", region["decided"]),
-        ("gtm_region_planned", region["planned"]),
-        ("gtm_region_price_ms", region["price_ms"]),
-        ("gtm_region_exhausted", region["exhausted"]),
-    ):
-        yield metric, (name,), value
+    for metric, (key, _) in _OF_REGION.items():
+        value = region[key]
+        yield metric, (name,), value / 1000 if key == "service_time_ms" and value is not None else value

@@ -34,7 +34,7 @@ def problem(
     status: int,
     detail: str,
     *,
-    title: str | None = None,
+    title: str = "",
     errors: Sequence[Problem] = (),
     headers: dict[str, str] | None = None,
     members: Mapping[str, Any] | None = None,

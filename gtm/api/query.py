@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
 
@@ -18,6 +19,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from gtm.api.schemas.base import errors
+from gtm.control.errors import BadRequest
 from gtm.documents import fields
 from gtm.feed.reports import MAX_REVISION
 from gtm.nesting import loads
@@ -146,3 +148,18 @@ def _names(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
     for one in dependant.dependencies:
         yield from _names(one)
+
+
+LONGEST = timedelta(days=3660)
+_STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 360, 1440, 10_080))
+
+
+def step_of(since: datetime, until: datetime, most: int) -> timedelta:
+    """The shortest step of which there are so many at most.
+
+    Raises:
+        BadRequest: the time is none, or longer than ten years.
+    """
+    if not timedelta(0) < until - since <= LONGEST:
+        raise BadRequest("`until` must be later than `since`, by ten years at most")
+    return next((one for one in _STEPS if (until - since) / one <= most), _STEPS[-1])

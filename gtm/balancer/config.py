@@ -35,7 +35,7 @@ from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Prefix, Sco
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
 from gtm.documents.fields import invalid
-from gtm.documents.folders import Place, read_yaml
+from gtm.documents.folders import FilePlace, read_yaml
 from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
 
@@ -507,10 +507,10 @@ def load(path: Path) -> BalancerDocument:
         text = "must be one mapping, with `backends` at the least"
         raise PolicyError([Problem(str(path), "wrong_type", text)])
     document, marks = documents[0]
-    return checked(document, str(path), Place(str(path), marks, ()), path.parent)
+    return checked(document, str(path), FilePlace(str(path), marks, ()), path.parent)
 
 
-def checked(document: object, name: str, place: Place | None, folder: Path = Path()) -> BalancerDocument:
+def checked(document: object, name: str, place: FilePlace | None, folder: Path = Path()) -> BalancerDocument:
     """A document as it stands in a file, if it is one.
 
     Args:

@@ -23,8 +23,8 @@ class ControlError(Exception):
     """
 
     status: ClassVar[int] = 400
-    title: ClassVar[str] = "bad request"
-    """Names the kind of problem; its hyphenated form is the problem's type (RFC 9457 §3.1.1)."""
+    title: ClassVar[str] = ""
+    """Names the kind of problem, where HTTP's word for the status does not; its hyphenated form is the problem's type (RFC 9457 §3.1.1)."""
 
     def __init__(
         self,
@@ -48,7 +48,6 @@ class Unauthorized(ControlError):  # noqa: N818
     """No token, or none that counts (RFC 6750 §3)."""
 
     status = 401
-    title = "unauthorized"
 
     def __init__(self, detail: str) -> None:
         challenge = 'Bearer realm="gtm"'
@@ -64,21 +63,18 @@ class Forbidden(ControlError):  # noqa: N818
     """A good token without the right."""
 
     status = 403
-    title = "forbidden"
 
 
 class NotFound(ControlError):  # noqa: N818
     """There is no such thing."""
 
     status = 404
-    title = "not found"
 
 
 class Conflict(ControlError):  # noqa: N818
     """What is there stands against it."""
 
     status = 409
-    title = "conflict"
 
 
 class UnsafeChange(ControlError):  # noqa: N818
@@ -158,7 +154,6 @@ class PreconditionFailed(ControlError):  # noqa: N818
     """The resource is not what the client thinks (RFC 9110 §13)."""
 
     status = 412
-    title = "precondition failed"
 
 
 class ContentTooLarge(ControlError):  # noqa: N818

@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from gtm.control.lead.balancers import ToldKeys
@@ -36,13 +36,14 @@ LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EdgeKeys:
     """The keys that an edge told last, and the id of the token that it did with."""
 
     keys: tuple[str, ...]
     token_id: str
 
 
+@dataclass(slots=True, eq=False)
 class HandoffKeys:
     """Publishes the keys of the active control.
 
@@ -55,36 +56,26 @@ class HandoffKeys:
         monotonic: seconds that never step back.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        current: Current,
-        heard: Callable[[], Iterable[LiveEdge]],
-        clock: Callable[[], float],
-        balancers: Callable[[], Iterable[ToldKeys]] = tuple,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._monotonic = monotonic
-        self._published = -inf
-        self._tokens: object = None
-        self._balancers = balancers
-        self._database = database
-        self._current = current
-        self._heard = heard
-        self._clock = clock
-        self._told: dict[str, list[Told]] | None = None
+    database: Database
+    current: Current
+    heard: Callable[[], Iterable[LiveEdge]]
+    clock: Callable[[], float]
+    balancers: Callable[[], Iterable[ToldKeys]] = tuple
+    monotonic: Callable[[], float] = time.monotonic
+    _published: float = field(init=False, default=-inf)
+    _tokens: object = field(init=False, default=None)
+    _told: dict[str, list[EdgeKeys]] | None = field(init=False, default=None)
 
     async def run(self) -> None:
         """Publish what changes until cancelled."""
         while True:
-            changed = self._current.changed
+            changed = self.current.changed
             if self._told is None:
                 with suppress(StorageUnavailable):
                     await self.load()
             if (
-                self._current.now.tokens is not self._tokens
-                or self._monotonic() - self._published >= LOOK_EVERY
+                self.current.now.tokens is not self._tokens
+                or self.monotonic() - self._published >= LOOK_EVERY
             ):
                 self.look()
             # Not `wait_for`, which may lose a cancellation that comes with the change (in Python 3.11).
@@ -98,10 +89,10 @@ class HandoffKeys:
         Raises:
             StorageUnavailable: the database cannot be reached.
         """
-        async with self._database.transaction() as transaction:
+        async with self.database.transaction() as transaction:
             stored = await transaction.edges.list()
         self._told = {
-            edge.name: [Told(tuple(edge.handoff_keys), edge.handoff_token)]
+            edge.name: [EdgeKeys(tuple(edge.handoff_keys), edge.handoff_token)]
             for edge in stored
             if edge.handoff_keys
         }
@@ -114,26 +105,26 @@ class HandoffKeys:
 
     def look(self) -> None:
         """Publish the keys that count now, if these are others than before."""
-        now = self._current.now
+        now = self.current.now
         if (
             self._told is None or not now.tokens
         ):  # tokens are not read yet: there is one as soon as there is an edge
             return
-        heard: dict[str, list[Told]] = {}
-        for edge in self._heard():
-            heard.setdefault(edge.name, []).append(Told(edge.report.handoff_keys, edge.token_id))
+        heard: dict[str, list[EdgeKeys]] = {}
+        for edge in self.heard():
+            heard.setdefault(edge.name, []).append(EdgeKeys(edge.report.handoff_keys, edge.token_id))
         self._told |= heard
         self._tokens = now.tokens
-        keys = counting(self._told, now, self._clock(), self._balancers())
+        keys = counting(self._told, now, self.clock(), self.balancers())
         if keys != now.handoff_keys.keys or not now.handoff_keys.version:
-            version = max(now.handoff_keys.version + 1, int(self._clock() * 1000))
+            version = max(now.handoff_keys.version + 1, int(self.clock() * 1000))
             now = replace(now, handoff_keys=PublicKeys(keys, version))
-        peers = reached(now, self._clock(), self._balancers())
+        peers = reached(now, self.clock(), self.balancers())
         if peers != now.peers.peers:
             now = replace(now, peers=PeersMessage(peers))
-        if now is not self._current.now:
-            self._published = self._monotonic()
-            self._current.become(now)
+        if now is not self.current.now:
+            self._published = self.monotonic()
+            self.current.become(now)
 
 
 def reached(present: Present, now: float, balancers: Iterable[ToldKeys]) -> tuple[Peer, ...]:
@@ -155,7 +146,7 @@ def reached(present: Present, now: float, balancers: Iterable[ToldKeys]) -> tupl
 
 
 def counting(
-    told: dict[str, list[Told]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
+    told: dict[str, list[EdgeKeys]], present: Present, now: float, balancers: Iterable[ToldKeys] = ()
 ) -> tuple[PublicKey, ...]:
     """The keys whose tokens still speak for the edges that told them, or are still those of their balancers; sorted."""
     count = [token for token in present.tokens.values() if token.works(now)]

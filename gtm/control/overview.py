@@ -18,7 +18,7 @@ from gtm.control.lead.active import Active
 from gtm.control.lead.demand import requests_of
 from gtm.control.lead.history.plans import utilisation
 from gtm.control.lead.planner import Planned
-from gtm.control.lead.reports import Pushed
+from gtm.control.lead.reports import PushedWay
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
 from gtm.core.balance.spill.room import CAME, OpenSlots
@@ -52,8 +52,8 @@ class Moment:
     planned: Planned
     rates: Mapping[Row, float]
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    pushed: Mapping[Pushed, float] = field(default_factory=dict)
-    slots: Mapping[str, OpenSlots] = field(default_factory=dict)
+    pushed: Mapping[PushedWay, float] = field(default_factory=dict)
+    slots: Mapping[str, Standing] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictStr, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, ValidationError, model_validator
 
 from gtm.core.decision.decide import Decision, routed
 from gtm.core.decision.explain import lines
@@ -27,38 +26,30 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 from gtm.core.model.references import some
 from gtm.core.model.regions import AddressFamily, AdminState, Region
-from gtm.core.model.requests import ContradictionError, Location, Request, agreed
+from gtm.core.model.requests import ContradictionError, Request, agreed
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.documents import fields as f
 from gtm.documents.folders import check_references, located, place_of, placed, read_folder, read_yaml
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.places import Client, StatedPlace
 from gtm.documents.plausibility import all_findings, errors
 from gtm.documents.policy_files import shown
 from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
-from gtm.geoip.centres import country_centres
-from gtm.geoip.networks import Locate, locate_client, parse_client
+from gtm.geoip.networks import Locate, locate_client
 
 
-def _client(value: str) -> str:
-    try:
-        return parse_client(value)
-    except ValueError as error:
-        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
-
-
-class Expectation(Document):
-    """One expected decision; see the module's description."""
+class _Asker(Document):
+    """The name of an expectation, and the client that asks."""
 
     name: f.Line = ""
-    client: Annotated[StrictStr, AfterValidator(_client)] | None = None
-    country: f.CountryCode | None = None
-    lat: Annotated[f.Number, Field(ge=-90, le=90)] | None = None
-    lon: Annotated[f.Number, Field(ge=-180, le=180)] | None = None
-    anonymous: f.Flag = False
-    doubtful: f.Flag = False
-    accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
+    client: Client | None = None
+
+
+class Expectation(StatedPlace, _Asker):
+    """One expected decision; see the module's description."""
+
     service: f.Name | None = None
     host: f.HostName | None = None
     tenant: f.Name | None = None
@@ -77,23 +68,19 @@ class Expectation(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.region is None) == (self.refused is None):
-            raise PydanticCustomError("missing", "needs either `region` or `refused`")
-        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km"}
-        stated = places & self.model_fields_set
-        if self.client is not None and stated:
+            raise f.invalid("missing", "needs either `region` or `refused`")
+        if self.client is not None and StatedPlace.model_fields.keys() & self.model_fields_set:
             names = "`client` or `country`, `lat`, `lon`, `anonymous`, `doubtful` and `accuracy_km`"
-            raise PydanticCustomError("overlap", "{text}", {"text": f"give either {names}"})
+            raise f.invalid("overlap", f"give either {names}")
         if (self.service is None) == (self.host is None):
-            raise PydanticCustomError("missing", "needs either `service` or `host`, a host name of it")
-        if (self.lat is None) != (self.lon is None):
-            raise PydanticCustomError("missing", "`lat` and `lon` need each other")
+            raise f.invalid("missing", "needs either `service` or `host`, a host name of it")
         unheard = [name for name in ("tenant", "data_class", "model") if getattr(self, name) is not None]
         if self.family is not None and unheard:
             text = (
                 f"`family` asks over DNS, where nobody can state `{'` or `'.join(unheard)}`: leave it out, or give the `host` "
                 "that states it"
             )
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
+            raise f.invalid("overlap", text)
         return self
 
     @property
@@ -105,7 +92,7 @@ class Expectation(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExpectationResult:
     """What became of an expectation. `got` and `why` are sentences; `why` explains the decision, line by line."""
 
     label: str
@@ -116,7 +103,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """The check of a folder. With problems, no expectation was tried; there are findings where the policy compiles all the same.
 
     `findings` are what is probably not meant (`gtm.core.findings.report`), among which some are `errors`; `places` has the `FILE:LINE` of
@@ -125,7 +112,7 @@ class Report:
 
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[ExpectationResult, ...] = ()
     policy: Policy | None = None
     findings: tuple[Problem, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
@@ -145,7 +132,7 @@ class Report:
         return tuple(finding for finding in self.findings if finding.code in ERRORS)
 
 
-def check_folder(path: Path, locate: Locate, now: float) -> Report:
+def check_folder(path: Path, locate: Locate, now: float) -> CheckReport:
     """Check a folder of policy files, and the expected decisions beside them if there are any.
 
     Args:
@@ -158,7 +145,7 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     problems, snapshot = check_references(folder)
     expectations, wrong = _expectations(files.expectations)
     problems += wrong
-    report = Report(tuple(problems), not_read=(*files.passed, *files.others), notes=tuple(files.notes()))
+    report = CheckReport(tuple(problems), not_read=(*files.passed, *files.others), notes=tuple(files.notes()))
     if problems or snapshot is None:
         return report
     refused, policy = errors(snapshot), snapshot.policy
@@ -173,25 +160,24 @@ def check_folder(path: Path, locate: Locate, now: float) -> Report:
     return replace(report, problems=unknown, results=results)
 
 
-def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> Result:
+def check(policy: Policy, item: Expectation, locate: Locate, now: float) -> ExpectationResult:
     """Decide an expectation's request under a policy, everything up but what it says is down, and compare."""
     view = _view(policy, item, now)
     try:
         service, tenant, data_class = _asked(view, item)
-        request = Request(
-            service, _location(item, locate), tenant, data_class, item.model, family=item.family
-        )
+        location = item.location if item.client is None else locate_client(item.client, locate)
+        request = Request(service, location, tenant, data_class, item.model, family=item.family)
         routing = routed(view, request)
     except (UnknownNameError, ContradictionError) as error:
-        return Result(item.label, passed=False, expected=_expected(item), got=str(error), why=())
+        return ExpectationResult(item.label, passed=False, expected=_expected(item), got=str(error), why=())
     if item.family is not None and not view.snapshot.services[service].service.hostnames:
         got = f"service `{service}` has no host name, so that nobody asks DNS for it: leave `family` out"
-        return Result(item.label, passed=False, expected=_expected(item), got=got, why=())
+        return ExpectationResult(item.label, passed=False, expected=_expected(item), got=got, why=())
     options = routing.choice.options
     first = routing.explained(options[0])
     regions = frozenset(option.region for option in options)
     empty = _empty(policy, regions, item.family)
-    return Result(
+    return ExpectationResult(
         label=item.label,
         passed=_holds(item, first, regions) and not empty,
         expected=_expected(item),
@@ -298,24 +284,6 @@ def _view(policy: Policy, item: Expectation, now: float) -> View:
     shipped = shipped_jurisdictions(history=item.at is not None)
     snapshot = compile_policy(replace(policy, regions=regions), shipped)
     return view_of(snapshot, State(health=health), Window(moment, moment))
-
-
-def _location(item: Expectation, locate: Locate) -> Location:
-    if item.client is not None:
-        return locate_client(item.client, locate)
-    lat, lon = item.lat, item.lon
-    if lat is None and item.country is not None:
-        # As an edge does for a database that knows countries only.
-        lat, lon = country_centres().get(item.country, (None, None))
-    return Location(
-        country=item.country,
-        lat=lat,
-        lon=lon,
-        source="stated",
-        anonymous=item.anonymous,
-        doubtful=item.doubtful,
-        accuracy_km=item.accuracy_km,
-    )
 
 
 _REFUSED = {

@@ -35,7 +35,7 @@ _UNREAD = frozenset({"invalid_yaml", "unreadable", "too_large"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Where a document stands: its file, and its path within that (`("regions", 3)`)."""
 
     file: str
@@ -60,7 +60,7 @@ class Folder:
     documents: dict[str, list[ResourceDocument[Any]]] = field(
         default_factory=lambda: {kind: [] for kind in KINDS}
     )
-    files: dict[tuple[str, str], Place] = field(default_factory=dict)
+    files: dict[tuple[str, str], FilePlace] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     rejected: set[str] = field(default_factory=set)
     said: set[str] = field(default_factory=set)
@@ -212,7 +212,7 @@ def _read_documents(
             continue  # nothing between two `---`, or an empty file
         if isinstance(document, dict):
             for kind, items in document.items():
-                _read_kind(folder, kind, items, Place(file, marks, (kind,)), most)
+                _read_kind(folder, kind, items, FilePlace(file, marks, (kind,)), most)
         else:
             message = f"must be a mapping with any of {', '.join(KINDS)}"
             folder.problems.append(Problem(file, "wrong_type", message))
@@ -220,7 +220,7 @@ def _read_documents(
             return
 
 
-def _read_kind(folder: Folder, kind: str, items: Any, place: Place, most: float) -> None:
+def _read_kind(folder: Folder, kind: str, items: Any, place: FilePlace, most: float) -> None:
     if len(folder.problems) > most:
         return
     where = f"{place.at()}: {kind}"
@@ -242,10 +242,10 @@ def _read_kind(folder: Folder, kind: str, items: Any, place: Place, most: float)
         for index, item in enumerate(items or ()):
             if len(folder.problems) > most:
                 return
-            _read_item(folder, kind, item, index, Place(place.file, place.marks, (kind, index)))
+            _read_item(folder, kind, item, index, FilePlace(place.file, place.marks, (kind, index)))
 
 
-def _read_item(folder: Folder, kind: str, item: Any, index: int, place: Place) -> None:
+def _read_item(folder: Folder, kind: str, item: Any, index: int, place: FilePlace) -> None:
     name = item.get("name") if isinstance(item, dict) else None
     what = f"{kind}.{name}" if isinstance(name, str) and name.isprintable() and name else f"{kind}[{index}]"
     try:

@@ -1,12 +1,12 @@
 """A whole policy as a document, and documents ↔ core values.
 
-Those of single kinds are in `gtm.documents.resources` and `gtm.documents.rules`.
+Those of single kinds are in `gtm.documents.resources` and `gtm.documents.resources`.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 import msgspec
 from pydantic import Field
@@ -17,18 +17,16 @@ from gtm.core.model.regions import Region
 from gtm.core.model.services import Zone
 from gtm.documents.resources import (
     MAX_RESOURCES,
+    DataClassDocument,
     Document,
+    JurisdictionDocument,
     RegionDocument,
+    ResidencyRuleDocument,
     ResourceDocument,
     ServiceDocument,
-    ZoneDocument,
-)
-from gtm.documents.rules import (
-    DataClassDocument,
-    JurisdictionDocument,
-    ResidencyRuleDocument,
     SpilloverRuleDocument,
     TenantDocument,
+    ZoneDocument,
 )
 
 D = TypeVar("D")
@@ -74,14 +72,7 @@ class PolicyDocument(Document):
 
 
 DOCUMENTS: dict[str, type[ResourceDocument[Any]]] = {
-    "regions": RegionDocument,
-    "zones": ZoneDocument,
-    "services": ServiceDocument,
-    "residency_rules": ResidencyRuleDocument,
-    "spillover_rules": SpilloverRuleDocument,
-    "jurisdictions": JurisdictionDocument,
-    "tenants": TenantDocument,
-    "data_classes": DataClassDocument,
+    kind: get_args(field.annotation)[0] for kind, field in PolicyDocument.model_fields.items()
 }
 """Kind → its document, in the order of `gtm.core.model.kinds.KINDS`."""
 

@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from math import isfinite
+from math import isfinite, nan
 
 from gtm.core.demand.cells import cell_of
 from gtm.core.demand.traffic import TrafficBuilder
@@ -20,7 +20,7 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.documents.fields import MODEL_PATTERN, NAME_PATTERN, PATTERN_WORDS
-from gtm.geoip.centres import country_centres
+from gtm.documents.places import stated_location
 
 COLUMNS = (
     "service",
@@ -213,10 +213,7 @@ class _Reader:
         lat, lon = _degrees(values, "lat", 90), _degrees(values, "lon", 180)
         if (lat is None) != (lon is None):
             raise _Wrong("lat", "missing", "`lat` and `lon` need each other")
-        if lat is None and country is not None:
-            # As an edge does for a database that knows countries only.
-            lat, lon = country_centres().get(country, (None, None))
-        return Location(country=country, lat=lat, lon=lon, source="stated")
+        return stated_location(country, lat, lon)
 
     def _problem(self, line: int, column: str, code: str, message: str) -> Problem:
         where = f", column `{_cut(column)}`" if column else ""
@@ -229,11 +226,16 @@ def _without_mark(lines: Iterable[str]) -> Iterator[str]:
         yield line.removeprefix("\ufeff") if number == 0 else line
 
 
-def _count(text: str) -> float:
+def _number(text: str) -> float:
+    """A number; what is none is not a number to Python either."""
     try:
-        count = float(text)
+        return float(text)
     except ValueError:
-        count = -1.0
+        return nan
+
+
+def _count(text: str) -> float:
+    count = _number(text)
     if not 0 <= count <= MAX_COUNT:
         raise _Wrong("count", "out_of_range", f"`{_cut(text)}` is not a number of requests")
     return count
@@ -260,10 +262,7 @@ def _degrees(values: dict[str, str], column: str, most: int) -> float | None:
     text = values.get(column, "")
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
+    value = _number(text)
     if not -most <= value <= most:
         raise _Wrong(
             column, "out_of_range", f"`{_cut(text)}` is not a number of degrees from -{most} to {most}"

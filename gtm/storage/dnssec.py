@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from sqlalchemy import Text, all_, any_, delete, func, literal, select
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.signing.keys import SignedSet
 from gtm.core.signing.rollover import Key, KeyRole, KeyState
 from gtm.storage import locks, tables
+from gtm.storage.repository import Repository, upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,8 @@ class StoredZone:
     withdrawing: bool = False
 
 
-class DnssecRepository:
+class DnssecRepository(Repository):
     """Zones with keys, by name. Writers hold `lock` first."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def lock(self) -> None:
         """Serialise writes until the end of the transaction, so that one of several control processes makes keys.
@@ -64,7 +61,7 @@ class DnssecRepository:
     async def version(self) -> int:
         """The version of the last change; 0: there are no keys."""
         query = select(func.coalesce(func.max(tables.dnssec_zones.c.version), 0))
-        found: int = (await self._connection.execute(query)).scalar_one()
+        found: int = (await self._execute(query)).scalar_one()
         return found
 
     async def load(self) -> dict[str, StoredZone]:
@@ -72,7 +69,7 @@ class DnssecRepository:
         zones, keys = tables.dnssec_zones, tables.dnssec_keys
         query = select(zones, keys).join(keys, keys.c.zone == zones.c.name)
         found: dict[str, StoredZone] = {}
-        rows = await self._connection.execute(query.order_by(zones.c.name, keys.c.created_at, keys.c.id))
+        rows = await self._execute(query.order_by(zones.c.name, keys.c.created_at, keys.c.id))
         for row in rows.mappings():
             zone = found.get(row["name"]) or _zone(row)
             found[zone.name] = replace(zone, keys=(*zone.keys, _key(row)))
@@ -85,12 +82,8 @@ class DnssecRepository:
         # Ahead of the versions of a database that was lost, as epochs are.
         newest = max(zone.signed_at for zone in zones)
         first = max(await self.version() + 1, int(newest * 1000))
-        query = insert(tables.dnssec_zones)
-        update = {name: query.excluded[name] for name in _CHANGING}
-        query = query.on_conflict_do_update(index_elements=["name"], set_=update)
-        await self._connection.execute(
-            query, [_zone_row(zone, first + number) for number, zone in enumerate(zones)]
-        )
+        rows = [_zone_row(zone, first + number) for number, zone in enumerate(zones)]
+        await self._write(upsert(tables.dnssec_zones), rows)
         await self._save_keys(zones)
 
     async def _save_keys(self, zones: Sequence[StoredZone]) -> None:
@@ -99,16 +92,8 @@ class DnssecRepository:
         names = literal([zone.name for zone in zones], ARRAY(Text))
         kept = literal([row["id"] for row in rows], ARRAY(Text))
         gone = delete(keys).where(keys.c.zone == any_(names), keys.c.id != all_(kept))
-        await self._connection.execute(gone)
-        query = insert(keys)
-        update = {name: query.excluded[name] for name in ("state", "since", "urgent")}
-        if rows:
-            await self._connection.execute(
-                query.on_conflict_do_update(index_elements=["id"], set_=update), rows
-            )
-
-
-_CHANGING = ("version", "signed_at", "paused_at", "withdrawing", "sets")
+        await self._execute(gone)
+        await self._write(upsert(keys, "state", "since", "urgent"), rows)
 
 
 def _zone_row(zone: StoredZone, version: int) -> dict[str, Any]:
@@ -123,42 +108,23 @@ def _zone_row(zone: StoredZone, version: int) -> dict[str, Any]:
 
 
 def _key_row(zone: str, stored: StoredKey) -> dict[str, Any]:
-    key = stored.key
-    return {
-        "id": key.id,
-        "zone": zone,
-        "role": key.role.value,
-        "state": key.state.value,
-        "created_at": _moment(key.created),
-        "since": _moment(key.since),
-        "urgent": key.urgent,
-        "dnskey": key.dnskey,
-        "sealed": stored.sealed,
-    }
+    row = asdict(stored.key)
+    times = {"created_at": _moment(row.pop("created")), "since": _moment(row.pop("since"))}
+    words = {name: row.pop(name).value for name in ("role", "state")}
+    return {"zone": zone, "sealed": stored.sealed, **row, **words, **times}
 
 
 def _key(row: RowMapping) -> StoredKey:
-    key = Key(
-        id=row["id"],
-        role=KeyRole(row["role"]),
-        state=KeyState(row["state"]),
-        created=row["created_at"].timestamp(),
-        since=row["since"].timestamp(),
-        urgent=row["urgent"],
-        dnskey=row["dnskey"],
-    )
-    return StoredKey(key, row["sealed"])
+    created, since = row["created_at"].timestamp(), row["since"].timestamp()
+    role, state = KeyRole(row["role"]), KeyState(row["state"])
+    return StoredKey(Key(row["id"], role, state, created, since, row["urgent"], row["dnskey"]), row["sealed"])
 
 
 def _zone(row: RowMapping) -> StoredZone:
-    return StoredZone(
-        name=row["name"],
-        keys=(),
-        sets=msgspec.convert(row["sets"], tuple[SignedSet, ...]),
-        signed_at=row["signed_at"].timestamp(),
-        paused_at=None if row["paused_at"] is None else row["paused_at"].timestamp(),
-        withdrawing=row["withdrawing"],
-    )
+    sets = msgspec.convert(row["sets"], tuple[SignedSet, ...])
+    signed_at, paused_at = row["signed_at"].timestamp(), row["paused_at"]
+    paused = None if paused_at is None else paused_at.timestamp()
+    return StoredZone(row["name"], (), sets, signed_at, paused, row["withdrawing"])
 
 
 def _moment(posix: float) -> datetime:

@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.storage import tables
+from gtm.storage.repository import Repository, upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class EdgeSighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class StoredEdge:
     """An edge as last heard of by any control replica."""
 
     name: str
@@ -48,11 +46,8 @@ class Edge:
     handoff_token: str
 
 
-class EdgeRepository:
+class EdgeRepository(Repository):
     """Edges by name."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def record(self, sightings: Iterable[EdgeSighting]) -> None:
         """Store sightings, the latest of each edge; one that is older than what is stored changes nothing."""
@@ -61,38 +56,22 @@ class EdgeRepository:
             known = latest.get(sighting.name)
             if known is None or known.seen_at <= sighting.seen_at:
                 latest[sighting.name] = sighting
-        if not latest:
-            return
         # By name, so that two replicas that write the same edges never wait for each other in a circle.
-        rows = [_row(latest[name]) for name in sorted(latest)]
-        query = insert(tables.edges).values(rows)
-        new = query.excluded
-        update = {c.name: new[c.name] for c in tables.edges.columns if c.name not in {"name", "first_seen"}}
-        query = query.on_conflict_do_update(
-            index_elements=["name"], set_=update, where=tables.edges.c.last_seen <= new.last_seen
-        )
-        await self._connection.execute(query)
+        changing = (c.name for c in tables.edges.columns if c.name not in {"name", "first_seen"})
+        query = upsert(tables.edges, *changing, newer="last_seen")
+        await self._write(query, [_row(latest[name]) for name in sorted(latest)])
 
-    async def list(self) -> list[Edge]:
+    async def list(self) -> list[StoredEdge]:
         """Every edge by name."""
         query = select(tables.edges).order_by(tables.edges.c.name)
-        return [_edge(row) for row in (await self._connection.execute(query)).mappings()]
+        return [StoredEdge(**row) for row in await self._rows(query)]
 
     async def forget(self, name: str) -> None:
         """Delete an edge, if it is there."""
-        await self._connection.execute(tables.edges.delete().where(tables.edges.c.name == name))
+        await self._execute(tables.edges.delete().where(tables.edges.c.name == name))
 
 
 def _row(sighting: EdgeSighting) -> dict[str, Any]:
     row = asdict(sighting)
     seen_at = row.pop("seen_at")
-    return {
-        **row,
-        "handoff_keys": list(sighting.handoff_keys),
-        "first_seen": seen_at,
-        "last_seen": seen_at,
-    }
-
-
-def _edge(row: RowMapping) -> Edge:
-    return Edge(**row)
+    return {**row, "handoff_keys": list(sighting.handoff_keys), "first_seen": seen_at, "last_seen": seen_at}

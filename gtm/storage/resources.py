@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Table, Text, cast, delete, func, literal, select, text, union_all, update
-from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.dialects.postgresql import JSONB, Insert
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ from gtm.core.model.policy import DataClass, Jurisdiction, Policy, ResidencyRule
 from gtm.core.model.regions import Region
 from gtm.core.model.services import Service, Zone
 from gtm.storage import documents, locks, tables
+from gtm.storage.repository import Repository, upsert
 
 T = TypeVar("T", Region, Zone, Service, ResidencyRule, SpilloverRule, Jurisdiction, Tenant, DataClass)
 
@@ -66,11 +67,11 @@ def _own_columns(table: Table) -> tuple[str, ...]:
     return tuple(str(c.name) for c in table.columns if c.name not in _COMMON)
 
 
-class ResourceRepository(Generic[T]):
+class ResourceRepository(Repository, Generic[T]):
     """The resources of one kind. Writers hold `PolicyRepository.lock` first."""
 
     def __init__(self, connection: AsyncConnection, kind: type[T]) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._kind: type[T] = kind
         self._table = _TABLES[kind]
         self._own = _own_columns(self._table)
@@ -78,13 +79,13 @@ class ResourceRepository(Generic[T]):
     async def get(self, name: str) -> Stored[T] | None:
         """The resource of this name, if there is one."""
         query = select(self._table).where(self._table.c.name == name)
-        row = (await self._connection.execute(query)).one_or_none()
+        row = (await self._execute(query)).one_or_none()
         return None if row is None else self._stored(row)
 
     async def named(self, names: Collection[str]) -> dict[str, Stored[T]]:
         """Those of these names that there are."""
         query = select(self._table).where(self._table.c.name.in_(names))
-        return {row.name: self._stored(row) for row in await self._connection.execute(query)}
+        return {row.name: self._stored(row) for row in await self._execute(query)}
 
     async def list(
         self, after_name: str | None = None, limit: int = 100, *, manager: str | None = None
@@ -95,12 +96,12 @@ class ResourceRepository(Generic[T]):
             query = query.where(self._table.c.manager == manager)
         if after_name is not None:
             query = query.where(self._table.c.name > after_name)
-        return [self._stored(row) for row in await self._connection.execute(query)]
+        return [self._stored(row) for row in await self._execute(query)]
 
     async def all(self) -> Sequence[Stored[T]]:
         """Every resource by name (code point order)."""
         query = select(self._table).order_by(self._table.c.name)
-        return [self._stored(row) for row in await self._connection.execute(query)]
+        return [self._stored(row) for row in await self._execute(query)]
 
     async def put(self, value: T) -> tuple[PutOutcome, Stored[T]]:
         """Create or replace the resource of that name; an equal one keeps its version and times."""
@@ -110,51 +111,38 @@ class ResourceRepository(Generic[T]):
             document
         ):
             return PutOutcome.UNCHANGED, before
-        del document["name"]
-        columns = {own: document.pop(own) for own in self._own}
-        columns |= {"spec": document, "version": tables.resource_versions.next_value()}
-        query = (
-            insert(self._table)
-            .values(name=value.name, **columns)
-            .on_conflict_do_update(
-                index_elements=["name"], set_={**columns, "updated_at": func.clock_timestamp()}
-            )
-            .returning(*self._table.columns)
-        )
-        row = (await self._connection.execute(query)).one()
+        query = self._upsert().values(self._columns(document)).returning(*self._table.columns)
+        row = (await self._execute(query)).one()
         outcome = PutOutcome.CREATED if before is None else PutOutcome.UPDATED
         return outcome, self._stored(row)
 
     async def put_all(self, values: Iterable[T]) -> None:
         """Create or replace resources, of names that differ, in one go: ten thousand one by one take half a minute."""
-        rows = []
-        for value in values:
-            document = documents.to_document(value)
-            rows.append({name: document.pop(name) for name in ("name", *self._own)} | {"spec": document})
-        if not rows:
-            return
-        query = insert(self._table).values(version=tables.resource_versions.next_value())
-        columns = {name: query.excluded[name] for name in (*self._own, "spec", "version")}
-        query = query.on_conflict_do_update(
-            index_elements=["name"], set_={**columns, "updated_at": func.clock_timestamp()}
-        )
-        await self._connection.execute(query, rows)
+        rows = [self._columns(documents.to_document(value)) for value in values]
+        if rows:
+            await self._execute(self._upsert(), rows)
+
+    def _columns(self, document: dict[str, Any]) -> dict[str, Any]:
+        return {name: document.pop(name) for name in ("name", *self._own)} | {"spec": document}
+
+    def _upsert(self) -> Insert:
+        columns = (*self._own, "spec", "version")
+        query = upsert(self._table, *columns, updated_at=func.clock_timestamp())
+        return query.values(version=tables.resource_versions.next_value())
 
     async def delete(self, name: str) -> bool:
         """Delete the resource of this name; False if there is none."""
-        result = await self._connection.execute(delete(self._table).where(self._table.c.name == name))
+        result = await self._execute(delete(self._table).where(self._table.c.name == name))
         return result.rowcount > 0
 
     async def manage(self, names: Collection[str], manager: str | None) -> None:
         """Say which tool manages resources from now on; None: none does. The rest of them stays as it is."""
         values = {"manager": manager, "managed_since": None if manager is None else func.now()}
-        await self._connection.execute(
-            update(self._table).where(self._table.c.name.in_(names)).values(values)
-        )
+        await self._execute(update(self._table).where(self._table.c.name.in_(names)).values(values))
 
     async def written(self, names: Collection[str], revision: int) -> None:
         """Say which revision has written resources."""
-        await self._connection.execute(
+        await self._execute(
             update(self._table).where(self._table.c.name.in_(names)).values(revision=revision)
         )
 
@@ -165,11 +153,8 @@ class ResourceRepository(Generic[T]):
         return Stored(value, row.version, row.created_at, row.updated_at, managed, row.revision)
 
 
-class PolicyRepository:
+class PolicyRepository(Repository):
     """The policy as a whole."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def lock(self) -> None:
         """Serialise policy writes until the end of the transaction. Reads go on; taking it twice is harmless.
@@ -191,7 +176,7 @@ class PolicyRepository:
             every = func.coalesce(func.json_agg(document), text("'[]'::json"))
             parts += [cast(kind, Text), select(every).scalar_subquery()]
         query = select(cast(func.json_build_object(*parts), Text))
-        return sort_policy(documents.policy_of((await self._connection.execute(query)).scalar_one()))
+        return sort_policy(documents.policy_of((await self._execute(query)).scalar_one()))
 
     async def managed(self) -> dict[Key, Managed]:
         """Every resource that a tool manages: one statement, hence one consistent state."""
@@ -200,7 +185,7 @@ class PolicyRepository:
             c = _TABLES[value].c
             query = select(literal(kind).label("kind"), c.name, c.manager, c.managed_since)
             parts.append(query.where(c.manager.is_not(None)))
-        rows = await self._connection.execute(union_all(*parts))
+        rows = await self._execute(union_all(*parts))
         return {(row.kind, row.name): Managed(row.manager, row.managed_since) for row in rows}
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -18,7 +18,6 @@ from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Jurisdiction
 from gtm.core.model.regions import Region
 from gtm.storage import documents, tables
-from gtm.storage.accounts import AccountRepository
 from gtm.storage.approvals import ApprovalRepository
 from gtm.storage.connecting import (
     DRIVER,
@@ -28,7 +27,7 @@ from gtm.storage.connecting import (
     session_statement,
     settle,
 )
-from gtm.storage.deferred import DeferredRepository
+from gtm.storage.deletions import DeferredRepository, GoneRepository
 from gtm.storage.dnssec import DnssecRepository
 from gtm.storage.edges import EdgeRepository
 from gtm.storage.errors import (
@@ -40,23 +39,21 @@ from gtm.storage.errors import (
     StorageReadOnly,
     unavailable,
 )
-from gtm.storage.forks import ForkRepository
-from gtm.storage.gone import GoneRepository
 from gtm.storage.history.audit import AuditRepository
-from gtm.storage.history.demand import DemandRepository
+from gtm.storage.history.demand import DemandRepository, PeakRepository
 from gtm.storage.history.health import HealthRepository
 from gtm.storage.history.plans import PlanRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
-from gtm.storage.peaks import PeakRepository
 from gtm.storage.resources import PolicyRepository, ResourceRepository
-from gtm.storage.revisions import RevisionRepository
+from gtm.storage.revisions import ForkRepository, RevisionRepository
 from gtm.storage.secrets import SecretRepository
-from gtm.storage.sessions import SessionRepository
+from gtm.storage.sessions import AccountRepository, SessionRepository
 from gtm.storage.tables import metadata
 from gtm.storage.tokens import TokenRepository
 from gtm.storage.turns import CALLER, TurnLimits, Turns, own_work
 
+_R = TypeVar("_R")
 POOL_TIMEOUT = 5.0
 LOOK_EVERY = 5.0
 """Seconds between looks whether a connection that only listens leads to a server that takes writes, and whether tables stay locked."""
@@ -92,111 +89,62 @@ _NEEDS = (
 """What a change needs. The audit log and the revisions may be kept from being changed later."""
 
 
+class _Working(Generic[_R]):
+    """A repository that works inside the transaction that has it."""
+
+    def __init__(self, kind: Callable[[AsyncConnection], _R]) -> None:
+        self._kind = kind
+
+    def __get__(self, transaction: Transaction, _owner: object) -> _R:
+        return self._kind(transaction.connection)
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """One transaction, with every repository working inside it."""
 
     connection: AsyncConnection
 
-    @property
-    def policy(self) -> PolicyRepository:
-        """The policy as a whole, and its lock."""
-        return PolicyRepository(self.connection)
-
-    @property
-    def regions(self) -> ResourceRepository[Region]:
-        """Regions."""
-        return ResourceRepository(self.connection, Region)
-
-    @property
-    def jurisdictions(self) -> ResourceRepository[Jurisdiction]:
-        """The operator's own jurisdictions."""
-        return ResourceRepository(self.connection, Jurisdiction)
-
-    @property
-    def revisions(self) -> RevisionRepository:
-        """Revisions of the policy."""
-        return RevisionRepository(self.connection)
-
-    @property
-    def tokens(self) -> TokenRepository:
-        """Bearer tokens."""
-        return TokenRepository(self.connection)
-
-    @property
-    def accounts(self) -> AccountRepository:
-        """Accounts at identity providers."""
-        return AccountRepository(self.connection)
-
-    @property
-    def approvals(self) -> ApprovalRepository:
-        """Approvals of changes that open a fence."""
-        return ApprovalRepository(self.connection)
-
-    @property
-    def forks(self) -> ForkRepository:
-        """Revisions that the database has lost."""
-        return ForkRepository(self.connection)
-
-    @property
-    def gone(self) -> GoneRepository:
-        """What the policy had and has no more."""
-        return GoneRepository(self.connection)
-
-    @property
-    def deferred(self) -> DeferredRepository:
-        """Deletions that wait."""
-        return DeferredRepository(self.connection)
-
-    @property
-    def sessions(self) -> SessionRepository:
-        """People who are signed in."""
-        return SessionRepository(self.connection)
-
-    @property
-    def audit(self) -> AuditRepository:
-        """The audit log."""
-        return AuditRepository(self.connection)
-
-    @property
-    def edges(self) -> EdgeRepository:
-        """Edges as last heard of."""
-        return EdgeRepository(self.connection)
-
-    @property
-    def plans(self) -> PlanRepository:
-        """The plan's history."""
-        return PlanRepository(self.connection)
-
-    @property
-    def peaks(self) -> PeakRepository:
-        """This keeps how much edges asked for."""
-        return PeakRepository(self.connection)
-
-    @property
-    def demand(self) -> DemandRepository:
-        """Recorded demand."""
-        return DemandRepository(self.connection)
-
-    @property
-    def latency(self) -> LatencyRepository:
-        """Measured round trips."""
-        return LatencyRepository(self.connection)
-
-    @property
-    def health(self) -> HealthRepository:
-        """The history of health."""
-        return HealthRepository(self.connection)
-
-    @property
-    def secrets(self) -> SecretRepository:
-        """Control's own keys."""
-        return SecretRepository(self.connection)
-
-    @property
-    def dnssec(self) -> DnssecRepository:
-        """DNSSEC keys."""
-        return DnssecRepository(self.connection)
+    policy = _Working(PolicyRepository)
+    """The policy as a whole, and its lock."""
+    regions = _Working(lambda connection: ResourceRepository(connection, Region))
+    """Regions."""
+    jurisdictions = _Working(lambda connection: ResourceRepository(connection, Jurisdiction))
+    """The operator's own jurisdictions."""
+    revisions = _Working(RevisionRepository)
+    """Revisions of the policy."""
+    tokens = _Working(TokenRepository)
+    """Bearer tokens."""
+    accounts = _Working(AccountRepository)
+    """Accounts at identity providers."""
+    approvals = _Working(ApprovalRepository)
+    """Approvals of changes that open a fence."""
+    forks = _Working(ForkRepository)
+    """Revisions that the database has lost."""
+    gone = _Working(GoneRepository)
+    """What the policy had and has no more."""
+    deferred = _Working(DeferredRepository)
+    """Deletions that wait."""
+    sessions = _Working(SessionRepository)
+    """People who are signed in."""
+    audit = _Working(AuditRepository)
+    """The audit log."""
+    edges = _Working(EdgeRepository)
+    """Edges as last heard of."""
+    plans = _Working(PlanRepository)
+    """The plan's history."""
+    peaks = _Working(PeakRepository)
+    """This keeps how much edges asked for."""
+    demand = _Working(DemandRepository)
+    """Recorded demand."""
+    latency = _Working(LatencyRepository)
+    """Measured round trips."""
+    health = _Working(HealthRepository)
+    """The history of health."""
+    secrets = _Working(SecretRepository)
+    """Control's own keys."""
+    dnssec = _Working(DnssecRepository)
+    """DNSSEC keys."""
 
     def resources(self, kind: str) -> ResourceRepository[Any]:
         """The repository of a kind named as in `gtm.core.model.kinds.KINDS`.

@@ -1,15 +1,17 @@
-"""Sessions of people at the dashboard."""
+"""People at the dashboard: their sessions, and the names by which accounts at identity providers have come."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, insert, or_, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Executable, delete, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
 
-from gtm.core.model.access import Role
+from gtm.core.model.access import Accounts, Role
 from gtm.storage import tables
+from gtm.storage.repository import Repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +35,26 @@ class Session:
     expires_at: datetime
 
 
-class SessionRepository:
+class SessionRepository(Repository):
     """Sessions, those that have ended forgotten."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def add(self, session: Session) -> None:
         """Store one, and forget those that have expired."""
         table = tables.sessions
-        await self._connection.execute(delete(table).where(table.c.expires_at <= func.now()))
-        given = {name: getattr(session, name) for name in table.columns.keys()}  # noqa: SIM118 - a ColumnCollection
-        await self._connection.execute(insert(table).values(given))
+        await self._execute(delete(table).where(table.c.expires_at <= func.now()))
+        await self._execute(insert(table).values(asdict(session)))
 
     async def find_by_hash(self, sha256: bytes) -> Session | None:
         """The session whose cookie has a secret with this hash."""
         table = tables.sessions
-        row = (
-            (await self._connection.execute(select(table).where(table.c.sha256 == sha256))).mappings().first()
-        )
-        return None if row is None else _session(row)
+        found = await self._sessions(select(table).where(table.c.sha256 == sha256))
+        return found[0] if found else None
 
     async def seen(self, ids: dict[str, datetime]) -> None:
         """They were used at these times."""
         table = tables.sessions
         for one, at in ids.items():
-            await self._connection.execute(update(table).where(table.c.id == one).values(seen_at=at))
+            await self._execute(update(table).where(table.c.id == one).values(seen_at=at))
 
     async def live(self, limit: int = 100_000) -> list[Session]:
         """Those that have not expired, the latest used first."""
@@ -69,7 +65,7 @@ class SessionRepository:
             .order_by(table.c.seen_at.desc(), table.c.id)
             .limit(limit)
         )
-        return [_session(row) for row in (await self._connection.execute(query)).mappings()]
+        return await self._sessions(query)
 
     async def end_oldest(self, name: str, kept: int) -> list[Session]:
         """End all of a person's but those that were used last; which were."""
@@ -81,15 +77,29 @@ class SessionRepository:
             .limit(kept)
         )
         query = delete(table).where(table.c.name == name, table.c.id.not_in(newest)).returning(*table.columns)
-        return [_session(row) for row in (await self._connection.execute(query)).mappings()]
+        return await self._sessions(query)
 
     async def end(self, *, id_: str | None = None, name: str | None = None) -> list[Session]:
         """End one by its id, or all of a person's by the name, or both; which were."""
         table = tables.sessions
         query = delete(table).where(or_(table.c.id == id_, table.c.name == name)).returning(*table.columns)
-        return [_session(row) for row in (await self._connection.execute(query)).mappings()]
+        return await self._sessions(query)
+
+    async def _sessions(self, query: Executable) -> list[Session]:
+        return [Session(**{**row, "role": Role(row["role"])}) for row in await self._rows(query)]
 
 
-def _session(row: object) -> Session:
-    values = dict(row)  # type: ignore[call-overload]
-    return Session(**{**values, "role": Role(values["role"])})
+class AccountRepository(Repository):
+    """Which account has had which name. Nothing is forgotten: a token may be owned by any of the names."""
+
+    async def seen(self, account: str, name: str) -> None:
+        """An account came by a name."""
+        query = insert(tables.accounts).values(account=account, name=name.lower())
+        await self._execute(query.on_conflict_do_nothing())
+
+    async def by_name(self) -> Accounts:
+        """The accounts of every name."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for account, name in await self._execute(select(tables.accounts.c.account, tables.accounts.c.name)):
+            found[name].add(account)
+        return {name: frozenset(accounts) for name, accounts in found.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -36,6 +38,10 @@ resource_versions = Sequence("resource_versions", metadata=metadata, data_type=B
 """One sequence for all kinds, so that deleting and creating a resource anew never repeats a version."""
 
 
+def _table(name: str, *parts: Column[Any] | CheckConstraint | Index) -> Table:
+    return Table(name, metadata, *parts)
+
+
 def _name() -> Column[str]:
     # Sorted by code point on every server, as Python sorts: pages and exports have one order everywhere.
     return Column("name", Text(collation="C"), primary_key=True)
@@ -49,9 +55,8 @@ def _timestamp(name: str, *, nullable: bool = False, now: bool = False) -> Colum
 
 def _resource_table(name: str, *own: Column[str] | CheckConstraint) -> Table:
     """A table of one kind of policy document (docs/decisions/0003-policy-documents-in-postgres.md)."""
-    return Table(
+    return _table(
         name,
-        metadata,
         _name(),
         Column("version", BigInteger, nullable=False),
         *own,
@@ -82,17 +87,15 @@ jurisdictions = _resource_table("jurisdictions")
 tenants = _resource_table("tenants")
 data_classes = _resource_table("data_classes")
 
-secrets = Table(
+secrets = _table(
     "secrets",
-    metadata,
     _name(),
     Column("value", LargeBinary, nullable=False),
 )
 """Keys that control makes for itself, and shows to nobody."""
 
-revisions = Table(
+revisions = _table(
     "revisions",
-    metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     _timestamp("created_at", now=True),
     Column("author", Text, nullable=False),
@@ -103,9 +106,8 @@ revisions = Table(
     CheckConstraint("number > 0", name="number"),
 )
 
-tokens = Table(
+tokens = _table(
     "tokens",
-    metadata,
     Column("id", Text(collation="C"), primary_key=True),
     Column("name", Text(collation="C"), nullable=False),
     Column("role", Text, nullable=False),
@@ -138,9 +140,8 @@ tokens = Table(
 )
 """Tokens, those that have ended included. One that is replaced has the moment of its end in `revoked_at` beforehand."""
 
-forks = Table(
+forks = _table(
     "forks",
-    metadata,
     Column("after", BigInteger, primary_key=True, autoincrement=False),
     Column("up_to", BigInteger, nullable=False),
     _timestamp("noted_at", now=True),
@@ -149,9 +150,8 @@ forks = Table(
 )
 """Revisions that edges or balancers hold and this database has lost; new ones are numbered beyond."""
 
-gone = Table(
+gone = _table(
     "gone",
-    metadata,
     Column("kind", Text(collation="C"), primary_key=True),
     Column("name", Text(collation="C"), primary_key=True),
     # Of an address or a name of an endpoint, which region's; empty of others.
@@ -163,9 +163,8 @@ gone = Table(
 )
 """What the policy had and has no more; `revision` was the last that had it."""
 
-deferred_deletions = Table(
+deferred_deletions = _table(
     "deferred_deletions",
-    metadata,
     Column("kind", Text(collation="C"), primary_key=True),
     Column("name", Text(collation="C"), primary_key=True),
     Column("manager", Text, nullable=True),
@@ -176,9 +175,8 @@ deferred_deletions = Table(
 )
 """Resources that are to be deleted as soon as nothing keeps them; `why` says what does, `refused` whether that is a safety rule."""
 
-fence_approvals = Table(
+fence_approvals = _table(
     "fence_approvals",
-    metadata,
     Column("sha256", Text(collation="C"), primary_key=True),
     Column("approver", Text(collation="C"), primary_key=True),
     Column("reason", Text, nullable=False),
@@ -192,9 +190,8 @@ fence_approvals = Table(
 )
 """Consents to changes that open a fence (`gtm.control.policy.approvals`)."""
 
-sessions = Table(
+sessions = _table(
     "sessions",
-    metadata,
     Column("id", Text(collation="C"), primary_key=True),
     Column("sha256", LargeBinary, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -210,18 +207,16 @@ sessions = Table(
 )
 """People who are signed in at the dashboard (`gtm.control.live.sessions`)."""
 
-accounts = Table(
+accounts = _table(
     "accounts",
-    metadata,
     Column("account", Text(collation="C"), primary_key=True),
     Column("name", Text(collation="C"), primary_key=True),
     _timestamp("first_seen", now=True),
 )
 """Accounts at identity providers (issuer and subject), and the names by which each has come: never forgotten, since tokens are owned by names."""
 
-audit = Table(
+audit = _table(
     "audit",
-    metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     _timestamp("at", now=True),
     Column("who", Text, nullable=False),
@@ -243,9 +238,8 @@ audit = Table(
 )
 """The audit log (`gtm.storage.history.audit.Entry`)."""
 
-edges = Table(
+edges = _table(
     "edges",
-    metadata,
     _name(),
     Column("version", Text, nullable=False),
     Column("address", Text, nullable=False),
@@ -261,9 +255,8 @@ edges = Table(
     Index("ix_edges_last_seen", "last_seen"),
 )
 
-demand_rows = Table(
+demand_rows = _table(
     "demand_rows",
-    metadata,
     Column("id", Integer, Identity(always=True), primary_key=True),
     Column("row", Text(collation="C"), nullable=False, unique=True),
     _timestamp("last_seen"),
@@ -271,9 +264,8 @@ demand_rows = Table(
 )
 """What demand is counted by (`gtm.control.lead.demand.Row`), each kept once, however many minutes have it."""
 
-demand_minutes = Table(
+demand_minutes = _table(
     "demand_minutes",
-    metadata,
     Column("minute", DateTime(timezone=True), primary_key=True),
     Column("source", Text(collation="C"), primary_key=True),
     Column("total", Double, nullable=False),
@@ -286,9 +278,8 @@ demand_minutes = Table(
     CheckConstraint("seconds > 0", name="seconds"),
 )
 
-demand_hours = Table(
+demand_hours = _table(
     "demand_hours",
-    metadata,
     Column("hour", DateTime(timezone=True), primary_key=True),
     Column("rows", ARRAY(Integer), nullable=False),
     Column("counts", ARRAY(Double), nullable=False),
@@ -296,9 +287,8 @@ demand_hours = Table(
 )
 """`demand_minutes` of all sources added up; an hour without a row here is read minute by minute."""
 
-demand_peaks = Table(
+demand_peaks = _table(
     "demand_peaks",
-    metadata,
     Column("token", Text(collation="C"), primary_key=True),
     Column("hour", DateTime(timezone=True), primary_key=True),
     # Requests per second in the busiest minute of the hour.
@@ -306,9 +296,8 @@ demand_peaks = Table(
 )
 """How much the edges of a token asked for (`gtm.core.demand.belief`)."""
 
-plan_minutes = Table(
+plan_minutes = _table(
     "plan_minutes",
-    metadata,
     Column("minute", DateTime(timezone=True), primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
     Column("samples", Integer, nullable=False),
@@ -323,9 +312,8 @@ plan_minutes = Table(
 )
 """The planner's decisions, minute by minute (`gtm.core.plan.history.RegionMinute`)."""
 
-plan_sums = Table(
+plan_sums = _table(
     "plan_sums",
-    metadata,
     # Minutes that a step is long (`gtm.storage.history.plans.SPANS`).
     Column("span", Integer, primary_key=True, autoincrement=False),
     Column("start", DateTime(timezone=True), primary_key=True),
@@ -345,9 +333,8 @@ plan_sums = Table(
 )
 """`plan_minutes` added up by step; `use_minutes` are those that know their use."""
 
-latency_sums = Table(
+latency_sums = _table(
     "latency_sums",
-    metadata,
     Column("level", Text(collation="C"), primary_key=True),
     Column("key", Text(collation="C"), primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
@@ -362,9 +349,8 @@ latency_sums = Table(
 )
 """What was measured of round trips (`gtm.core.latency.aggregates.Sum`)."""
 
-latency_votes = Table(
+latency_votes = _table(
     "latency_votes",
-    metadata,
     Column("network", Text(collation="C"), primary_key=True),
     Column("claim", Text(collation="C"), primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
@@ -378,9 +364,8 @@ latency_votes = Table(
 )
 """Who disputes where a network is said to be (`gtm.core.latency.doubt.Vote`)."""
 
-dnssec_zones = Table(
+dnssec_zones = _table(
     "dnssec_zones",
-    metadata,
     _name(),
     # Grows with every change of any zone's keys.
     Column("version", BigInteger, nullable=False, unique=True),
@@ -391,9 +376,8 @@ dnssec_zones = Table(
 )
 """Zones that have DNSSEC keys, and the sets their key-signing keys signed (`gtm.core.signing.keys.SignedSet`)."""
 
-dnssec_keys = Table(
+dnssec_keys = _table(
     "dnssec_keys",
-    metadata,
     Column("id", Text(collation="C"), primary_key=True),
     Column(
         "zone",
@@ -415,9 +399,8 @@ dnssec_keys = Table(
 )
 """Keys of zones (`gtm.core.signing.rollover.Key`)."""
 
-health_changes = Table(
+health_changes = _table(
     "health_changes",
-    metadata,
     # When control heard of it, in µs of POSIX time: what one control process wrote has each number once.
     Column("number", BigInteger, primary_key=True),
     Column("region", Text(collation="C"), primary_key=True),
@@ -434,9 +417,8 @@ health_changes = Table(
 )
 """Verdicts that changed (`gtm.core.health.history.VerdictChange`)."""
 
-health_steps = Table(
+health_steps = _table(
     "health_steps",
-    metadata,
     Column("region", Text(collation="C"), primary_key=True),
     Column("start", DateTime(timezone=True), primary_key=True),
     Column("source", Text(collation="C"), primary_key=True),

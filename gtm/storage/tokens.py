@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Executable, and_, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role
 from gtm.storage import tables
+from gtm.storage.repository import Repository
 
 _ID_BYTES = 5
 
@@ -66,18 +66,26 @@ class Token:
 Place = tuple[str, datetime, str]
 """Where a token stands among all: its name, when it was made, its id."""
 
+
+class NewTokenFacts(TypedDict, total=False):
+    """What a new token has beside its name, role and secret; see `Token`."""
+
+    token_id: str | None
+    edges: str | None
+    regions: str | None
+    names: str | None
+    hands: Hands
+
+
 _COLUMNS = [c for c in tables.tokens.columns if c.name != "sha256"]
 
 
-class TokenRepository:
+class TokenRepository(Repository):
     """Tokens by name. `sha256` is always the 32-byte digest of the secret.
 
     `edges` is of tokens of role `edge` alone: without it they speak for the edge of their own name. `regions` is of those of
     roles `balancer`, which must have it, and `reporter`, `names` of those of role `acme`, which must have it. `hands` are those in which the text is.
     """
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def add(
         self,
@@ -85,12 +93,7 @@ class TokenRepository:
         role: Role,
         sha256: bytes,
         expires_at: datetime | None = None,
-        *,
-        token_id: str | None = None,
-        edges: str | None = None,
-        regions: str | None = None,
-        names: str | None = None,
-        hands: Hands = UNKNOWN_HANDS,
+        **given: Unpack[NewTokenFacts],
     ) -> Token:
         """Store a new token. One of that name that has expired counts as revoked since.
 
@@ -106,26 +109,14 @@ class TokenRepository:
             )
             .values(revoked_at=tables.tokens.c.expires_at)
         )
-        await self._connection.execute(expired)
+        await self._execute(expired)
         query = (
             insert(tables.tokens)
-            .values(
-                _values(
-                    name,
-                    role,
-                    sha256,
-                    expires_at,
-                    token_id,
-                    edges=edges,
-                    regions=regions,
-                    names=names,
-                    hands=hands,
-                )
-            )
+            .values(_values(name, role, sha256, expires_at, **given))
             .on_conflict_do_nothing(index_elements=["name"], index_where=tables.tokens.c.revoked_at.is_(None))
             .returning(*_COLUMNS)
         )
-        row = (await self._connection.execute(query)).mappings().one_or_none()
+        row = await self._row(query)
         if row is None:
             raise TokenNameTaken(f"a token named `{name}` exists")
         return _token(row)
@@ -136,39 +127,21 @@ class TokenRepository:
         role: Role,
         sha256: bytes,
         expires_at: datetime | None = None,
-        *,
-        token_id: str | None = None,
-        edges: str | None = None,
-        regions: str | None = None,
-        names: str | None = None,
-        hands: Hands = UNKNOWN_HANDS,
+        **given: Unpack[NewTokenFacts],
     ) -> Token:
         """Store a token in place of any other of that name, whose secret stops working at the commit."""
-        await self._connection.execute(tables.tokens.delete().where(tables.tokens.c.name == name))
+        await self._execute(tables.tokens.delete().where(tables.tokens.c.name == name))
         query = (
             insert(tables.tokens)
-            .values(
-                _values(
-                    name,
-                    role,
-                    sha256,
-                    expires_at,
-                    token_id,
-                    edges=edges,
-                    regions=regions,
-                    names=names,
-                    hands=hands,
-                )
-            )
+            .values(_values(name, role, sha256, expires_at, **given))
             .returning(*_COLUMNS)
         )
-        return _token((await self._connection.execute(query)).mappings().one())
+        return _token((await self._execute(query)).mappings().one())
 
     async def find_by_hash(self, sha256: bytes) -> Token | None:
         """The token with this digest, also when it is revoked or expired."""
         query = select(*_COLUMNS).where(tables.tokens.c.sha256 == sha256)
-        row = (await self._connection.execute(query)).mappings().one_or_none()
-        return None if row is None else _token(row)
+        return await self._token(query)
 
     async def list(self, after: Place | None = None, limit: int = 100) -> list[Token]:
         """At most `limit` tokens by name, starting behind `after`; revoked ones included, the latest of a name first."""
@@ -177,14 +150,13 @@ class TokenRepository:
         if after is not None:
             later = or_(created < after[1], and_(created == after[1], identity > after[2]))
             query = query.where(or_(name > after[0], and_(name == after[0], later)))
-        return [_token(row) for row in (await self._connection.execute(query)).mappings()]
+        return [_token(row) for row in await self._rows(query)]
 
     async def latest(self, name: str) -> Token | None:
         """The latest token of a name, whether it works or not."""
         query = select(*_COLUMNS).where(tables.tokens.c.name == name)
         query = query.order_by(tables.tokens.c.created_at.desc(), tables.tokens.c.id).limit(1)
-        row = (await self._connection.execute(query)).mappings().one_or_none()
-        return None if row is None else _token(row)
+        return await self._token(query)
 
     async def works(self, name: str, now: datetime) -> bool:
         """Whether a token of a name works at a time."""
@@ -194,18 +166,18 @@ class TokenRepository:
         query = select(tables.tokens.c.id).where(
             tables.tokens.c.name == name, or_(ends.is_(None), ends > now)
         )
-        return (await self._connection.execute(query.limit(1))).first() is not None
+        return (await self._execute(query.limit(1))).first() is not None
 
     async def any_of(self, role: Role) -> bool:
         """Whether there is, or was, a token of a role."""
         query = select(tables.tokens.c.id).where(tables.tokens.c.role == role.value).limit(1)
-        return (await self._connection.execute(query)).first() is not None
+        return (await self._execute(query)).first() is not None
 
     async def live(self) -> dict[bytes, Token]:
         """Digest → token, of all that are not revoked yet. Whether they have expired is for the caller's clock to say."""
         query = select(*_COLUMNS, tables.tokens.c.sha256).where(_working())
         found: dict[bytes, Token] = {}
-        for row in (await self._connection.execute(query)).mappings():
+        for row in await self._rows(query):
             found[row["sha256"]] = _token({key: value for key, value in row.items() if key != "sha256"})
         return found
 
@@ -221,16 +193,15 @@ class TokenRepository:
             .where(tables.tokens.c.name == name, _working())
             .values(revoked_at=func.now())
         )
-        await self._connection.execute(query)
+        await self._execute(query)
         return await self.latest(name)
 
     async def revoke_one(self, token_id: str) -> Token | None:
-        """Revoke the token of this id for good, likewise."""
+        """Revoke the token of this id for good; None if there is none."""
         mine = tables.tokens.c.id == token_id
         query = update(tables.tokens).where(mine, _working()).values(revoked_at=func.now())
-        await self._connection.execute(query)
-        row = (await self._connection.execute(select(*_COLUMNS).where(mine))).mappings().one_or_none()
-        return None if row is None else _token(row)
+        await self._execute(query)
+        return await self._token(select(*_COLUMNS).where(mine))
 
     async def rotate(
         self, name: str, sha256: bytes, ends_at: datetime, *, token_id: str, hands: Callable[[Hands], Hands]
@@ -241,7 +212,7 @@ class TokenRepository:
         """
         await self._hold(name)
         held = select(tables.tokens).where(tables.tokens.c.name == name, tables.tokens.c.revoked_at.is_(None))
-        old = (await self._connection.execute(held)).mappings().one_or_none()
+        old = await self._row(held)
         if old is None:
             return None
         ending = (
@@ -249,17 +220,21 @@ class TokenRepository:
             .where(tables.tokens.c.name == name, _working())
             .values(revoked_at=func.least(tables.tokens.c.revoked_at, ends_at))
         )
-        await self._connection.execute(ending)
+        await self._execute(ending)
         new = hands(Hands(old["owner"], tuple(old["makers"])))
         kept = {key: value for key, value in old.items() if key not in ("created_at", "revoked_at")}
         kept |= {"id": token_id, "sha256": sha256, "owner": new.owner, "makers": list(new.makers)}
         query = insert(tables.tokens).values(kept).returning(*_COLUMNS)
-        return _token((await self._connection.execute(query)).mappings().one())
+        return _token((await self._execute(query)).mappings().one())
+
+    async def _token(self, query: Executable) -> Token | None:
+        row = await self._row(query)
+        return None if row is None else _token(row)
 
     async def _hold(self, name: str) -> None:
         """Wait for whoever else changes the tokens of a name: a rotation and another, or a revocation, see each other."""
         rows = select(tables.tokens.c.id).where(tables.tokens.c.name == name)
-        await self._connection.execute(rows.order_by(tables.tokens.c.id).with_for_update())
+        await self._execute(rows.order_by(tables.tokens.c.id).with_for_update())
 
 
 def _working() -> ColumnElement[bool]:
@@ -269,26 +244,18 @@ def _working() -> ColumnElement[bool]:
 
 
 def _values(
-    name: str,
-    role: Role,
-    sha256: bytes,
-    expires_at: datetime | None,
-    token_id: str | None,
-    *,
-    edges: str | None,
-    regions: str | None,
-    names: str | None,
-    hands: Hands,
+    name: str, role: Role, sha256: bytes, expires_at: datetime | None, **given: Unpack[NewTokenFacts]
 ) -> dict[str, Any]:
+    hands = given.get("hands", UNKNOWN_HANDS)
     return {
-        "id": token_id or secrets.token_hex(_ID_BYTES),
+        "id": given.get("token_id") or secrets.token_hex(_ID_BYTES),
         "name": name,
         "role": role.value,
         "sha256": sha256,
         "expires_at": expires_at,
-        "edges": (edges or name) if role is Role.EDGE else None,
-        "regions": regions,
-        "names": names,
+        "edges": (given.get("edges") or name) if role is Role.EDGE else None,
+        "regions": given.get("regions"),
+        "names": given.get("names"),
         "owner": hands.owner,
         "makers": list(hands.makers),
     }

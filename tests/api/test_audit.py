@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from gtm.control.live.failed_sign_ins import MOST, FailedSignIns
-from gtm.storage.history.audit import Wanted
+from gtm.storage.history.audit import WantedEntries
 from gtm.storage.session import Database
 from tests.api.conftest import TOKENS, Api, Server, region
 from tests.api.test_fences import REASON, RULE
@@ -204,7 +204,7 @@ async def test_failed_sign_ins_are_counted(database_url: str) -> None:
     await failed.write()
     await failed.write()
     async with database.transaction() as transaction:
-        [entry] = await transaction.audit.list(Wanted())
+        [entry] = await transaction.audit.list(WantedEntries())
     await database.dispose()
     assert (entry.who, entry.action, entry.count) == ("", "sign-in.failed", 5001)
     assert f"others ({5000 - 1000 - 0} times)" in entry.target

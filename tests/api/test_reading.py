@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gtm.api.routes.policy import reading as route
-from gtm.control.policy.reading import Reading
+from gtm.control.policy.drafts import DraftText
 from tests.api.conftest import Api
 
 
@@ -15,10 +15,10 @@ from tests.api.conftest import Api
 def test_long_texts_are_read_apart(world: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control's own process, which serves feeds, reads short ones alone."""
 
-    def never(_: Reading) -> dict[str, Any]:
+    def never(_: DraftText) -> dict[str, Any]:
         raise AssertionError("read in control's own process")
 
-    monkeypatch.setattr(route.reading, "read", never)
+    monkeypatch.setattr(route.drafts, "read", never)
     anchors = "tenants:\n- &one {name: clinic, weight: 0}\n"
     found = world.viewer.post("/v1/policy:read", json={"text": anchors, "partial": True})
     assert [one["path"] for one in found.json()["problems"]] == ["tenants.clinic.weight"]

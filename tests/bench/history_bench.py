@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from gtm.control import health_history
+from gtm.control.lead.history import health as health_history
 from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import STEP, History, Probed
 from gtm.core.model.state import EndpointHealth, HealthStatus

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from gtm.control.errors import Conflict
-from gtm.control.handoff_keys import HandoffKeys, Told, counting, reached
+from gtm.control.handoff_keys import EdgeKeys, HandoffKeys, counting, reached
 from gtm.control.lead.balancers import MOST, Balancers, ToldKeys
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
@@ -52,13 +52,13 @@ def edge(name: str, token_id: str, *keys: str) -> LiveEdge:
 def test_keys_count_while_their_token_speaks_for_their_edge() -> None:
     """Not those of a token that has ended, is gone, is of another role, or of another edge's name."""
     told = {
-        "fra-1": [Told(("a",), "1")],
-        "fra-2": [Told(("b",), "1")],
-        "lon-1": [Told(("c",), "2")],
-        "par-1": [Told(("d",), "3")],
-        "ams-1": [Told(("e",), "4")],
-        "ber-1": [Told(("f",), "")],
-        "vie-1": [Told(("g",), "5")],
+        "fra-1": [EdgeKeys(("a",), "1")],
+        "fra-2": [EdgeKeys(("b",), "1")],
+        "lon-1": [EdgeKeys(("c",), "2")],
+        "par-1": [EdgeKeys(("d",), "3")],
+        "ams-1": [EdgeKeys(("e",), "4")],
+        "ber-1": [EdgeKeys(("f",), "")],
+        "vie-1": [EdgeKeys(("g",), "5")],
     }
     now = present(
         token("1", "fra-1"),
@@ -142,7 +142,7 @@ def test_balancers_keys_count_under_their_tokens_names_alone() -> None:
         ToldKeys("token-3", "3", ("e",), 0.0),
         ToldKeys("token-4", "4", ("f",), 0.0),
     ]
-    edges = {"token-1": [Told(("g",), "3")]}
+    edges = {"token-1": [EdgeKeys(("g",), "3")]}
     assert set(counting(edges, now, LATER, told)) == {
         PublicKey("token-1", "a", Issuer.BALANCER),
         PublicKey("token-1", "b", Issuer.BALANCER),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gtm.control.lead.planner import Planned
-from gtm.control.lead.reports import Pushed, beside
+from gtm.control.lead.reports import PushedWay, beside
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, plan_document, quantile, top_document
 from gtm.core.balance.spill.room import OpenSlots
@@ -131,10 +131,10 @@ def test_top_shows_what_balancers_pushed_and_kept() -> None:
     told = replace(
         MOMENT,
         pushed={
-            Pushed("home", "chat", "away", "moved"): 2.0,
-            Pushed("home", "web", "away", "moved"): 3.0,
-            Pushed("home", "chat", "", "no_quota"): 7.0,
-            Pushed("away", "chat", "", "came"): 2.0,
+            PushedWay("home", "chat", "away", "moved"): 2.0,
+            PushedWay("home", "web", "away", "moved"): 3.0,
+            PushedWay("home", "chat", "", "no_quota"): 7.0,
+            PushedWay("away", "chat", "", "came"): 2.0,
         },
     )
     assert top_document(told, [], database="up")["pushes"] == [
@@ -143,7 +143,7 @@ def test_top_shows_what_balancers_pushed_and_kept() -> None:
     ]
     own = {("chat", "home"): 2.0, ("web", "home"): 3.0, ("chat", "away"): -2.0}
     assert beside(told.pushed) == own
-    assert beside({**told.pushed, Pushed("home", "web", "away", "failed"): 3.0}) == {
+    assert beside({**told.pushed, PushedWay("home", "web", "away", "failed"): 3.0}) == {
         **own,
         ("web", "home"): 0.0,
     }

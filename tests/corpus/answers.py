@@ -15,7 +15,7 @@ from typing import Any
 
 from gtm.control.errors import ControlError
 from gtm.control.policy import simulation
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.core.decision.router import Router
 from gtm.core.handoff.verdict import no_higher
 from gtm.core.latency.doubt import Doubt, claim_of

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from gtm.documents.imports import gdnsd, octodns, route53, vscf
-from gtm.documents.imports.parts import ImportProblem, Note, Source, report
-from gtm.documents.imports.policy import Draft, draft
+from gtm.documents.imports import gdnsd, octodns, route53
+from gtm.documents.imports.parts import ImportedZone, ImportProblem, Note, report
+from gtm.documents.imports.policy import ImportedDraft, draft
 from tests.drills.imports import Tally, run_route53
 
 ZONE = "example.com"
 SOA = "@ 900 SOA ns1 hostmaster ( 1 7200 900 1209600 86400 )\n@ NS ns1.example.net.\n"
 
 
-def _made(source: Source) -> Draft:
+def _made(source: ImportedZone) -> ImportedDraft:
     return draft(ZONE, source)
 
 
-def _records(made: Draft) -> dict[tuple[str, str], tuple[Any, list[str]]]:
+def _records(made: ImportedDraft) -> dict[tuple[str, str], tuple[Any, list[str]]]:
     return {(item["name"], item["type"]): (item.get("ttl"), item["data"]) for item in made.zone["records"]}
 
 
-def _lost(made: Draft) -> list[tuple[int, str]]:
+def _lost(made: ImportedDraft) -> list[tuple[int, str]]:
     """Lines, and what is lost there."""
     return [(note.line, f"{note.what}: {note.why}") for note in made.notes if note.lost]
 
@@ -394,7 +394,7 @@ def test_two_that_cannot_both_be_are_refused() -> None:
         with pytest.raises(ImportProblem, match=r"line 4: .* second CNAME .* line 3"):
             read(f"{SOA}a CNAME b\na CNAME c\n", ZONE)
     with pytest.raises(ImportProblem, match="line 2: `a` is given twice"):
-        vscf.load("a => 1\na => 2\n")
+        gdnsd.load_vscf("a => 1\na => 2\n")
     with pytest.raises(ImportProblem, match="twice"):
         route53.read(
             '{"ResourceRecordSets": [{"Name": "a.example.com.", "Name": "b.example.com.", "Type": "A"}]}'

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from gtm.documents import yamls
 from gtm.documents.folders import check_references, load_folder, read_folder
-from gtm.documents.imports import gdnsd, octodns, route53, vscf
-from gtm.documents.imports.parts import ImportProblem, Pool, Source, joined, paired
-from gtm.documents.imports.policy import Draft, draft, zone_name
+from gtm.documents.imports import gdnsd, octodns, route53
+from gtm.documents.imports.parts import ImportedPool, ImportedZone, ImportProblem, joined, paired
+from gtm.documents.imports.policy import ImportedDraft, draft, zone_name
 from gtm.documents.imports.render import files
 from tests.dns.world import answerer, query
 
@@ -132,7 +132,7 @@ plugins => {
 """
 
 
-def _written(folder: Path, made: Draft, **replaced: str) -> Path:
+def _written(folder: Path, made: ImportedDraft, **replaced: str) -> Path:
     """The folder of a draft; `replaced` are files with other texts, empty for none at all."""
     for name, text in (
         files(made, "a test") | {f"{key}.yaml": text for key, text in replaced.items()}
@@ -206,7 +206,7 @@ def test_what_is_not_known_is_asked_for(kind: str, tmp_path: Path) -> None:
     assert len(problems) == 4 * len(made.regions) - 2 * known + (kind == "octodns")
 
 
-def _services(made: Draft) -> dict[str, tuple[str, list[dict[str, Any]]]]:
+def _services(made: ImportedDraft) -> dict[str, tuple[str, list[dict[str, Any]]]]:
     return {item["name"]: (item["steering"], item["members"]) for item, _ in made.services}
 
 
@@ -305,12 +305,12 @@ def test_broken_files_are_problems() -> None:
         "a => " + "[" * 99,
     ):
         with pytest.raises(ImportProblem):
-            vscf.load(text)
+            gdnsd.load_vscf(text)
     with pytest.raises(ImportProblem, match="name of a zone"):
         zone_name("no zone")
 
 
-def _sound(source: Source) -> None:
+def _sound(source: ImportedZone) -> None:
     """Whatever was read becomes files that the policy's own reader understands, text for text."""
     made = draft(ZONE, source)
     texts = files(made, "a test")
@@ -482,7 +482,7 @@ _LINES = st.one_of(st.sampled_from([*GDNSD.splitlines(), *CONFIG.splitlines()]),
 def test_no_configuration_breaks_the_reader(text: str) -> None:
     """Any text is a mapping, or a problem."""
     try:
-        assert isinstance(vscf.load(text), dict)
+        assert isinstance(gdnsd.load_vscf(text), dict)
     except ImportProblem:
         return
 
@@ -544,10 +544,10 @@ def test_no_plugin_settings_break_the_reader(tree: Any) -> None:
 def test_what_is_too_much_is_refused() -> None:
     """Files, sets of records and steered names have bounds."""
     with pytest.raises(ImportProblem, match="MiB"):
-        vscf.load("a" * (10 * 1024 * 1024 + 1))
+        gdnsd.load_vscf("a" * (10 * 1024 * 1024 + 1))
     (steered,) = octodns.read("a: {type: A, geo: {EU: [192.0.2.1]}, values: [192.0.2.2]}").steered
     with pytest.raises(ImportProblem, match="steered"):
-        draft(ZONE, Source(steered=[replace(steered, name=f"n{number}") for number in range(1_001)]))
+        draft(ZONE, ImportedZone(steered=[replace(steered, name=f"n{number}") for number in range(1_001)]))
 
 
 def test_a_steered_name_keeps_its_other_family() -> None:
@@ -565,10 +565,10 @@ def test_a_steered_name_keeps_its_other_family() -> None:
     assert "families" not in made.services[0][0]
 
 
-def _pools(four: str, six: str) -> list[Pool]:
+def _pools(four: str, six: str) -> list[ImportedPool]:
     """Pools of both types, `label:weight` each."""
     return [
-        Pool(label, weight=float(weight or 1), **{family: (address + label,)})  # type: ignore[arg-type]
+        ImportedPool(label, weight=float(weight or 1), **{family: (address + label,)})  # type: ignore[arg-type]
         for text, family, address in ((four, "ipv4", "4"), (six, "ipv6", "6"))
         for label, _, weight in (item.partition(":") for item in text.split())
     ]
@@ -604,8 +604,8 @@ def test_no_pool_of_a_family_is_lost(
     four: list[tuple[str, float]], six: list[tuple[str, float]], ordered: bool
 ) -> None:
     """Each family has the addresses that it had, with their weights, and where that decides in their order."""
-    asked = [Pool(label, ipv4=(label,), weight=weight) for label, weight in four]
-    asked += [Pool(label, ipv6=(label,), weight=weight) for label, weight in six]
+    asked = [ImportedPool(label, ipv4=(label,), weight=weight) for label, weight in four]
+    asked += [ImportedPool(label, ipv6=(label,), weight=weight) for label, weight in six]
     made, separate = paired(asked, ordered=ordered)
     for family, given_ in (("ipv4", four), ("ipv6", six)):
         kept = [(getattr(pool, family)[0], pool.weight) for pool in made if getattr(pool, family)]
@@ -685,12 +685,14 @@ def test_sets_of_one_label_are_joined_once() -> None:
     """Of Route 53 and octoDNS: answers and hints of all, in their order."""
     made = joined(
         [
-            Pool("a", ("192.0.2.1",), hints=("x",)),
-            Pool("b", cnames=("c.",)),
-            Pool("a", ("192.0.2.2",), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}),
+            ImportedPool("a", ("192.0.2.1",), hints=("x",)),
+            ImportedPool("b", cnames=("c.",)),
+            ImportedPool("a", ("192.0.2.2",), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}),
         ]
     )
     assert made == (
-        Pool("a", ("192.0.2.1", "192.0.2.2"), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}),
-        Pool("b", cnames=("c.",)),
+        ImportedPool(
+            "a", ("192.0.2.1", "192.0.2.2"), ("2001:db8::1",), hints=("x", "y"), probe={"type": "tcp"}
+        ),
+        ImportedPool("b", cnames=("c.",)),
     )

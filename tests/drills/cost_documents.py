@@ -12,7 +12,7 @@ from gtm.cli.servers.checks import count
 from gtm.core.demand.traffic import TrafficBuilder
 from gtm.core.model.requests import Location
 from gtm.documents import yamls
-from gtm.documents.imports import gdnsd, octodns, route53, vscf
+from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.documents.traffic_csv import read_csv
 from gtm.feed import wire as feed
 from gtm.geoip.overrides import load_overrides
@@ -146,7 +146,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         "gdnsd's configuration",
-        lambda text: vscf.load(text.decode("latin-1")),
+        lambda text: gdnsd.load_vscf(text.decode("latin-1")),
         [
             b"a%d => 1\n",
             b"{",

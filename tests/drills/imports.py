@@ -35,8 +35,8 @@ import yaml
 
 from gtm.documents.folders import load_folder
 from gtm.documents.imports import gdnsd, octodns, route53
-from gtm.documents.imports.parts import ImportProblem, Source
-from gtm.documents.imports.policy import Draft, draft
+from gtm.documents.imports.parts import ImportedZone, ImportProblem
+from gtm.documents.imports.policy import ImportedDraft, draft
 from gtm.documents.imports.render import files
 from tests import ports, tools
 from tests.dns.world import answerer, query
@@ -68,7 +68,7 @@ def wire(rdtype: str, text: str) -> bytes:
     return dns.rdata.from_text("IN", rdtype, text, origin=dns.name.root, relativize=False).to_digestable()
 
 
-def compare(where: str, made: Draft, expected: Answers, tally: Tally) -> None:
+def compare(where: str, made: ImportedDraft, expected: Answers, tally: Tally) -> None:
     """Ask gtm's name server what another answers, and count what differs; a difference has to be in a note."""
     ask = _asker(made)
     steered = {name for service, _ in made.services for name in service["hostnames"]}
@@ -87,7 +87,7 @@ def compare(where: str, made: Draft, expected: Answers, tally: Tally) -> None:
             tally.silent.append(f"{where}: {name} {rdtype}: expected {answer}, found {found}")
 
 
-def _asker(made: Draft) -> Any:
+def _asker(made: ImportedDraft) -> Any:
     """What asks gtm's name server, which has the zone of a draft."""
     with tempfile.TemporaryDirectory() as folder:
         zones = files(made, "a drill")["zones.yaml"]
@@ -123,7 +123,7 @@ def read(message: dns.message.Message, rdtype: str) -> Answer:
     return 0, frozenset()
 
 
-def _is_told(made: Draft, name: str, rdtype: str, *, ttl_alone: bool) -> bool:
+def _is_told(made: ImportedDraft, name: str, rdtype: str, *, ttl_alone: bool) -> bool:
     """Whether a note tells of a difference: of data that something is lost, of a TTL that it is another."""
     zone = made.zone["name"]
     short = name.removesuffix(".").removesuffix(zone).removesuffix(".") or "@"
@@ -139,7 +139,7 @@ def _is_told(made: Draft, name: str, rdtype: str, *, ttl_alone: bool) -> bool:
     return False
 
 
-def read_all(kind: str, text: str, zone: str, config: str | None = None) -> Draft:
+def read_all(kind: str, text: str, zone: str, config: str | None = None) -> ImportedDraft:
     """A draft of a file.
 
     Raises:
@@ -151,7 +151,7 @@ def read_all(kind: str, text: str, zone: str, config: str | None = None) -> Draf
         "zonefile": lambda: gdnsd.read_plain(text, zone),
         "gdnsd": lambda: gdnsd.read(text, zone, config),
     }[kind]
-    source: Source = read_one()
+    source: ImportedZone = read_one()
     return draft(zone, source)
 
 
@@ -509,7 +509,7 @@ def answers_of_route53(document: Mapping[str, Any]) -> tuple[Answers, dict[str, 
 
 
 def compare_weights(
-    where: str, made: Draft, weights: Mapping[str, Mapping[str, float]], tally: Tally
+    where: str, made: ImportedDraft, weights: Mapping[str, Mapping[str, float]], tally: Tally
 ) -> None:
     """Hold the members' weights of each service against the part that each address has."""
     regions = dict(made.regions)
@@ -613,7 +613,7 @@ def gdnsd_file(rng: random.Random, zone: str) -> str:
 
 
 def compare_with_gdnsd(
-    where: str, made: Draft, names: Iterator[tuple[str, str]], server: Gdnsd, tally: Tally
+    where: str, made: ImportedDraft, names: Iterator[tuple[str, str]], server: Gdnsd, tally: Tally
 ) -> None:
     """Ask both the same; of steered names, whether each address that gdnsd answers is a pool's, and all of the pools' are answered."""
     zone = made.zone["name"]
@@ -648,7 +648,7 @@ def compare_with_gdnsd(
         )
 
 
-def names_in(made: Draft) -> Iterator[tuple[str, str]]:
+def names_in(made: ImportedDraft) -> Iterator[tuple[str, str]]:
     """The questions to which a draft's zone has answers."""
     zone = made.zone["name"]
     for record in made.zone["records"]:
@@ -676,7 +676,7 @@ def run_zone_files(count: int, tally: Tally, public: list[Path]) -> None:
 
 def _one(
     where: str, kind: str, text: str, expected: Answers | None, tally: Tally, *, zone: str = ZONE
-) -> Draft | None:
+) -> ImportedDraft | None:
     """Compare what is made of a file; `expected` is None where its own system refuses it."""
     tally.counts["files"] += 1
     try:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 from gtm.core.model.access import Role
 from gtm.storage import tables
 from gtm.storage.history import audit as storage
-from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Entry, Via, Wanted
+from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Entry, Via, WantedEntries
 from gtm.storage.session import Database
 
 pytestmark = pytest.mark.anyio
@@ -38,22 +38,22 @@ async def _fill(audit: AuditRepository) -> None:
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(), [3, 2, 1]),
-        (Wanted(who="ANN"), [1]),
-        (Wanted(who="_"), [3]),
-        (Wanted(action="region"), [1]),
-        (Wanted(action="region.drain"), [1]),
-        (Wanted(action="region.dra"), []),
-        (Wanted(target="100%_"), [2]),
-        (Wanted(target="%"), [2]),
-        (Wanted(forced=True), [1]),
-        (Wanted(forced=False), [3, 2]),
-        (Wanted(hidden=("token",)), [3, 1]),
-        (Wanted(since=datetime(2000, 1, 1, tzinfo=UTC)), [3, 2, 1]),
-        (Wanted(until=datetime(2000, 1, 1, tzinfo=UTC)), []),
+        (WantedEntries(), [3, 2, 1]),
+        (WantedEntries(who="ANN"), [1]),
+        (WantedEntries(who="_"), [3]),
+        (WantedEntries(action="region"), [1]),
+        (WantedEntries(action="region.drain"), [1]),
+        (WantedEntries(action="region.dra"), []),
+        (WantedEntries(target="100%_"), [2]),
+        (WantedEntries(target="%"), [2]),
+        (WantedEntries(forced=True), [1]),
+        (WantedEntries(forced=False), [3, 2]),
+        (WantedEntries(hidden=("token",)), [3, 1]),
+        (WantedEntries(since=datetime(2000, 1, 1, tzinfo=UTC)), [3, 2, 1]),
+        (WantedEntries(until=datetime(2000, 1, 1, tzinfo=UTC)), []),
     ],
 )
-async def test_entries_are_found(database: Database, wanted: Wanted, found: list[int]) -> None:
+async def test_entries_are_found(database: Database, wanted: WantedEntries, found: list[int]) -> None:
     """By part of who and what in any case, nothing in them a pattern; by action or family; by time."""
     async with database.transaction() as transaction:
         await _fill(transaction.audit)
@@ -76,7 +76,7 @@ WORDS = (
 )
 
 
-def _holds(wanted: Wanted, one: Entry) -> bool:
+def _holds(wanted: WantedEntries, one: Entry) -> bool:
     return (wanted.who is None or wanted.who.lower() in one.who.lower()) and (
         wanted.target is None or wanted.target.lower() in one.target.lower()
     )
@@ -96,13 +96,13 @@ async def test_parts_of_names_are_found_whether_near_or_far(
         for _ in range(60):
             who, target = ("".join(chance.choices(words, k=chance.randint(0, 3))) for _ in range(2))
             await audit.add(Actor(who, None, Via.API), "region.drain", target)
-        kept = await audit.list(Wanted(), limit=100)
+        kept = await audit.list(WantedEntries(), limit=100)
         for _ in range(40):
             text = "".join(chance.choices(words, k=2))
             begin = chance.randint(0, len(text))
             part = text[begin : begin + chance.randint(0, 8)]
             wanted = chance.choice(
-                (Wanted(who=part), Wanted(target=part.upper() if part.isascii() else part))
+                (WantedEntries(who=part), WantedEntries(target=part.upper() if part.isascii() else part))
             )
             oldest, limit = chance.random() < 0.5, chance.randint(1, 5)
             expected = [one for one in (kept[::-1] if oldest else kept) if _holds(wanted, one)]
@@ -124,7 +124,7 @@ async def test_a_rare_name_is_found_by_an_index(database: Database) -> None:
         """
         await transaction.connection.execute(text(fill))
         await transaction.connection.execute(text("ANALYZE audit"))
-        for wanted in (Wanted(who="rare"), Wanted(target="r19999")):
+        for wanted in (WantedEntries(who="rare"), WantedEntries(target="r19999")):
             query = (
                 storage.selected(wanted).where(*storage.pieces_of(wanted)).order_by(tables.audit.c.id.desc())
             )
@@ -133,22 +133,25 @@ async def test_a_rare_name_is_found_by_an_index(database: Database) -> None:
             )
             plan = await transaction.connection.exec_driver_sql(f"EXPLAIN {written}")
             assert "_pieces" in "".join(row[0] for row in plan)
-        assert storage.pieces_of(Wanted(who="ra")) == []
+        assert storage.pieces_of(WantedEntries(who="ra")) == []
 
 
 async def test_entries_are_whole_and_bounded(database: Database) -> None:
     """What was written is read; a text that is too long is cut."""
     async with database.transaction() as transaction:
         await _fill(transaction.audit)
-        third, second, first = await transaction.audit.list(Wanted())
+        third, second, first = await transaction.audit.list(WantedEntries())
         assert (first.who, first.role, first.via) == ("ann", Role.OPERATOR, Via.API)
         assert (first.revision, first.reason, first.forced, first.count) == (7, "smoke", True, 1)
         assert (second.role, second.via, second.revision) == (None, Via.CONTROL, None)
         assert len(third.target) == 4000
-        assert (await transaction.audit.list(Wanted(), 3, 1))[0].id == 2
-        assert [one.id for one in await transaction.audit.list(Wanted(), 1, oldest_first=True)] == [2, 3]
+        assert (await transaction.audit.list(WantedEntries(), 3, 1))[0].id == 2
+        assert [one.id for one in await transaction.audit.list(WantedEntries(), 1, oldest_first=True)] == [
+            2,
+            3,
+        ]
         await transaction.audit.add(ANN, "region.drain", "a\0b\ud800")
-        assert (await transaction.audit.list(Wanted(), limit=1))[0].target == "ab?"
+        assert (await transaction.audit.list(WantedEntries(), limit=1))[0].target == "ab?"
 
 
 async def test_nothing_changes_an_entry(database: Database, database_url: str) -> None:
@@ -165,4 +168,4 @@ async def test_nothing_changes_an_entry(database: Database, database_url: str) -
         )
     async with database.transaction() as transaction:
         assert await transaction.audit.forget(datetime.now(UTC) - timedelta(days=9)) == 1
-        assert len(await transaction.audit.list(Wanted())) == 3
+        assert len(await transaction.audit.list(WantedEntries())) == 3

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from gtm.control.lead.history import demand as demand_history
-from gtm.control.lead.history.demand import MAX_WAITING, SAMPLE, Recorder, Tally, storable
+from gtm.control.lead.history.demand import SAMPLE, DemandTally, Recorder, storable
+from gtm.control.lead.history.recording import MAX_WAITING
 from gtm.control.policy.traffic import recorded, watched
 from gtm.core.demand.rows import Row
 from gtm.storage import tables
-from gtm.storage.history.demand import Step, Wanted
+from gtm.storage.history.demand import DemandStep, WantedDemand
 from gtm.storage.session import Database
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -57,8 +58,8 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
         assert await tx.demand.busiest(until, until + MINUTE) is None
         assert await tx.demand.timeline(MIDNIGHT, until, 5 * MINUTE) == [
-            Step(MIDNIGHT, 1, 60.0, 6.0),
-            Step(MIDNIGHT + 5 * MINUTE, 2, 120.0, 4.5),
+            DemandStep(MIDNIGHT, 1, 60.0, 6.0),
+            DemandStep(MIDNIGHT + 5 * MINUTE, 2, 120.0, 4.5),
         ]
 
 
@@ -74,8 +75,8 @@ async def test_a_minute_that_was_watched_in_part_is_told_so(database: Database) 
         until = MIDNIGHT + 3 * MINUTE
         steps = await tx.demand.timeline(MIDNIGHT, until, MINUTE)
         assert [(step.seconds, step.requests) for step in steps] == [(50.0, 50.0), (60.0, 54.0), (2.0, 20.0)]
-        assert (await tx.demand.minute(MIDNIGHT, Wanted(), 10)).seconds == 50.0
-        assert (await tx.demand.minute(MIDNIGHT - MINUTE, Wanted(), 10)).seconds == 60.0
+        assert (await tx.demand.minute(MIDNIGHT, WantedDemand(), 10)).seconds == 50.0
+        assert (await tx.demand.minute(MIDNIGHT - MINUTE, WantedDemand(), 10)).seconds == 60.0
         assert await tx.demand.busiest(MIDNIGHT, until) == MIDNIGHT
     found = await recorded(database, MIDNIGHT, until)
     assert (found.whole.seconds, found.peak.seconds, found.peak.requests) == (112.0, 50.0, 50.0)
@@ -104,7 +105,7 @@ async def test_what_a_recorder_watched_of_its_last_minute_is_written(
     task.cancel()
     await asyncio.wait([task])
     async with database.transaction() as tx:
-        found = await tx.demand.minute(MIDNIGHT, Wanted(), 10)
+        found = await tx.demand.minute(MIDNIGHT, WantedDemand(), 10)
     assert 0.005 < found.seconds < 1
     assert sum(found.sums.values()) == pytest.approx(100 * found.seconds)
 
@@ -262,7 +263,7 @@ async def test_minutes_wait_for_the_database(database: Database, caplog: pytest.
 
 def test_dns_answers_count_as_requests() -> None:
     """A DNS answer counts as the requests it stands for, one where nobody knows."""
-    tally = Tally()
+    tally = DemandTally()
     tally.add(
         {row(via="dns"): 1.0, row(service="web", via="dns"): 1.0},
         {("chat", "eu-central"): 5.0},
@@ -279,7 +280,7 @@ def test_rows_that_cannot_be_stored_are_left_out() -> None:
     """Postgres holds no NUL, and indexes no row of several kilobytes."""
     assert not storable("a\0b")
     assert not storable("ä" * 1_500)
-    tally = Tally()
+    tally = DemandTally()
     tally.add({row("\0"): 1.0}, {}, NOW, NOW + 60)
     assert tally.finished(NOW + 60)[0].counts == {}
 
@@ -291,7 +292,7 @@ def test_rows_that_cannot_be_stored_are_left_out() -> None:
 def test_minutes_hold_exactly_what_was_added(moments: list[float], rate: float) -> None:
     """However times fall on minutes, counts are rate times time, and no minute has more than 60 s of it."""
     moments.sort()
-    tally = Tally()
+    tally = DemandTally()
     for began, ended in itertools.pairwise(moments):
         tally.add({row(): rate}, {}, began, ended)
     found = tally.finished(1e6)

@@ -23,7 +23,6 @@ from gtm.storage.embedded import (
     EmbeddedPostgres,
     EmbeddedPostgresError,
     binaries,
-    giving,
     leftovers,
 )
 from gtm.storage.embedded import account as accounts
@@ -557,7 +556,7 @@ def test_what_was_nobodys_is_given_to_the_account(way: str, data_dir: Path, mach
     (home / "data" / "link").symlink_to(outside)
     os.chown(home / "data" / "link", nobody.pw_uid, nobody.pw_gid, follow_symlinks=False)
     if way == "interrupted":
-        (home / "data" / "/".join(["deep"] * giving.DEEPEST) / "deep").mkdir(parents=True)
+        (home / "data" / "/".join(["deep"] * accounts.DEEPEST) / "deep").mkdir(parents=True)
         for path in home.rglob("deep"):
             os.chown(path, nobody.pw_uid, nobody.pw_gid)
         assert "directories in one another" in machine.try_start(data_dir).stop()
@@ -582,7 +581,7 @@ def test_only_so_much_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A tree of `nobody`'s that is no database costs no more than a database, and others' files in it stay theirs."""
     nobody, own = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
     home = tmp_path / "postgres"
-    (home / "/".join(["deep"] * giving.DEEPEST)).mkdir(parents=True)
+    (home / "/".join(["deep"] * accounts.DEEPEST)).mkdir(parents=True)
     (home / "roots").write_text("")
     (home / "theirs").write_text("")
     for path in (home, home / "theirs", *home.rglob("deep")):
@@ -591,17 +590,17 @@ def test_only_so_much_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     try:
         account = Account(own.pw_uid, own.pw_gid)
         with monkeypatch.context() as fewer:
-            fewer.setattr(giving, "MOST", giving.DEEPEST + 1)
+            fewer.setattr(accounts, "MOST", accounts.DEEPEST + 1)
             with pytest.raises(EmbeddedPostgresError, match=f"chown -hR {accounts.OWN}"):
-                giving.give(home, directory, account)
-        assert giving.give(home, directory, account) == giving.DEEPEST + 2  # it goes on with what is left
+                accounts.give(home, directory, account)
+        assert accounts.give(home, directory, account) == accounts.DEEPEST + 2  # it goes on with what is left
         assert (home / "roots").stat().st_uid == 0
         assert {path.stat().st_uid for path in (home / "theirs", *home.rglob("deep"))} == {own.pw_uid}
-        deeper = home / "/".join(["deep"] * giving.DEEPEST) / "deep"
+        deeper = home / "/".join(["deep"] * accounts.DEEPEST) / "deep"
         deeper.mkdir()
         os.chown(deeper, nobody.pw_uid, nobody.pw_gid)
         (deeper / "file").touch()
         with pytest.raises(EmbeddedPostgresError, match="directories in one another"):
-            giving.give(home, directory, account)
+            accounts.give(home, directory, account)
     finally:
         os.close(directory)

@@ -15,7 +15,8 @@ from typing import cast
 import pytest
 from sqlalchemy import text
 
-from gtm.control.lead.history.plans import MAX_WAITING, PlanHistory
+from gtm.control.lead.history.plans import PlanHistory
+from gtm.control.lead.history.recording import MAX_WAITING
 from gtm.control.lead.planner import Planned
 from gtm.core.capacity.supply import Assessment, RegionCapacity
 from gtm.core.model.regions import AdminState

@@ -16,7 +16,7 @@ from gtm.api.query import TypedResponse, strict_router, text_answer
 from gtm.api.schemas.base import Page, Schema
 from gtm.core.model.access import Role, permits
 from gtm.documents import fields
-from gtm.storage.history.audit import Entry, Wanted
+from gtm.storage.history.audit import Entry, WantedEntries
 from gtm.storage.session import Database
 
 router = strict_router(prefix="/v1", tags=["audit"])
@@ -51,16 +51,16 @@ def wanted(
     forced: Annotated[
         bool | None, Query(description="Only what overruled safety rules, or only what did not.")
     ] = None,
-    oldest_first: Annotated[bool, Query(description="The other way round.")] = False,
-) -> tuple[Wanted, bool]:
+    oldest_first: Annotated[bool, Query(description="List the oldest entry first.")] = False,
+) -> tuple[WantedEntries, bool]:
     """What is looked for, and whether the oldest comes first."""
-    return Wanted(who, action, target, since, until, forced), oldest_first
+    return WantedEntries(who, action, target, since, until, forced), oldest_first
 
 
-_Looked = Annotated[tuple[Wanted, bool], Depends(wanted)]
+_Looked = Annotated[tuple[WantedEntries, bool], Depends(wanted)]
 
 
-def _seen_by(who: Principal, looked: Wanted) -> Wanted:
+def _seen_by(who: Principal, looked: WantedEntries) -> WantedEntries:
     return looked if permits(who.role, Role.ADMIN) else replace(looked, hidden=PRIVATE)
 
 
@@ -97,7 +97,7 @@ async def export_audit(ctx: Ctx, who: Viewer, looked: _Looked) -> Response:
 
 
 async def _lines(
-    database: Database, sought: Wanted, piece: list[Entry], *, oldest_first: bool
+    database: Database, sought: WantedEntries, piece: list[Entry], *, oldest_first: bool
 ) -> AsyncIterator[bytes]:
     while piece:
         yield b"".join(msgspec.json.encode(one) + b"\n" for one in piece)
@@ -106,6 +106,8 @@ async def _lines(
         piece = await _piece(database, sought, piece[-1].id, oldest_first=oldest_first)
 
 
-async def _piece(database: Database, sought: Wanted, after: int | None, *, oldest_first: bool) -> list[Entry]:
+async def _piece(
+    database: Database, sought: WantedEntries, after: int | None, *, oldest_first: bool
+) -> list[Entry]:
     async with database.transaction() as transaction:
         return await transaction.audit.list(sought, after, AT_ONCE, oldest_first=oldest_first)

@@ -47,17 +47,9 @@ class TierSchema(Schema):
     waiting: int
 
 
-class BalancerView(Schema):
+class BalancerView(Schema, of=Heard):
     """A region's balancer, as it last said."""
 
-    name: str
-    region: str
-    """Empty: it is older than gtm's balancers that say so."""
-    token: str
-    """The name of the token that it reports with."""
-    version: str
-    age: float
-    """Seconds since its last report."""
     tiers: dict[str, TierSchema]
 
 
@@ -235,7 +227,7 @@ async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
 
 def _heard(one: Heard) -> dict[str, Any]:
     tiers = {tier: {"running": r, "waiting": w} for tier, (r, w) in sorted(one.tiers.items())}
-    return {**picked(BalancerView, one), "age": round(one.age, 1), "tiers": tiers}
+    return picked(BalancerView, one, age=round(one.age, 1), tiers=tiers)
 
 
 def _peer_problems(report: BalancerReport) -> list[Problem]:
@@ -282,7 +274,7 @@ async def report_room(
     name: Annotated[
         str, Path(pattern=_NAME, description="The balancer's name, which tells it from others of its region.")
     ],
-    region: Annotated[str, Query(max_length=253, description="The region that it is of.")],
+    region: Annotated[str, Query(max_length=253, description="The balancer's region.")],
 ) -> TypedResponse[None]:
     """Say how many slots of a region are free, as its balancer."""
     rooms = ctx.leading().rooms

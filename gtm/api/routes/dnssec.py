@@ -10,7 +10,7 @@ from fastapi import Path
 from gtm.api.context import Context, Ctx, Operator, Principal, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema, errors
-from gtm.control.dnssec.key_status import KeyStatus, ZoneStatus, zone_status
+from gtm.control.dnssec.signing import KeyStatus, ZoneStatus, zone_status
 from gtm.control.errors import NotFound
 from gtm.core.signing.rollover import KeyRole
 from gtm.documents import fields
@@ -89,7 +89,7 @@ async def roll_dnssec_key(
 async def confirm_ds(ctx: Ctx, who: Operator, zone: ZoneName) -> TypedResponse[ZoneKeysSchema]:
     """Confirm that the parent has the DS record.
 
-    Of the newest key-signing key. Where control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.
+    It is the record of the newest key-signing key. Where control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.
     """
     await ctx.replica.dnssec.ds_seen(zone, by=who.actor)
     return await _changed(ctx, who, zone, "has seen the DS record")

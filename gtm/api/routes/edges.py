@@ -25,11 +25,10 @@ from gtm.api.reported import (
     told_problems,
 )
 from gtm.api.schemas.base import Schema, errors
-from gtm.api.schemas.edges import EdgeDetail, EdgeSchema
 from gtm.control.errors import Forbidden, Invalid, NotFound
 from gtm.control.lead import edges
+from gtm.control.lead.edges import EdgeView, told_by
 from gtm.control.lead.takeover import plan_problem
-from gtm.control.lead.told import told_by
 from gtm.control.live import tokens
 from gtm.control.live.present import Present
 from gtm.control.live.subscribers import MOST_EDGES
@@ -37,10 +36,72 @@ from gtm.core.model.access import Role
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.policy.edges import EdgePlace
-from gtm.feed.reports import EdgeReply, EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReply, EdgeReport
 from gtm.feed.sealing import Seal
 from gtm.feed.wire import CONTENT_TYPE, EDGE_NAME, SEALING_KEY
 from gtm.nesting import shallow
+
+
+class EdgeSchema(Schema, of=EdgeView):
+    """An edge as last heard of."""
+
+
+class DnsAnswers(Schema):
+    """DNS answers of one kind."""
+
+    type: str
+    """Of the question; `other`: one that gtm has no name for."""
+    rcode: str
+    transport: str
+    per_second: float
+
+
+class DnsRates(Schema):
+    """What an edge's DNS does, per second, smoothed over 3 s."""
+
+    answered: list[DnsAnswers]
+    """The most first."""
+    limited: dict[str, float]
+    """Replies over UDP beyond a client prefix's budget, by what became of them: `slipped` (sent without records, with TC) or `dropped`."""
+    dropped: dict[str, float]
+    """Packets that were no questions, by why."""
+
+
+class DnsLimitsSchema(Schema, of=DnsLimits):
+    """What DNS grants a client prefix (/24 or /56) each second and process."""
+
+
+class CertificateSchema(Schema):
+    """A certificate that an endpoint showed to the edge's last probe of it."""
+
+    region: str
+    endpoint: str
+    sha256: str
+    """The SHA-256 of the certificate's DER, in hex."""
+    subject: str
+    """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls: false`)."""
+    issuer: str
+    names: list[str]
+    """Of its subject alternative name: the first 20."""
+    not_before: datetime
+    not_after: datetime
+    days_left: float
+    """Negative: it has ended."""
+    ends_soon: bool
+    """Within 21 days, or it has ended."""
+
+
+class EdgeDetail(EdgeSchema):
+    """An edge, with what its DNS does and the certificates that it meets.
+
+    What an edge of an earlier version does not tell is null, as is everything of an edge that is not live.
+    """
+
+    dns: DnsRates | None
+    dns_limits: DnsLimitsSchema | None
+    certificates: list[CertificateSchema] | None
+    """Those that end first come first."""
+
 
 router = strict_router(prefix="/v1", tags=["edges"])
 
@@ -186,7 +247,7 @@ def _report_problems(found: EdgeReport, present: Present) -> list[Problem]:
 async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
     """List the edges, by name.
 
-    All that were ever heard of.
+    The list has every edge that was ever heard of.
     """
     active, decisions = ctx.replica.active, {}
     if active is not None:
@@ -199,7 +260,7 @@ async def list_edges(ctx: Ctx, _: Viewer) -> TypedResponse[EdgeList]:
 async def get_edge(ctx: Ctx, _: Viewer, name: EdgeName) -> TypedResponse[EdgeDetail]:
     """An edge, with what its DNS does and the certificates that it meets.
 
-    One of them.
+    It is the edge as the list of edges has it, and what it tells of its DNS and of certificates besides.
     """
     active, decisions = ctx.replica.active, {}
     if active is not None:

@@ -10,9 +10,9 @@ from fastapi import Query
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_cursor, decode_number, encode_cursor
 from gtm.api.query import OnlyRegion, TypedResponse, strict_router
-from gtm.api.schemas.base import Page, Schema, errors
-from gtm.control import health_history
+from gtm.api.schemas.base import Page, Schema, errors, picked
 from gtm.control.errors import BadRequest, NotFound
+from gtm.control.lead.history import health as health_history
 from gtm.control.lead.history.health import HealthRecorder
 from gtm.core.health.history import STEP, TOGETHER, HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
@@ -110,7 +110,7 @@ async def list_health_changes(
 ) -> TypedResponse[ChangePage]:
     """Verdicts that changed, the newest first.
 
-    Of each edge and of all together, with what the probe met. Kept for as long as control is told.
+    There are changes of each edge and of all edges together, with what the probe met. They are kept for as long as control is told to.
     """
     wanted = WantedChanges(region, endpoint, _vantage(vantage), _number(since), _number(until))
     found, complete = await health_history.changes(
@@ -139,7 +139,7 @@ async def list_health_steps(
 ) -> TypedResponse[StepsPage]:
     """How a region's probes ended, five minutes by five minutes.
 
-    Of each endpoint as every edge sees it, over at most a day. Times are control's.
+    The answer has each endpoint as every edge sees it, over at most a day. Times are control's.
     """
     ends = until or datetime.now(UTC)
     if not _EARLIEST < ends < _LATEST:
@@ -201,36 +201,22 @@ def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _change(one: VerdictChange) -> dict[str, Any]:
-    return {
-        "at": _time(one.at),
-        "region": one.series.region,
-        "endpoint": one.series.url,
-        "vantage": one.series.vantage or None,
-        "before": one.before,
-        "after": one.after,
-        "detail": one.detail,
-        "status": one.status,
-        "latency_ms": one.ms,
-        "edge_at": None if one.edge_at is None else _time(one.edge_at),
-    }
+def _change(one: Change) -> dict[str, Any]:
+    return picked(
+        ChangeView,
+        one,
+        at=_time(one.at),
+        region=one.series.region,
+        endpoint=one.series.url,
+        vantage=one.series.vantage or None,
+        latency_ms=one.ms,
+        edge_at=None if one.edge_at is None else _time(one.edge_at),
+    )
 
 
 def _series(series: HistorySeries, steps: list[HistoryStep]) -> dict[str, Any]:
     return {
         "endpoint": series.url,
         "vantage": series.vantage or None,
-        "steps": [
-            {
-                "start": _time(step.start),
-                "worst": step.worst,
-                "probes": step.probes,
-                "failed": step.failed,
-                "p50_ms": step.p50_ms,
-                "p99_ms": step.p99_ms,
-                "changes": step.changes,
-                "detail": step.detail,
-            }
-            for step in steps
-        ],
+        "steps": [picked(StepView, step, start=_time(step.start)) for step in steps],
     }

@@ -145,8 +145,10 @@ async def get_latency(
         found.sort(key=lambda one: (one.rtt_ms is None, one.rtt_ms or 0.0, one.region))
         doubtful = table.doubt(location) is not None
         estimates = {
-            "location": {**_place(location), "doubtful": doubtful},
-            "regions": [_estimate(one) for one in found],
+            "location": picked(ClientLocationSchema, location, doubtful=doubtful),
+            "regions": [
+                picked(EstimateSchema, one, measured=[*map(_measured, one.measured)]) for one in found
+            ],
         }
     return reply(
         {
@@ -166,7 +168,7 @@ async def get_latency(
 
 
 class ForgetSchema(Schema):
-    """Whose word is no longer believed."""
+    """The token whose word is no longer believed."""
 
     token: str = Field(pattern=fields.NAME_PATTERN)
     """The name of a token of role `edge`, `balancer` or `reporter`."""
@@ -234,14 +236,6 @@ def _disputed(found: Disputed, names: Mapping[str, str]) -> dict[str, Any]:
         "edges": sorted(names.get(token, token) for token in found.edges),
         "fastest_ms": dict(sorted(found.doubt.fastest.items())),
     }
-
-
-def _place(location: Location) -> dict[str, Any]:
-    return {name: getattr(location, name) for name in ("country", "lat", "lon", "asn", "network")}
-
-
-def _estimate(found: RegionEstimate) -> dict[str, Any]:
-    return {**picked(EstimateSchema, found), "measured": [_measured(one) for one in found.measured]}
 
 
 def _measured(found: Measured) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from fastapi import Request
 from gtm.api.context import Ctx, Reporter, Viewer, reply
 from gtm.api.query import OnlyRegion, TypedResponse, strict_router
 from gtm.api.schemas.base import errors, picked
-from gtm.api.schemas.state import LoadSchema, LoadView
-from gtm.control.errors import BadRequest, ContentTooLarge, Invalid, Unavailable
+from gtm.api.schemas.state import LoadSchema, LoadView, RateBoundSchema, RegionCapacityView, ServiceCapacity
+from gtm.control.errors import BadRequest, ContentTooLarge, Invalid
 from gtm.core.capacity.load import (
     MAX_MODELS,
     MAX_REPORTS,
@@ -107,9 +107,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> TypedRespons
         raise BadRequest(f"the body is {error}") from error
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {str(error).lower()}") from error
-    if ctx.present.message is None:
-        raise Unavailable("no policy revision is loaded yet: try again")
-    taken, problems = loads.take(ctx.present.policy, found, who.name, who.regions)
+    taken, problems = loads.take(ctx.running().policy, found, who.name, who.regions)
     if problems:
         words = f"{taken} report{'' if taken == 1 else 's'} taken in" if taken else "nothing was taken in"
         raise Invalid(f"{words}; what `errors` lists was dropped", problems)
@@ -120,7 +118,7 @@ async def report_load(ctx: Ctx, who: Reporter, request: Request) -> TypedRespons
 async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedResponse[LoadView]:
     """Load and usable capacity of every region, by service.
 
-    And how the capacity comes about. Answered from memory, also while the database is down.
+    It also says how the capacity comes about. It is answered from memory, also while the database is down.
     """
     active = ctx.leading()
     if ctx.present.message is None:
@@ -134,29 +132,15 @@ async def get_load(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedRespo
 
 def _region(found: RegionCapacity, now: float) -> dict[str, Any]:
     whole, *services = [_part(part, now) for part in found.parts]
-    del whole["service"]
-    return {
-        "region": found.region,
-        "admin_state": found.admin_state,
-        "health": found.health,
-        "slow_start": found.slow_start,
-        "reserve": found.reserve,
-        **whole,
-        "services": services,
-    }
+    return picked(RegionCapacityView, found, **whole, services=services)
 
 
 def _part(part: CapacityPart, now: float) -> dict[str, Any]:
     heard = part.load if part.freshness is not Freshness.NEVER else None
-    return {
-        "service": part.service,
-        "freshness": part.freshness,
-        "age": heard.age(now) if heard is not None else None,
-        "load": picked(LoadSchema, heard) if heard is not None else None,
-        "slots": part.slots,
-        "requests_per_second": {"declared": part.rate.declared, "usable": part.rate.usable},
-        "backlog": part.backlog,
-        "service_time_ms": part.service_time_ms,
-        "service_time_source": part.service_time_source,
-        "processing_ms": part.processing_ms,
-    }
+    return picked(
+        ServiceCapacity,
+        part,
+        age=heard.age(now) if heard is not None else None,
+        load=picked(LoadSchema, heard) if heard is not None else None,
+        requests_per_second=picked(RateBoundSchema, part.rate),
+    )

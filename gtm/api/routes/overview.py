@@ -12,9 +12,8 @@ from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema
-from gtm.api.steps import step_of
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.control.policy.traffic import since_now
 from gtm.core.capacity.load import Freshness
@@ -99,7 +98,7 @@ class RegionWhole(Schema):
     minutes: int
     """The number of minutes that were recorded."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     planned: float
     """The requests a second that the plan had it serve."""
     away: float
@@ -109,7 +108,7 @@ class RegionWhole(Schema):
     use: float | None
     """The share of its limit that it reported outstanding; null: it never did."""
     most_use: float | None
-    """The highest of a minute."""
+    """The highest share in a minute."""
     price_ms: float
     most_price_ms: float
     exhausted: float
@@ -197,7 +196,7 @@ class TopRegion(Schema):
     free_slots: TopSlots | None
     """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     decided: float
     """The requests a second that edges send there."""
     planned: float

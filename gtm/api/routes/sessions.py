@@ -64,13 +64,15 @@ async def list_sessions(ctx: Ctx, who: Viewer) -> TypedResponse[SessionList]:
         held = ctx.present.session(digest, now)
         if held is not None and (held[0].name == who.name or permits(who.role, Role.ADMIN)):
             one, role = held
-            found.append({**picked(SessionView, one), "role": role})
+            found.append(picked(SessionView, one, role=role))
     return reply({"items": found})
 
 
 @router.delete("/sessions/{session:segment}", responses=errors(404))
 async def end_session(
-    ctx: Ctx, who: Viewer, session: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Its id.")]
+    ctx: Ctx,
+    who: Viewer,
+    session: Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="The session's id.")],
 ) -> TypedResponse[None]:
     """Sign a browser out.
 

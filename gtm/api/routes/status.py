@@ -9,10 +9,11 @@ from typing import Any
 from gtm import __version__
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.query import OnlyRegion, TypedResponse, strict_router
-from gtm.api.schemas.state import HealthView, StatusView
+from gtm.api.schemas.base import picked
+from gtm.api.schemas.state import EndpointHealthSchema, HealthView, StatusView
 from gtm.control.lead import edges
 from gtm.control.lead.vantages import Judgement
-from gtm.control.policy import deferred
+from gtm.control.policy.changes import deferral_warnings
 from gtm.control.warnings import warnings
 from gtm.core.health.addresses import (
     NO_ADDRESSES,
@@ -51,7 +52,7 @@ async def get_status(ctx: Ctx, _: Viewer) -> TypedResponse[StatusView]:
             "warnings": [
                 *warnings(replica, now.timestamp(), ctx.approvals),
                 *edges.warnings(known, revision),
-                *(await deferred.warnings(ctx.database)),
+                *(await deferral_warnings(ctx.database)),
             ],
         }
     )
@@ -88,7 +89,7 @@ def _region(
     for endpoint in region.endpoints:
         item = agreed.get(endpoint.url, UNKNOWN_HEALTH)
         vantages = {
-            name: _health(table[region.name][endpoint.url])
+            name: picked(EndpointHealthSchema, table[region.name][endpoint.url])
             for name, table in seen.items()
             if endpoint.url in table.get(region.name, {})
         }
@@ -101,7 +102,14 @@ def _region(
             for family, one, address in judged_addresses(region)
             if one is endpoint
         ]
-        endpoints.append({"url": endpoint.url, **_health(item), "vantages": vantages, "addresses": found})
+        endpoints.append(
+            {
+                "url": endpoint.url,
+                **picked(EndpointHealthSchema, item),
+                "vantages": vantages,
+                "addresses": found,
+            }
+        )
     return {
         "region": region.name,
         "admin_state": region.admin_state,
@@ -115,10 +123,12 @@ def _region(
 def _address(
     key: str, agreed: Mapping[str, EndpointHealth], reached: Mapping[str, Mapping[str, EndpointHealth]]
 ) -> dict[str, Any]:
-    vantages = {name: _health(known[key]) for name, known in reached.items() if key in known}
+    vantages = {
+        name: picked(EndpointHealthSchema, known[key]) for name, known in reached.items() if key in known
+    }
     return {
         "address": address_of(key),
-        **_health(agreed.get(key, UNKNOWN_HEALTH)),
+        **picked(EndpointHealthSchema, agreed.get(key, UNKNOWN_HEALTH)),
         "vantages": vantages,
     }
 
@@ -129,12 +139,3 @@ def _best(statuses: list[HealthStatus]) -> HealthStatus:
         if status_ in statuses:
             return status_
     return HealthStatus.UNKNOWN
-
-
-def _health(item: EndpointHealth) -> dict[str, Any]:
-    return {
-        "status": item.status,
-        "since": item.since,
-        "detail": item.detail,
-        "latency_ms": item.latency_ms,
-    }

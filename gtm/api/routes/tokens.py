@@ -127,7 +127,7 @@ class RotateRequest(Document):
 async def rotate_token(
     ctx: Ctx,
     who: Admin,
-    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its name.")],
+    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="The token's name.")],
     body: RotateRequest | None = None,
 ) -> TypedResponse[TokenCreated]:
     """Replace a token's text.
@@ -154,7 +154,7 @@ async def rotate_token(
 async def revoke_token(
     ctx: Ctx,
     who: Admin,
-    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="Its id or its name.")],
+    token: Annotated[str, Path(pattern=fields.NAME_PATTERN, description="The token's id or its name.")],
 ) -> TypedResponse[TokenView]:
     """Revoke a token.
 

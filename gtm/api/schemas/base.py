@@ -48,9 +48,9 @@ def _answered(kind: Any) -> Any:
     return _ANSWERED.get(kind, kind)
 
 
-def picked(answer: type[Schema], value: object) -> dict[str, Any]:
-    """Those fields of a value that an answer has."""
-    return {name: getattr(value, name) for name in answer.model_fields}
+def picked(answer: type[Schema], value: object, **others: Any) -> dict[str, Any]:
+    """An answer: its fields are those of a value, but for `others`."""
+    return {name: others[name] if name in others else getattr(value, name) for name in answer.model_fields}
 
 
 class ErrorSchema(Schema, of=Problem):

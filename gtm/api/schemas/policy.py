@@ -5,13 +5,14 @@ from __future__ import annotations
 from pydantic import Field
 
 from gtm.api.schemas.base import Changed, ManagedSchema, Schema
-from gtm.core.change.safety import Breach, SafetyVerdict
+from gtm.core.change.safety import Breach, Verdict
+from gtm.core.model.problems import Problem
 from gtm.documents.diff import FieldChange, ResourceChange
 from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembership
 from gtm.documents.parts import Held
-from gtm.documents.rules import JurisdictionDocument
+from gtm.documents.resources import JurisdictionDocument
 from gtm.documents.schema import PolicyDocument
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred
 from gtm.storage.revisions import Revision
 
 
@@ -23,12 +24,8 @@ class ResourceChangeSchema(Schema, of=ResourceChange):
     """A resource that differs."""
 
 
-class FindingSchema(Schema):
+class FindingSchema(Schema, of=Problem):
     """Something legal in a policy that is probably not meant."""
-
-    path: str
-    code: str
-    message: str
 
 
 class BreachSchema(Schema, of=Breach):
@@ -58,7 +55,7 @@ class PolicyChanged(Changed):
     managed: list[ManagedResourceSchema]
     """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
-    """Of a dry run; otherwise empty."""
+    """What is probably not meant, as a dry run finds it; otherwise empty."""
     safety: SafetySchema | None = None
     """Only of dry runs that change something."""
     deferred: tuple[DeferredSchema, ...] = ()

@@ -86,7 +86,7 @@ class RateBoundSchema(Schema):
 
 
 class SlotBoundSchema(RateBoundSchema):
-    """The same for requests at once, where reports may set a limit too."""
+    """A bound of requests at once, which reports may set, too."""
 
     reported: float | None
 
@@ -109,13 +109,13 @@ class CapacityBase(Schema):
 
 
 class ServiceCapacity(CapacityBase):
-    """Of one service in a region."""
+    """Load and usable capacity of one service in a region."""
 
     service: str
 
 
 class RegionCapacityView(CapacityBase):
-    """Of a region as a whole, and of its services."""
+    """Load and usable capacity of a region as a whole, and of its services."""
 
     region: str
     admin_state: AdminState

@@ -13,7 +13,7 @@ from pydantic import Field
 from gtm.api.schemas.base import Schema
 from gtm.core.model.services import Priority
 from gtm.dns.zone.content import ExtendedError
-from gtm.storage.history.demand import Step
+from gtm.storage.history.demand import DemandStep
 
 
 class CellSchema(Schema):
@@ -95,7 +95,7 @@ class SampleSchema(Schema):
     cells: list[CellCount]
 
 
-class StepSchema(Schema, of=Step):
+class StepSchema(Schema, of=DemandStep):
     """A step of the timeline."""
 
 
@@ -235,7 +235,7 @@ class CountrySchema(Schema):
 
 
 class PlaceChangeSchema(Schema):
-    """The same by place."""
+    """Where most of the requests from a place go; a region of null: they are refused."""
 
     lat: float | None
     lon: float | None
@@ -310,7 +310,7 @@ class RedirectSchema(Schema):
     status: int
     headers: list[HeaderSchema]
     body: str
-    """Of a refusal: the problem document."""
+    """The problem document of a refusal."""
 
 
 class ExplanationView(Schema):

@@ -12,7 +12,7 @@ from gtm.cli.common import options, output
 from gtm.cli.common.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from gtm.documents.imports.parts import Source
+    from gtm.documents.imports.parts import ImportedZone
 
 
 app = typer.Typer()
@@ -106,7 +106,7 @@ def _many(what: str, count: int) -> str:
     return what if count == 1 else f"{word}s{space}{rest}"
 
 
-def _source(source: SourceFormat, file: Path, zone: str, config: Path | None) -> Source:
+def _source(source: SourceFormat, file: Path, zone: str, config: Path | None) -> ImportedZone:
     from gtm.documents.imports import gdnsd, octodns, route53
 
     if source is SourceFormat.GDNSD:

@@ -15,7 +15,7 @@ from gtm.cli.policy import managed, safety
 
 if TYPE_CHECKING:
     from gtm.client import types
-    from gtm.documents.check import Report
+    from gtm.documents.check import CheckReport
     from gtm.documents.folders import Folder as Read
 
 
@@ -194,7 +194,7 @@ def _warnings(planned: types.PolicyChanged, read: Read) -> list[str]:
     return [*(placed(read, one) for one in planned.warnings), *_findings(planned, read)]
 
 
-def _report(report: Report) -> None:
+def _report(report: CheckReport) -> None:
     for problem in report.problems:
         output.say(str(problem), "red")
     for said in report.notes:
@@ -235,7 +235,7 @@ def _report(report: Report) -> None:
         output.say("no expectations: put some into expect.yaml beside the policy")
 
 
-def _report_json(report: Report) -> None:
+def _report_json(report: CheckReport) -> None:
     from dataclasses import asdict
 
     output.print_json(

@@ -259,8 +259,7 @@ def _simulated(before: Policy, after: Policy, traffic: Traffic, scenario: Mappin
     from gtm.client.objects import as_answered
     from gtm.control.errors import ControlError
     from gtm.control.policy.drafts import parsed
-    from gtm.control.policy.scenario import ScenarioDocument
-    from gtm.control.policy.simulation import simulated_offline
+    from gtm.control.policy.simulation import ScenarioDocument, simulated_offline
 
     with explained(), output.progress("simulating"):
         try:

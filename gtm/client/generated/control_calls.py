@@ -332,7 +332,8 @@ def get_residency(
     Args:
         at: When: now (left out), or later.
         tenant: What requests state; left out: none, so that every rule about tenants counts.
-        data_class: Likewise.
+        data_class: The data class that requests state; left out: none, so that every rule about
+            data classes counts.
         client: A jurisdiction or country: the only column.
         service: Only services whose names begin so.
         limit: Most services in the answer.
@@ -368,7 +369,8 @@ def get_residency_calendar(
     Args:
         at: When: now (left out), or later.
         tenant: What requests state; left out: none, so that every rule about tenants counts.
-        data_class: Likewise.
+        data_class: The data class that requests state; left out: none, so that every rule about
+            data classes counts.
         limit: Most moments in the answer.
     """
     return Call(
@@ -1237,7 +1239,9 @@ def list_references(
     ],
     name: str,
 ) -> Call[types.References]:
-    """What refers to a resource. Of the policy in force. Nothing refers to what is not there."""
+    """What refers to a resource. It is answered by the policy in force, in which nothing refers to a
+    resource that does not exist.
+    """
     return Call("GET", "/v1/references", parameters={"kind": kind, "name": name})
 
 
@@ -1264,7 +1268,7 @@ def reassign_managers(body: types.ReassignRequest) -> Call[types.ReassignView]:
 
 
 def list_fence_approvals() -> Call[types.ApprovalList]:
-    """List approvals, the latest first. Those that have ended included."""
+    """List approvals, the latest first. Approvals that have ended are in the list, too."""
     return Call("GET", "/v1/fence-approvals")
 
 
@@ -1344,9 +1348,9 @@ def get_demand(
         at: When; left out: now.
         region: Only this region; left out: all.
         service: Only this service.
-        tenant: Only requests that state this one.
-        data_class: Likewise.
-        priority: Only requests of this one.
+        tenant: Only requests that state this tenant.
+        data_class: Only requests that state this data class.
+        priority: Only requests of this priority.
         client: Only clients in this country, or in the countries that this jurisdiction has at that
             time.
     """
@@ -1419,8 +1423,8 @@ def roll_dnssec_key(zone: types.HostName, body: types.RollRequest) -> Call[types
 
 
 def confirm_ds(zone: types.HostName) -> Call[types.ZoneKeysSchema]:
-    """Confirm that the parent has the DS record. Of the newest key-signing key. Where control has a
-    resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.
+    """Confirm that the parent has the DS record. It is the record of the newest key-signing key. Where
+    control has a resolver (`GTM_DNSSEC_RESOLVER`) it sees that itself.
 
     Args:
         zone: The zone's name.
@@ -1461,7 +1465,7 @@ def rotate_token(token: str, body: types.RotateRequest | None | None = None) -> 
     nowhere.
 
     Args:
-        token: Its name.
+        token: The token's name.
     """
     return Call("POST", f"/v1/tokens/{segment(token)}:rotate", body=body)
 
@@ -1471,7 +1475,7 @@ def revoke_token(token: str) -> Call[types.TokenView]:
     and at edges as soon as the feed has told them. Its name is free again.
 
     Args:
-        token: Its id or its name.
+        token: The token's id or its name.
     """
     return Call("DELETE", f"/v1/tokens/{segment(token)}")
 
@@ -1492,7 +1496,7 @@ def end_session(session: str) -> Call[None]:
     """Sign a browser out. An admin may end any session, others their own.
 
     Args:
-        session: Its id.
+        session: The session's id.
     """
     return Call("DELETE", f"/v1/sessions/{segment(session)}", content=Content.NOTHING)
 
@@ -1530,7 +1534,7 @@ def list_audit(
         since: From then on.
         until: Until before then.
         forced: Only what overruled safety rules, or only what did not.
-        oldest_first: The other way round.
+        oldest_first: List the oldest entry first.
     """
     return PagedCall(
         "GET",
@@ -1568,7 +1572,7 @@ def export_audit(
         since: From then on.
         until: Until before then.
         forced: Only what overruled safety rules, or only what did not.
-        oldest_first: The other way round.
+        oldest_first: List the oldest entry first.
     """
     return Call(
         "GET",
@@ -1587,12 +1591,13 @@ def export_audit(
 
 
 def list_edges() -> Call[types.EdgeList]:
-    """List the edges, by name. All that were ever heard of."""
+    """List the edges, by name. The list has every edge that was ever heard of."""
     return Call("GET", "/v1/edges")
 
 
 def get_edge(name: str) -> Call[types.EdgeDetail]:
-    """An edge, with what its DNS does and the certificates that it meets. One of them.
+    """An edge, with what its DNS does and the certificates that it meets. It is the edge as the list of
+    edges has it, and what it tells of its DNS and of certificates besides.
 
     Args:
         name: The edge's name.
@@ -1649,8 +1654,8 @@ def list_health_changes(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> PagedCall[types.ChangePage, types.ChangeView]:
-    """Verdicts that changed, the newest first. Of each edge and of all together, with what the probe
-    met. Kept for as long as control is told.
+    """Verdicts that changed, the newest first. There are changes of each edge and of all edges together,
+    with what the probe met. They are kept for as long as control is told to.
 
     Args:
         region: Only this region; left out: all.
@@ -1686,8 +1691,8 @@ def list_health_steps(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> PagedCall[types.StepsPage, types.SeriesView]:
-    """How a region's probes ended, five minutes by five minutes. Of each endpoint as every edge sees it,
-    over at most a day. Times are control's.
+    """How a region's probes ended, five minutes by five minutes. The answer has each endpoint as every
+    edge sees it, over at most a day. Times are control's.
 
     Args:
         region: The region.
@@ -1722,8 +1727,8 @@ def report_load(body: dict[str, Any]) -> Call[None]:
 
 
 def get_load(*, region: types.Name | None = None) -> Call[types.LoadView]:
-    """Load and usable capacity of every region, by service. And how the capacity comes about. Answered
-    from memory, also while the database is down.
+    """Load and usable capacity of every region, by service. It also says how the capacity comes about.
+    It is answered from memory, also while the database is down.
 
     Args:
         region: Only this region; left out: all.

@@ -922,12 +922,13 @@ class FindingSchema(JsonObject):
     """Something legal in a policy that is probably not meant."""
 
     path: str
+    """The place of the fault: `services.chat.members[0].region`."""
     code: str
     message: str
 
 
 class ForgetSchema(TypedDict):
-    """Whose word is no longer believed."""
+    """The token whose word is no longer believed."""
 
     token: str
     """The name of a token of role `edge`, `balancer` or `reporter`."""
@@ -1447,8 +1448,8 @@ class PeakSchema(JsonObject):
     rate: float
 
 
-class PlaceChangeSchema(JsonObject):
-    """The same by place."""
+class PlaceChangeSchema(TypedDict):
+    """Where most of the requests from a place go; a region of null: they are refused."""
 
     lat: float | None
     lon: float | None
@@ -1570,8 +1571,8 @@ class PolicyChanged(JsonObject):
     managed: list[ManagedResourceSchema]
     """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
-    """Of a dry run; otherwise empty."""
-    safety: SafetySchema | None
+    """What is probably not meant, as a dry run finds it; otherwise empty."""
+    safety: NotRequired[SafetySchema | None]
     """Only of dry runs that change something."""
     deferred: list[DeferredSchema]
     """The deletions that wait, of this change and of earlier ones. Not of dry runs."""
@@ -1747,8 +1748,8 @@ class ReassignRequest(TypedDict):
     """Why; kept in the audit log."""
 
 
-class ReassignView(JsonObject):
-    """What another manages now, or nobody."""
+class ReassignView(TypedDict):
+    """The resources that another tool manages now, or nobody."""
 
     resources: list[ResourceName]
 
@@ -1801,7 +1802,7 @@ class RedirectSchema(JsonObject):
     status: int
     headers: list[HeaderSchema]
     body: str
-    """Of a refusal: the problem document."""
+    """The problem document of a refusal."""
 
 
 class ReferenceSchema(JsonObject):
@@ -1851,8 +1852,8 @@ class RefusedSchema(JsonObject):
     rules: dict[str, float]
 
 
-class RegionCapacityView(JsonObject):
-    """Of a region as a whole, and of its services."""
+class RegionCapacityView(TypedDict):
+    """Load and usable capacity of a region as a whole, and of its services."""
 
     freshness: Freshness
     age: float | None
@@ -2029,7 +2030,7 @@ class RegionWhole(JsonObject):
     minutes: int
     """The number of minutes that were recorded."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     planned: float
     """The requests a second that the plan had it serve."""
     away: float
@@ -2039,7 +2040,7 @@ class RegionWhole(JsonObject):
     use: float | None
     """The share of its limit that it reported outstanding; null: it never did."""
     most_use: float | None
-    """The highest of a minute."""
+    """The highest share in a minute."""
     price_ms: float
     most_price_ms: float
     exhausted: float
@@ -2487,8 +2488,8 @@ class SeriesView(JsonObject):
     """The oldest first. Time in which nothing was heard has none."""
 
 
-class ServiceCapacity(JsonObject):
-    """Of one service in a region."""
+class ServiceCapacity(TypedDict):
+    """Load and usable capacity of one service in a region."""
 
     freshness: Freshness
     age: float | None
@@ -2678,8 +2679,8 @@ class SimulationView(JsonObject):
     """The revision in force: `before`."""
 
 
-class SlotBoundSchema(JsonObject):
-    """The same for requests at once, where reports may set a limit too."""
+class SlotBoundSchema(TypedDict):
+    """A bound of requests at once, which reports may set, too."""
 
     declared: float | None
     usable: float | None
@@ -2821,7 +2822,7 @@ class SyncSchema(JsonObject):
     unreachable: list[str]
     """Edges not heard of for 10 seconds."""
     silent: list[SilentSchema]
-    """The same, with what they had."""
+    """The same edges, with the revisions that they had."""
     unsaved: list[str]
     """Live edges that have it and cannot keep it on their disk."""
     lost: list[str]
@@ -3045,7 +3046,7 @@ class TopRegion(JsonObject):
     free_slots: TopSlots | None
     """Null: nothing is known. By these, edges correct the plan's choices of single requests."""
     demand: float
-    """Of clients whose home it is."""
+    """Requests per second of clients whose home the region is."""
     decided: float
     """The requests a second that edges send there."""
     planned: float

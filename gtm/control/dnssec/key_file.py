@@ -48,7 +48,7 @@ class KeyFile:
                 "let control write there, or name another with GTM_DNSSEC_KEY_FILE"
             ) from error
 
-    def load(self) -> Sealer:
+    def load(self) -> KeySealer:
         """What encrypts and decrypts with the key in the file.
 
         Raises:
@@ -58,10 +58,10 @@ class KeyFile:
             text = read_file(self.path, "the DNSSEC key file (GTM_DNSSEC_KEY_FILE)", _KEY)
         except SecretError as error:
             raise KeyFileError(f"{error}; put back the one that was there, or name it") from None
-        return Sealer(self.path, b64decode(text))
+        return KeySealer(self.path, b64decode(text))
 
 
-class Sealer:
+class KeySealer:
     """Encrypts and decrypts private keys with one key.
 
     Args:

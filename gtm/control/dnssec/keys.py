@@ -6,30 +6,179 @@ Laws:
   2. Losing the database, the key file or this process costs rolls, never answers: edges have what they sign with, and
      what is signed here lasts 30 days and is made anew daily.
   3. A private key leaves this module sealed, or as a zone-signing key for edges; never in a log.
+
+`ZoneWork` makes, moves on and seals what is due of a zone's keys, and signs with them: it works on values, which `KeyBook` keeps. `ds_records`
+asks a resolver what the parent of a zone has for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
+import dns.asyncquery
+import dns.exception
+import dns.message
+import dns.name
+import dns.rcode
+import dns.rdatatype
 import msgspec
 
-from gtm.control.dnssec.key_file import KeyFile, KeyFileError
-from gtm.control.dnssec.key_work import ZoneWork, all_keys, ready_ksk, seen_among, settled
-from gtm.control.dnssec.parent import ds_records
+from gtm.control.dnssec.key_file import KeyFile, KeyFileError, KeySealer
+from gtm.control.dnssec.signing import RESIGN_AFTER, ds_rdata, generate, sign_sets
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.core.signing import rollover
-from gtm.core.signing.keys import NO_KEYS, Keys, key_tag
-from gtm.core.signing.rollover import DAY, KeyRole, RolloverTimes
+from gtm.core.signing.keys import NO_KEYS, Keys, ZoneKeys, key_tag
+from gtm.core.signing.rollover import DAY, Key, Keyring, KeyRole, KeyState, Times
 from gtm.settings import DnssecSettings
-from gtm.storage.dnssec import StoredZone
+from gtm.storage.dnssec import StoredKey, StoredZone
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Actor
 from gtm.storage.session import Database, Transaction
+
+
+@dataclass(slots=True)
+class ZoneWork:
+    """A zone while it is changed.
+
+    Args:
+        stored: what it was.
+        keys: what it becomes, oldest first.
+        private: the private part of each, by id.
+        now: POSIX seconds.
+        withdrawing: whether the parent is to drop its DS records.
+    """
+
+    stored: StoredZone
+    keys: Keyring
+    private: dict[str, bytes]
+    now: float
+    withdrawing: bool
+
+    @classmethod
+    def of(cls, zone: StoredZone, sealer: KeySealer, now: float) -> ZoneWork:
+        """A zone as it is stored.
+
+        Raises:
+            KeyFileError: a key of it cannot be read.
+        """
+        private = {one.key.id: sealer.open(zone.name, one.key.id, one.sealed) for one in zone.keys}
+        return cls(zone, tuple(one.key for one in zone.keys), private, now, zone.withdrawing)
+
+    def make(self, role: KeyRole, *, urgent: bool = False) -> Key:
+        """Add a new key, published from now on."""
+        taken = [key_tag(key.dnskey) for key in self.keys]
+        key, private = generate(role, self.now, urgent=urgent, taken=taken)
+        # The order of keys is that of their making, also by a clock that stepped back.
+        key = replace(key, created=max([self.now, *(other.created + 0.001 for other in self.keys)]))
+        self.private[key.id] = private
+        self.keys = (*self.keys, key)
+        return key
+
+    def settle(self, times: Times) -> None:
+        """Take every step that is due, and make the keys that are missing."""
+        if self.stored.paused_at is not None:
+            self.keys = rollover.resumed(self.keys, self.now)
+            self.withdrawing = False
+        self.keys = rollover.advance(self.keys, self.now, times)
+        for role in rollover.lacking(self.keys, self.now, times):
+            alone = not any(key.role is role for key in self.keys)
+            made = self.make(role)
+            if alone:
+                self.keys = (*self.keys[:-1], rollover.first(made, self.now))
+
+    def signed(self, sealer: KeySealer) -> list[StoredZone]:
+        """The zone as it is to be stored; nothing, if nothing changed and its signatures are younger than a day."""
+        before, now = self.stored, self.now
+        same = self.keys == tuple(one.key for one in before.keys) and self.withdrawing == before.withdrawing
+        if same and before.paused_at is None and 0 <= now - before.signed_at < RESIGN_AFTER:
+            return []
+        sealed = {one.key.id: one.sealed for one in before.keys}
+        keys = tuple(
+            StoredKey(key, sealed.get(key.id) or sealer.seal(before.name, key.id, self.private[key.id]))
+            for key in self.keys
+        )
+        sets = sign_sets(before.name, self.keys, self.private, now, withdrawing=self.withdrawing)
+        _log_changes(before, self.keys)
+        return [StoredZone(before.name, keys, sets, now, None, self.withdrawing)]
+
+
+def settled(
+    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: KeySealer, times: Times, now: float
+) -> list[StoredZone]:
+    """What is to be stored so that nothing is due any more. Every key is read before anything is made.
+
+    Args:
+        stored: all zones that have keys.
+        zones: those that are to be signed; the others pause.
+        sealer: reads and seals private keys.
+        times: that steps wait for.
+        now: POSIX seconds.
+
+    Raises:
+        KeyFileError: a key cannot be read.
+    """
+    works = {name: ZoneWork.of(zone, sealer, now) for name, zone in stored.items()}
+    changed = []
+    for name in sorted(zones):
+        work = works.get(name) or ZoneWork.of(StoredZone(name, ()), sealer, now)
+        work.settle(times)
+        changed += work.signed(sealer)
+    changed += [
+        replace(zone, paused_at=now)
+        for name, zone in stored.items()
+        if name not in zones and zone.paused_at is None
+    ]
+    return changed
+
+
+def all_keys(zones: Iterable[StoredZone], sealer: KeySealer) -> tuple[ZoneKeys, ...]:
+    """What edges sign these zones with.
+
+    Raises:
+        KeyFileError: a key cannot be read.
+        ValueError: a zone has no active zone-signing key.
+    """
+    return tuple(_zone_keys(zone, sealer) for zone in zones)
+
+
+def _zone_keys(zone: StoredZone, sealer: KeySealer) -> ZoneKeys:
+    signing = rollover.signing_key(tuple(one.key for one in zone.keys))
+    found = next((one for one in zone.keys if signing is not None and one.key.id == signing.id), None)
+    if found is None:
+        raise ValueError(f"zone `{zone.name}` has no active zone-signing key in the database")
+    private = sealer.open(zone.name, found.key.id, found.sealed)
+    return ZoneKeys(zone.name, zone.sets, key_tag(found.key.dnskey), found.key.dnskey, private)
+
+
+def ready_ksk(keys: Keyring) -> Key | None:
+    """The key-signing key that waits for its DS record."""
+    key = rollover.delegated(keys)
+    return key if key is not None and key.state is KeyState.READY else None
+
+
+def seen_among(work: ZoneWork, *, found: frozenset[bytes]) -> None:
+    """Go on if the parent's DS records have the key that waits for one."""
+    key = ready_ksk(work.keys)
+    if key is not None and ds_rdata(work.stored.name, key.dnskey) in found:
+        work.keys = rollover.seen(work.keys, key.id, work.now)
+
+
+def _log_changes(before: StoredZone, keys: Keyring) -> None:
+    known = {one.key.id: one.key.state for one in before.keys}
+    for key in keys:
+        if known.get(key.id) is not key.state:
+            logger.info(
+                "%s %d of zone `%s` is %s", key.role.name, key_tag(key.dnskey), before.name, key.state
+            )
+    for stored in before.keys:
+        if all(key.id != stored.key.id for key in keys):
+            tag = key_tag(stored.key.dnskey)
+            logger.info("%s %d of zone `%s` is removed", stored.key.role.name, tag, before.name)
+
 
 logger = logging.getLogger(__name__)
 
@@ -304,3 +453,28 @@ async def _signed_zones(transaction: Transaction) -> frozenset[str]:
     """The zones that the policy in the database has signed."""
     stored = await transaction.resources("zones").all()
     return frozenset(one.value.name for one in stored if one.value.dnssec)
+
+
+_TIMEOUT = 5.0
+
+
+async def ds_records(zone: str, resolver: tuple[str, int]) -> frozenset[bytes] | None:
+    """RDATA of the DS records that the parent has for a zone; None if that could not be learned.
+
+    Asked over TCP: an answer that was forged on the way would let a key be removed that is still trusted.
+    """
+    name = dns.name.from_text(zone)
+    query = dns.message.make_query(name, dns.rdatatype.DS)
+    host, port = resolver
+    try:
+        answer = await dns.asyncquery.tcp(query, host, _TIMEOUT, port)
+    except (OSError, EOFError, dns.exception.DNSException) as error:
+        logger.warning("cannot ask %s for the DS records of `%s`: %s", host, zone, error)
+        return None
+    if answer.rcode() not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+        logger.warning(
+            "%s answers %s for the DS records of `%s`", host, dns.rcode.to_text(answer.rcode()), zone
+        )
+        return None
+    found = [one for one in answer.answer if one.name == name and one.rdtype == dns.rdatatype.DS]
+    return frozenset(record.to_wire() or b"" for one in found for record in one)

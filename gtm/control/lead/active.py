@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from uuid import uuid4
 
 from gtm.control.lead.balancers import Balancers
@@ -22,17 +21,16 @@ from gtm.control.lead.edges import Sightings
 from gtm.control.lead.election import Election, Sole
 from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
-from gtm.control.lead.history import retention
 from gtm.control.lead.history.health import HealthRecorder
+from gtm.control.lead.history.recording import AuditRetention
 from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.loads import Loads
+from gtm.control.lead.loads import RegionLoads
 from gtm.control.lead.peaks import PeakKeeper
-from gtm.control.lead.planning import Planning
-from gtm.control.lead.reports import Reports
+from gtm.control.lead.planner import Planning
+from gtm.control.lead.reports import Reports, Verdicts
 from gtm.control.lead.rooms import Rooms
 from gtm.control.lead.takeover import load_seal
-from gtm.control.lead.verdicts import Verdicts
 from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency.table import LatencyTable
@@ -72,7 +70,7 @@ class Active:
         probe_days: int = 0,
     ) -> None:
         current.become(current.now.with_state(clock()))
-        self.loads = Loads(clock)
+        self.loads = RegionLoads(clock)
         self.rooms = Rooms(current, senders, monotonic)
         self.latency = LatencyBook(database, clock, half_life)
         self.leases = Leases(election, clock, monotonic)
@@ -88,7 +86,7 @@ class Active:
         self._peaks = PeakKeeper(database, self.reports, clock)
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
-        self._forgetting = partial(retention.run, database, timedelta(days=audit_days), clock)
+        self._audit = AuditRetention(database, timedelta(days=audit_days))
         self.health_recorder = HealthRecorder(
             database, self.reports.history, uuid4().hex, timedelta(days=probe_days)
         )
@@ -117,7 +115,7 @@ class Active:
             group.create_task(self.rooms.run())
             group.create_task(self.latency.run(self._measured, self._publish_table))
             group.create_task(self._sightings.run())
-            group.create_task(self._forgetting())
+            group.create_task(self._audit.run_every(60.0, self._clock))
             group.create_task(self.health_recorder.run(self._clock))
             if self._recorder is not None:
                 group.create_task(

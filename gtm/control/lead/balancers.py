@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gtm.control.errors import Conflict
+from gtm.control.lead.demand import RateBook
 from gtm.control.lead.latency import LatencyBook
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.rates import RateBook
 from gtm.core.model.policy import Policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaText, concerning
@@ -47,13 +47,17 @@ class Heard:
     """A balancer that was heard of lately: its own name and its token's, and `age` seconds ago what it said."""
 
     name: str
-    token: str
-    age: float
     region: str
+    """Empty: it is older than gtm's balancers that say so."""
+    token: str
+    """The name of the token that it reports with."""
     version: str
+    age: float
+    """Seconds since its last report."""
     tiers: Mapping[str, tuple[int, int]]
 
 
+@dataclass(slots=True, eq=False)
 class Balancers:
     """See above.
 
@@ -65,23 +69,15 @@ class Balancers:
         policy: the one in force.
     """
 
-    def __init__(
-        self,
-        leases: Leases,
-        latency: LatencyBook,
-        monotonic: Callable[[], float],
-        pushes: RateBook | None = None,
-        policy: Callable[[], Policy] = Policy,
-    ) -> None:
-        self.dropped: Counter[str] = Counter()
-        """Items that were left out of reports, by part of the report."""
-        self._policy = policy
-        self._concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = None, {}
-        self._leases = leases
-        self._latency = latency
-        self._pushes = pushes or RateBook()
-        self._monotonic = monotonic
-        self._told: dict[tuple[str, str], ToldKeys] = {}
+    leases: Leases
+    latency: LatencyBook
+    monotonic: Callable[[], float]
+    pushes: RateBook = field(default_factory=RateBook)
+    policy: Callable[[], Policy] = Policy
+    dropped: Counter[str] = field(init=False, default_factory=Counter)
+    """Items that were left out of reports, by part of the report."""
+    _concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = field(init=False, default=(None, {}))
+    _told: dict[tuple[str, str], ToldKeys] = field(init=False, default_factory=dict)
 
     def take(
         self, token: str, token_id: str, name: str, report: BalancerReport, reporter: str
@@ -98,7 +94,7 @@ class Balancers:
         Raises:
             Conflict: the token has as many balancers as are kept.
         """
-        now = self._monotonic()
+        now = self.monotonic()
         self._forget(now)
         known = token_id, name
         if known not in self._told and sum(one == token_id for one, _ in self._told) >= MOST:
@@ -108,10 +104,10 @@ class Balancers:
         kept = replace(report, leases=None, latency=(), witnesses=(), pushes={})
         self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
         own = [witness._replace(reporter=reporter) for witness in report.witnesses]
-        self._latency.take(report.latency, token_id or token, own)
+        self.latency.take(report.latency, token_id or token, own)
         if report.region:
             counts = {f"{report.region}\t{told}": count for told, count in report.pushes.items()}
-            self._pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
+            self.pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
         # No edge has such a name: two that share one are told apart by their tokens.
         concerned = self._concerned(report.region)
         use = report.leases
@@ -120,12 +116,12 @@ class Balancers:
             self.dropped["leases"] += _quotas(use) - _quotas(theirs)
             use = theirs
         return BalancerReply(
-            self._leases.answer(f"{token}/{name}", use, now, owner=token, concerned=concerned)
+            self.leases.answer(f"{token}/{name}", use, now, owner=token, concerned=concerned)
         )
 
     def _concerned(self, region: str) -> frozenset[QuotaText]:
         """The quotas that balancers of a region may hold."""
-        policy = self._policy()
+        policy = self.policy()
         if self._concerns[0] is not policy:
             self._concerns = policy, {}
         found = self._concerns[1].get(region)
@@ -135,20 +131,20 @@ class Balancers:
 
     def told(self) -> Iterable[ToldKeys]:
         """The keys of all that were heard of lately."""
-        self._forget(self._monotonic())
+        self._forget(self.monotonic())
         return tuple(self._told.values())
 
     def heard(self) -> list[Heard]:
         """All that were heard of lately, by region and name."""
-        now = self._monotonic()
+        now = self.monotonic()
         self._forget(now)
         found = [
             Heard(
                 one.name,
-                one.issuer,
-                max(0.0, now - one.at),
                 one.report.region,
+                one.issuer,
                 one.report.version,
+                max(0.0, now - one.at),
                 one.report.tiers,
             )
             for one in self._told.values()

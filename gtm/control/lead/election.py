@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
@@ -58,6 +59,7 @@ class Sole:
         return now
 
 
+@dataclass(slots=True, eq=False)
 class Election:
     """One process's part in it.
 
@@ -68,28 +70,21 @@ class Election:
         monotonic: seconds that never step back.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        name: str,
-        deposed: Callable[[], None],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.standing = Standing.STANDBY
-        self.active = ""
-        """Who is active, as far as is known: empty if nobody, or this process."""
-        self.standbys = 0
-        self.terms = 0
-        """How many times this process got the lock."""
-        self.taken = asyncio.Event()
-        """Set once this process is active for the first time."""
-        self._database = database
-        self._name = name
-        self._deposed = deposed
-        self._monotonic = monotonic
-        self._looked = asyncio.Event()
-        self.held_at = -inf
-        """When the last look began that found the lock held here."""
+    database: Database
+    name: str
+    deposed: Callable[[], None]
+    monotonic: Callable[[], float] = time.monotonic
+    standing: Standing = field(init=False, default=Standing.STANDBY)
+    active: str = field(init=False, default="")
+    """Who is active, as far as is known: empty if nobody, or this process."""
+    standbys: int = field(init=False, default=0)
+    terms: int = field(init=False, default=0)
+    """How many times this process got the lock."""
+    taken: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    """Set once this process is active for the first time."""
+    _looked: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    held_at: float = field(init=False, default=-inf)
+    """When the last look began that found the lock held here."""
 
     def sure(self, now: float) -> float:
         """Until when nobody else can have been active, in monotonic seconds: `now` where nobody stands by."""
@@ -105,7 +100,7 @@ class Election:
         """Stand by for the lock, and hold it, until cancelled."""
         while True:
             try:
-                async with self._database.seat(f"{_PREFIX}{self._name}") as seat:
+                async with self.database.seat(f"{_PREFIX}{self.name}") as seat:
                     while True:
                         await self._look_in_time(seat)
                         self._looked.set()
@@ -131,13 +126,13 @@ class Election:
             late.cancel()
 
     async def _look(self, seat: Seat) -> None:
-        began, new = self._monotonic(), not seat.held
+        began, new = self.monotonic(), not seat.held
         if new and not await seat.take():
             self.active = (await seat.holder()).removeprefix(_PREFIX)
             if self.standing is not Standing.STANDBY:
                 self.standing = Standing.STANDBY
                 logger.error("control at %s is active in place of this one, which ends", self.active)
-                self._deposed()
+                self.deposed()
             return
         self.terms += new
         self.standbys = await seat.waiting()

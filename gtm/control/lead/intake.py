@@ -35,7 +35,7 @@ _DNS_PART = re.compile(
 )
 
 
-class Intake:
+class ReportIntake:
     """Reads reports against one policy. `dropped` counts what was left out of them, by part of the report.
 
     Args:

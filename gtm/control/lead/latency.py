@@ -18,7 +18,6 @@ from ipaddress import ip_network
 from itertools import islice
 from typing import TypeVar
 
-from gtm.control.lead.succession import successors
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency.aggregates import (
     LEVEL_FIELDS,
@@ -450,3 +449,15 @@ def _expected(regions: Iterable[Region]) -> Callable[[str, str], float]:
 
 def _key(kept: Sum) -> SumKey:
     return kept.level, kept.key, kept.region, kept.author
+
+
+def successors(tokens: Iterable[Token], now: float) -> dict[str, str]:
+    """The id of each live token, and that of the newest live one of its name: after a rotation both work for a while.
+
+    Args:
+        tokens: all that are known.
+        now: POSIX seconds.
+    """
+    live = [token for token in tokens if token.works(now)]
+    newest = {token.name: token.id for token in sorted(live, key=lambda token: (token.created_at, token.id))}
+    return {token.id: newest[token.name] for token in live}

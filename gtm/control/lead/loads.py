@@ -16,7 +16,7 @@ from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
 
 
-class Loads:
+class RegionLoads:
     """What reporters sent, and what follows from it.
 
     Args:

@@ -3,24 +3,40 @@
 Laws:
   1. Planning runs beside the feeds and never holds them up. A plan that cannot be made leaves the last one.
   2. What nobody reported is not idle: see `gtm.core.capacity.supply` and `gtm.control.lead.demand`.
+
+`Planning` gathers what a plan is made from, once a second and beside the feeds; `Planner` makes it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from time import perf_counter
 
-from gtm.control.lead.demand import TIME_CONSTANT, PerAnswer, Place, requests_of, requests_per_answer
+from gtm.control.lead.demand import (
+    TIME_CONSTANT,
+    PerAnswer,
+    Place,
+    Reported,
+    requests_of,
+    requests_per_answer,
+)
+from gtm.control.lead.election import Election, Sole, Standing
+from gtm.control.lead.leases import Leases
+from gtm.control.lead.loads import RegionLoads
+from gtm.control.lead.reports import Reports, beside
+from gtm.control.live.present import Current
 from gtm.core.capacity.load import FRESH, Key, Load
-from gtm.core.capacity.processing import SentRates
-from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, assess, turnover
+from gtm.core.capacity.processing import Sent
+from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, arrivals, assess, turnover
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view
+from gtm.core.demand.belief import PART
 from gtm.core.demand.rows import Row
 from gtm.core.latency.estimator import Estimator
 from gtm.core.model.outcomes import Outcome
@@ -306,3 +322,93 @@ def same_plan(one: Plan, other: Plan) -> bool:
     return all(
         abs(price - other.prices[name]) <= max(1.0, 0.05 * price) for name, price in one.prices.items()
     )
+
+
+@dataclass(slots=True, eq=False)
+class Planning:
+    """Plans for one control process.
+
+    Args:
+        current: the policy that is planned for, and whose state has the plan.
+        election: this process's part among several: only the active one plans.
+        reports: demand and health, and what the control before this one planned.
+        loads: what regions can take.
+        leases: told what edges may spend of each quota.
+        clock: POSIX seconds.
+        monotonic: seconds that never step back.
+    """
+
+    current: Current
+    election: Election | Sole
+    reports: Reports
+    loads: RegionLoads
+    leases: Leases
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    planner: Planner = field(init=False, default_factory=Planner)
+    """Makes the plans, and has the last."""
+    excess: Mapping[str, tuple[float, float]] = field(init=False, default_factory=dict)
+    """The tokens whose edges say more than they are believed, by id: what they say, and what of that counts."""
+    _estimator: Estimator | None = field(init=False, default=None)
+    _estimated: Snapshot | None = field(init=False, default=None)
+
+    @property
+    def latest(self) -> Planned:
+        """The last tick's outcome."""
+        return self.planner.latest
+
+    async def run(self) -> None:
+        """Plan until cancelled."""
+        while True:
+            await asyncio.sleep(TICK)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Make the next plan, and publish it unless it is too early. A tick that fails leaves the last plan."""
+        snapshot, takeover = self.current.now.compiled, self.reports.takeover
+        if snapshot is None or self.election.standing is not Standing.ACTIVE:
+            return
+        if not takeover.over and takeover.end(self.monotonic()):
+            self.planner.resume(takeover.plan)
+        inputs = self._inputs(snapshot)
+        try:
+            planned = await asyncio.to_thread(self._plan, inputs, self.reports.reported)
+        except Exception:
+            logger.exception("the planner failed; the last plan stays")
+            return
+        self.loads.assessment = planned.capacity
+        self.reports.elsewhere = (
+            arrivals(inputs.loads, inputs.now) / planned.per_decision,
+            PART * sum(map(turnover, planned.capacity.supply.values())),
+        )
+        self.leases.apportion(planned.leasable)
+        now = self.current.now
+        if takeover.over and (now.keep_plan or not same_plan(planned.told, now.state.plan)):
+            plan = await asyncio.to_thread(takeover.sealed, planned.told)
+            told = self.current.now.with_state(self.clock(), plan=plan)
+            self.current.become(replace(told, keep_plan=False))
+
+    def _plan(self, inputs: Inputs, reported: Reported) -> Planned:
+        """One plan, beside the event loop."""
+        self.excess = reported.excess()
+        return self.planner.tick(replace(inputs, rates=reported.rates(self.excess)))
+
+    def _inputs(self, snapshot: Snapshot) -> Inputs:
+        """All that one plan is made from, as of now, but for the rates."""
+        now = self.current.now
+        if (
+            self._estimator is None
+            or self._estimated is not snapshot
+            or self._estimator.table is not now.table
+        ):
+            self._estimator, self._estimated = Estimator(snapshot.regions, now.table), snapshot
+        return Inputs(
+            snapshot=snapshot,
+            estimator=self._estimator,
+            state=replace(now.state, health=self.reports.vantages.judgement.presumed),
+            now=self.clock(),
+            rates={},
+            loads=self.loads.loads(snapshot.policy),
+            capacity=self.loads.assessment,
+            beside=beside(self.reports.pushed),
+        )

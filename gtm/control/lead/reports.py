@@ -1,30 +1,35 @@
-"""Edges' reports, taken in: what they see to the vantages, what they count to demand, what they measure to round trips."""
+"""Edges' reports, taken in: what they see to the vantages, what they count to demand, what they measure to round trips.
+
+`Verdicts` tells what the vantages say together: it is a new state as soon as it differs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from gtm.control.lead.demand import DemandBook, Place, Reported
-from gtm.control.lead.intake import Intake
-from gtm.control.lead.latency import LatencyBook
+from gtm.control.lead.demand import DemandBook, Place, RateBook, Reported
+from gtm.control.lead.intake import ReportIntake
+from gtm.control.lead.latency import LatencyBook, successors
 from gtm.control.lead.leases import Leases
-from gtm.control.lead.rates import RateBook
-from gtm.control.lead.succession import successors
 from gtm.control.lead.takeover import Takeover
 from gtm.control.lead.vantages import LiveEdge, Vantages
 from gtm.control.live.present import Current
+from gtm.control.live.subscribers import HEARTBEAT
 from gtm.core.balance.spill.room import CAME, FAILED
 from gtm.core.demand import belief
+from gtm.core.health.addresses import FAMILIES
 from gtm.core.health.history import History
+from gtm.core.health.verdicts import HealthTable
 from gtm.feed.reports import EdgeReply, EdgeReport
 
 
-class Pushed(NamedTuple):
+class PushedWay(NamedTuple):
     """Requests of a service that found no slot in a region: the peer that took them (empty: none), and why.
 
     `CAME` in place of why: those that the region served because another had no slot.
@@ -77,7 +82,7 @@ class Reports:
         self._leases = leases
         self._clock = clock
         self._monotonic = monotonic
-        self._intake = Intake(None, self.dropped)
+        self._intake = ReportIntake(None, self.dropped)
         self._tokens: object = None
         self.successors: Mapping[str, str] = {}
         """The tokens that count, by id, and which a rotation put in another's place; empty: not known yet."""
@@ -100,7 +105,7 @@ class Reports:
         self.follow()
         compiled = self._current.now.compiled
         if self._intake.snapshot is not compiled:
-            self._intake = Intake(compiled, self.dropped)
+            self._intake = ReportIntake(compiled, self.dropped)
         if report.plan is not None and not self.takeover.wants(report.plan):
             self.dropped["plan"] += 1
             report = replace(report, plan=None)
@@ -153,12 +158,12 @@ class Reports:
         return self.corrections.rates(self._monotonic())
 
     @property
-    def pushed(self) -> dict[Pushed, float]:
+    def pushed(self) -> dict[PushedWay, float]:
         """What balancers found no slot for, and what came to them for that, in requests per second."""
         found = {}
         for (home, told), rate in self.pushes.rates(self._monotonic()).items():
             service, region, why = told.split("\t")
-            found[Pushed(home, service, region, why)] = rate
+            found[PushedWay(home, service, region, why)] = rate
         return found
 
     @property
@@ -168,7 +173,7 @@ class Reports:
         return self.demand.reported(self._monotonic(), evidence)
 
 
-def beside(pushed: Mapping[Pushed, float]) -> dict[Place, float]:
+def beside(pushed: Mapping[PushedWay, float]) -> dict[Place, float]:
     """How many requests a second came to each region beside those that it served: what peers took, less what came of peers'.
 
     Each region speaks of itself alone: what it says that others took adds to its own, and takes nothing from theirs.
@@ -180,3 +185,55 @@ def beside(pushed: Mapping[Pushed, float]) -> dict[Place, float]:
         elif one.region:
             found[one.service, one.home] += rate
     return dict(found)
+
+
+COALESCE = 0.1
+"""Longest time, in seconds, that a new verdict waits for others to travel with it."""
+
+
+class Verdicts:
+    """Judges for one control process.
+
+    Args:
+        current: whose state has the verdicts.
+        reports: what the vantages said.
+        clock: POSIX seconds.
+    """
+
+    def __init__(self, current: Current, reports: Reports, clock: Callable[[], float]) -> None:
+        self._current = current
+        self._reports = reports
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Combine reports soon after they arrive, and once a second for those that grow stale, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reports.heard.wait(), HEARTBEAT)
+                await asyncio.sleep(COALESCE / 2)
+            self._reports.heard.clear()
+            self.judge()
+
+    def judge(self) -> None:
+        """Combine what the vantages say now; a verdict that differs makes a new state."""
+        now = self._current.now
+        self._reports.follow()
+        judgement = self._reports.vantages.judge(now.compiled, self._reports.clients)
+        if not self._reports.vantages.gathering:
+            self._reports.history.judged(judgement.votes, self._clock())
+        told = judgement.told
+        addresses = judgement.addresses
+        if _verdicts(told) != _verdicts(now.state.health) or any(
+            _verdicts(addresses.get(family, {})) != _verdicts(now.state.addresses.get(family, {}))
+            for family in FAMILIES
+        ):
+            self._current.become(now.with_state(self._clock(), health=told, addresses=addresses))
+
+
+def _verdicts(health: HealthTable) -> dict[tuple[str, str], tuple[str, str]]:
+    """What of health matters to edges: a changed latency alone is no news."""
+    return {
+        (region, url): (item.status.value, item.detail)
+        for region, endpoints in health.items()
+        for url, item in endpoints.items()
+    }

@@ -146,11 +146,8 @@ class Rooms:
         """Its line has ended; `said`: as it had told."""
         self._open -= Counter(((region, token_of(source)),))
         if self._lines.pop((region, source), None) is not None and not said:
-            self._suspect(region)
-
-    def _suspect(self, region: str) -> None:
-        self._suspects[region] = self._monotonic() + SUSPECTED
-        self._changed.set()
+            self._suspects[region] = self._monotonic() + SUSPECTED
+            self._changed.set()
 
     # --- what is told ---
 

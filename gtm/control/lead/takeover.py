@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
 
-from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
+from gtm.core.model.state import NO_PLAN, Plan
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -113,16 +112,9 @@ class Takeover:
 def plan_problem(plan: Plan) -> str | None:
     """What is wrong with a plan that an edge says it follows; None if nothing is."""
     for key, one in plan.classes.items():
-        if not _are_shares((*one.weights.values(), one.shed, *one.tenants.values())):
+        shares = (*one.weights.values(), one.shed, *one.tenants.values())
+        if not all(0 <= share <= 1 + _ROUNDING for share in shares):
             return f"shares of class `{key[:200]}` must be between 0 and 1"
-        if not _sums_to_one(one):
+        if abs(sum(one.weights.values()) - 1) > _ROUNDING:
             return f"weights of class `{key[:200]}` must sum to 1"
     return None
-
-
-def _are_shares(values: Iterable[float]) -> bool:
-    return all(0 <= value <= 1 + _ROUNDING for value in values)
-
-
-def _sums_to_one(plan: ClassPlan) -> bool:
-    return abs(sum(plan.weights.values()) - 1) <= _ROUNDING

@@ -21,7 +21,6 @@ from gtm.control.live.present import Health
 from gtm.core.health.addresses import FAMILIES, NO_ADDRESSES, AddressReport, combine_addresses
 from gtm.core.health.alarm import Alarm, look, presumed, withdrawn
 from gtm.core.health.verdicts import HealthTable, VantageReport, combine, up_regions
-from gtm.core.model.certificates import ShownCertificate
 from gtm.core.policy.snapshot import Snapshot
 from gtm.feed.reports import EdgeReport
 
@@ -145,6 +144,9 @@ class Vantages:
             source = place.edge.source
             if place.replaced is not None and now - place.replaced > OVERLAP:
                 place.replaced, source = None, f"{token}\n{name}\n{instance}"
+        certificates = report.certificates
+        if certificates is None and place is not None:
+            certificates = place.edge.report.certificates
         kept = EdgeReport(
             report.version,
             report.revision,
@@ -155,7 +157,7 @@ class Vantages:
             handoff_keys=report.handoff_keys,
             dns=None if report.dns is None else {},
             dns_limits=report.dns_limits,
-            certificates=_newest(report, place),
+            certificates=certificates,
             kept=report.kept,
             addresses=report.addresses,
         )
@@ -229,7 +231,10 @@ class Vantages:
         """
         now = self._monotonic()
         edges = self.all()
-        reports = [VantageReport(_key(edge), edge.heard, edge.report.health, edge.token) for edge in edges]
+        reports = [
+            VantageReport(f"{edge.name}\n{edge.instance}", edge.heard, edge.report.health, edge.token)
+            for edge in edges
+        ]
         votes = combine(reports, now, MAX_AGE, self.judgement.votes)
         fresh = [report for report in reports if now - report.received <= MAX_AGE]
         seen = frozenset[str]().union(*(up_regions(report.health) for report in fresh))
@@ -323,17 +328,6 @@ class Vantages:
                     place.edge = replace(place.edge, report=bare)
             if not places:
                 del self._places[key]
-
-
-def _newest(report: EdgeReport, place: _Place | None) -> tuple[ShownCertificate, ...] | None:
-    """The certificates as last told; None: never."""
-    if report.certificates is None and place is not None:
-        return place.edge.report.certificates
-    return report.certificates
-
-
-def _key(edge: LiveEdge) -> str:
-    return f"{edge.name}\n{edge.instance}"
 
 
 def scopes(snapshot: Snapshot | None) -> tuple[frozenset[str], ...]:

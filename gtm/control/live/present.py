@@ -23,8 +23,8 @@ from gtm.core.model.state import EndpointHealth, Plan, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.feed.wire import NO_PEERS, NO_ROOMS, PeersMessage, RoomMessage, SnapshotMessage
-from gtm.storage.forks import Fork
 from gtm.storage.resources import Key, Managed
+from gtm.storage.revisions import Fork
 from gtm.storage.sessions import Session
 from gtm.storage.tokens import Token
 

@@ -8,10 +8,10 @@ import pickle
 import signal
 import sys
 from asyncio.subprocess import PIPE
+from dataclasses import dataclass, field
 
 from gtm.control.errors import ContentTooLarge, Unavailable
-from gtm.control.policy.drafts import Job, understood
-from gtm.control.policy.reading import Reading
+from gtm.control.policy.drafts import DraftJob, DraftText, understood
 from gtm.environment import inherited
 
 AT_WORK = 2
@@ -34,6 +34,7 @@ _NICE = 10
 _THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
+@dataclass(slots=True, eq=False)
 class Apart:
     """The processes of one control process.
 
@@ -44,21 +45,14 @@ class Apart:
         wait: see `WAIT`.
     """
 
-    def __init__(
-        self,
-        memory: int = MEMORY,
-        processor: int = PROCESSOR,
-        patience: float = PATIENCE,
-        wait: float = WAIT,
-    ) -> None:
-        self._memory = memory
-        self._processor = processor
-        self._patience = patience
-        self._wait = wait
-        self._slots = asyncio.Semaphore(AT_WORK)
-        self._present = 0
+    memory: int = MEMORY
+    processor: int = PROCESSOR
+    patience: float = PATIENCE
+    wait: float = WAIT
+    _slots: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(AT_WORK))
+    _present: int = field(init=False, default=0)
 
-    async def run(self, job: Job | Reading) -> bytes:
+    async def run(self, job: DraftJob | DraftText) -> bytes:
         """Do a job; the answer as JSON.
 
         Raises:
@@ -84,11 +78,11 @@ class Apart:
     async def _turn(self) -> None:
         """Wait for one of the slots, to be released afterwards."""
         try:
-            async with asyncio.timeout(self._wait):
+            async with asyncio.timeout(self.wait):
                 await self._slots.acquire()
         except TimeoutError:
             raise Unavailable(
-                f"{AT_WORK} other drafts have been looked at for {self._wait:g} s, and this one's turn did not come: "
+                f"{AT_WORK} other drafts have been looked at for {self.wait:g} s, and this one's turn did not come: "
                 "try again",
                 headers=_RETRY_AFTER,
             ) from None
@@ -100,17 +94,17 @@ class Apart:
             "-c",
             f"import os, sys; os.nice({_NICE}); from gtm.control.policy.drafts import main; "
             "main(sys.stdin.buffer, sys.stdout.buffer)",
-            str(self._memory * 1024 * 1024),
-            str(self._processor),
+            str(self.memory * 1024 * 1024),
+            str(self.processor),
             stdin=PIPE,
             stdout=PIPE,
             env={**inherited(), **_THREADS},
         )
         try:
-            said, _ = await asyncio.wait_for(process.communicate(job), self._patience)
+            said, _ = await asyncio.wait_for(process.communicate(job), self.patience)
         except TimeoutError:
             raise Unavailable(
-                f"the draft was not looked through within {self._patience:g} s: try again, or a smaller one",
+                f"the draft was not looked through within {self.patience:g} s: try again, or a smaller one",
                 headers=_RETRY_AFTER,
             ) from None
         finally:
@@ -118,10 +112,10 @@ class Apart:
                 process.kill()
                 await process.wait()
         if said == b"2":
-            raise ContentTooLarge(f"the draft takes more than the {self._memory} MiB of memory that it may")
+            raise ContentTooLarge(f"the draft takes more than the {self.memory} MiB of memory that it may")
         if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
             raise ContentTooLarge(
-                f"the draft takes more than the {self._processor} s of a processor that it may"
+                f"the draft takes more than the {self.processor} s of a processor that it may"
             )
         if process.returncode != os.EX_OK or not said:
             raise Unavailable(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gtm.control.errors import BadRequest, Conflict, NotFound
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.changes import edit
+from gtm.control.policy.changes import Intent, edit
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
 from gtm.core.model.policy import Policy
@@ -94,7 +94,7 @@ async def put(
         PolicyError: the policy would not compile with it, such as where the name is delegated.
     """
     whole = full_name(zone, name)
-    async with edit(database, by=by, action="challenge.put", comment=f"challenge at {whole}") as change:
+    async with edit(database, Intent(by), "challenge.put", f"challenge at {whole}") as change:
         before = await _zone(change.transaction, zone)
         _require_no_alias(before, whole)
         _require_harmless(change.policy, before, whole)
@@ -112,7 +112,7 @@ async def delete(database: Database, zone: str, name: str, value: str | None, *,
         BadRequest: it is no name of a challenge.
     """
     whole = full_name(zone, name)
-    async with edit(database, by=by, action="challenge.delete", comment=f"no challenge at {whole}") as change:
+    async with edit(database, Intent(by), "challenge.delete", f"no challenge at {whole}") as change:
         before = await _zone(change.transaction, zone)
         held = _at(before, whole)
         left = () if value is None else tuple(one for one in held.values if one != value)

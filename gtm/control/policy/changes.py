@@ -1,38 +1,124 @@
 """Changing the policy.
 
 Law: one transaction writes the rows, compiles the whole, stores a numbered revision and notifies; or nothing happens.
+
+Deletions that wait: of resources that something still names, or whose deletion alone would open a fence.
+
+A tool that makes its changes one by one (Terraform deletes a region before it changes the services that name it) says of a
+deletion that it may wait. It is made by the change that takes away what keeps it, in the same revision.
+
+Laws:
+  1. A deletion that waits never keeps another change from being made: if a change with it would be refused, it waits on.
+  2. A deletion of an earlier change is judged by itself, after the change that lets it go, and never forced: nobody gave a reason for it.
+  3. What is written anew waits for its deletion no more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gtm.control.errors import PreconditionFailed, UnsafeChange
 from gtm.control.live.compiled import compiled
-from gtm.control.policy.deferred import Obstacle, attempts, freed, without
 from gtm.control.policy.gone import in_policy, remember, remembered
-from gtm.control.policy.managers import PERSON, Settled, Writer, keep, named, only_state, require, settle
+from gtm.control.policy.managers import (
+    PERSON,
+    PolicyWriter,
+    Settled,
+    keep,
+    named,
+    only_state,
+    require,
+    settle,
+)
 from gtm.control.policy.safety import Passed, SafetyCheck
 from gtm.control.policy.trial import Outcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
-from gtm.core.model.problems import Problem
+from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents.diff import Action, ResourceChange, diff_policies, summary
-from gtm.documents.parts import DraftDocument, Held
+from gtm.documents.parts import DraftDocument, Held, merged
 from gtm.documents.plausibility import refuse_errors
-from gtm.storage.deferred import Deferred
+from gtm.documents.referrers import referrers
+from gtm.storage.deletions import Deferred, Gone
 from gtm.storage.documents import policy_sha256
-from gtm.storage.gone import Gone
+from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Actor
 from gtm.storage.resources import Key, Managed, Stored
 from gtm.storage.session import Database, Transaction
+
+_LAW = frozenset(("residency_rules", "jurisdictions"))
+"""Kinds whose deletion may open a fence: without them the others may go."""
+
+
+def without(policy: Policy, keys: Collection[Key]) -> Policy:
+    """A policy without some of its resources."""
+    return merged(policy, Policy(), keys) if keys else policy
+
+
+class Obstacle(NamedTuple):
+    """Why a resource is not deleted yet; `refused`: because of the safety rules, and not of a resource that names it."""
+
+    why: str
+    refused: bool
+
+
+def freed(policy: Policy, keys: Collection[Key]) -> tuple[Snapshot, dict[Key, Obstacle]]:
+    """The policy without as many of some resources as nothing else names; and of the others, what keeps them.
+
+    Raises:
+        PolicyError: the policy does not compile with all of them.
+    """
+    referring, left, kept = referrers(policy) if keys else {}, set(keys), dict[Key, Obstacle]()
+    while True:
+        named = {
+            key: f"{one.kind}.{one.name}.{one.path} names it"
+            for key in left
+            for one in reversed(referring.get(key, ()))
+            if (one.kind, one.name) not in left
+        }
+        if not named:
+            break
+        kept |= {key: Obstacle(why, refused=False) for key, why in named.items()}
+        left -= named.keys()
+    try:
+        return compiled(without(policy, left)), kept
+    except PolicyError as error:
+        if not left:
+            raise
+        first = error.problems[0]  # nothing names them, and without them the policy is wrong in another way
+        wrong = Obstacle(f"without it, {first.path}: {first.message}", refused=False)
+        return compiled(policy), kept | dict.fromkeys(left, wrong)
+
+
+def attempts(keys: Collection[Key]) -> Iterator[frozenset[Key]]:
+    """Which of the deletions that wait a change is tried with: all, those that are no law, none."""
+    told = frozenset(keys)
+    yield from dict.fromkeys((told, frozenset(key for key in told if key[0] not in _LAW), frozenset[Key]()))
+
+
+async def deferral_warnings(database: Database) -> list[str]:
+    """What status says of deletions that wait; nothing while the database is down."""
+    try:
+        async with database.transaction() as transaction:
+            return [_sentence(one) for one in await transaction.deferred.list()]
+    except StorageUnavailable:
+        return []
+
+
+def _sentence(one: Deferred) -> str:
+    who = one.manager or one.asked_by
+    return (
+        f"{label(one.kind)} `{one.name}` is to be deleted since {one.asked_at:%Y-%m-%d %H:%M} UTC, as `{who}` asked, and waits: "
+        f"{one.why}"
+    )
+
 
 _last: dict[str, Policy] = {}
 """The policy that was in force when it was last asked for, by its checksum."""
@@ -57,40 +143,50 @@ class Edit:
         self.outcome = Outcome(revision, (), ())
 
 
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Who changes the policy, and why."""
+
+    by: Actor
+    comment: str = ""
+    """What whoever makes the change gave as its reason: kept with the revision."""
+    check: SafetyCheck | None = None
+    """Asked whether the change is safe; None: nobody is. In a dry run, it says what it would say."""
+    writer: PolicyWriter = PERSON
+    """For which tool the change is made."""
+    expected: int | None = None
+    """The revision that must be in force; None: any."""
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When regions begin to drain that did not before; findings are of this moment."""
+
+
 @asynccontextmanager
 async def edit(
-    database: Database,
-    *,
-    by: Actor,
-    action: str,
-    comment: str = "",
-    reason: str = "",
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
+    database: Database, intent: Intent, action: str, comment: str | None = None
 ) -> AsyncIterator[Edit]:
     """Change rows inside the block; at its end the policy is compiled and, if it changed, becomes a revision.
 
     Args:
         database: where.
-        by: who.
-        action: what the audit log calls it.
-        comment: kept with the revision.
-        reason: what whoever makes the change gave as such.
-        check: asked whether the change is safe; None: nobody is.
-        writer: for which tool the change is made.
+        intent: who, and why.
+        action: the action's name in the audit log.
+        comment: kept with the revision; None: what the intent has.
 
     Raises:
+        PreconditionFailed: another revision is in force than expected.
         PolicyError: the policy would not compile, or would have errors that it had not; nothing was changed.
         ManagedByAnother: another tool manages a part of it; nothing was changed.
         UnsafeChange: the safety rules say no; nothing was changed.
         Forbidden: it says that whoever forces the change may not; nothing was changed.
         StorageUnavailable: the database cannot be reached.
     """
+    by, check, writer, reason = intent.by, intent.check, intent.writer, intent.comment
     async with database.change() as transaction:
         latest = await transaction.revisions.latest()
         managed = await transaction.policy.managed()
         number = latest.number if latest else 0
         current = Edit(transaction, await transaction.policy.load(), number, managed)
+        _expect(intent.expected, number)
         yield current
         written = await transaction.policy.load()
         asked = diff_policies(current.policy, without(written, current.deferrable))
@@ -127,7 +223,9 @@ async def edit(
                     revision=current.revision,
                     released=passed.released,
                 )
-            comment = "; ".join(filter(None, (comment, overruled, *later, forced)))
+            comment = "; ".join(
+                filter(None, (reason if comment is None else comment, overruled, *later, forced))
+            )
             made = await transaction.revisions.add(
                 after, author=by.name, comment=comment, summary=summary(changes)
             )
@@ -218,7 +316,7 @@ async def _made(
     kept: Mapping[Key, Obstacle],
     *,
     by: Actor,
-    writer: Writer,
+    writer: PolicyWriter,
 ) -> list[str]:
     """Delete what nothing keeps any more, and have the others wait; what of that an earlier change asked for, in words."""
     done = [key for key in waiting if key not in kept]
@@ -255,15 +353,10 @@ async def _mark(transaction: Transaction, changes: Sequence[ResourceChange], rev
 async def apply(
     database: Database,
     draft: DraftDocument,
+    intent: Intent,
     *,
-    by: Actor,
-    now: datetime,
-    comment: str = "",
     dry_run: bool = False,
-    expected: int | None = None,
     held: Sequence[Held] = (),
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
     only_own: bool = False,
     defer: bool = False,
 ) -> Outcome:
@@ -274,16 +367,11 @@ async def apply(
     Args:
         database: where.
         draft: the policy wanted, or a part of it. Regions without an admin state keep theirs.
-        by: who.
-        now: when regions begin to drain that did not before; findings are of this moment.
-        comment: why.
+        intent: who applies it, and why.
         dry_run: only say what would change, and what of it is probably not meant.
-        expected: the revision that must be in force, None for any.
         held: resources that must be as they were read.
-        check: asked whether the change is safe; in a dry run, what it would say.
-        writer: for which tool it is applied.
         only_own: of what the document does not hold, only that is deleted which the tool manages.
-        defer: what the document deletes by name may wait until nothing keeps it (`gtm.control.policy.deferred`).
+        defer: what the document deletes by name may wait until nothing keeps it (`gtm.control.policy.changes`).
 
     Raises:
         BadRequest: `only_own` for nobody's tool.
@@ -292,48 +380,29 @@ async def apply(
         PreconditionFailed: another revision is in force, or a resource has been changed.
         UnsafeChange: the safety rules say no.
     """
-    said = written(draft)
+    said, writer = written(draft), intent.writer
     if dry_run:
         async with database.transaction() as transaction:
             await _expect_held(transaction, held)
             managed = await transaction.policy.managed()
         policy, revision = await current_policy(database)
-        _expect(expected, revision)
-        wanted = narrowed(draft, managed, writer, only_own=only_own).within(policy, now)
-        return await _tried(
-            database,
-            policy,
-            wanted,
-            revision,
-            now,
-            check=check,
-            settled=lambda found: settle(writer, managed, found, said),
-        )
-    async with edit(
-        database, by=by, action="policy.apply", comment=comment, reason=comment, check=check, writer=writer
-    ) as change:
-        _expect(expected, change.revision)
+        _expect(intent.expected, revision)
+        wanted = narrowed(draft, managed, writer, only_own=only_own).within(policy, intent.now)
+        settled = partial(settle, writer, managed, written=said)
+        return await _tried(database, policy, wanted, revision, intent, settled=settled)
+    async with edit(database, intent, "policy.apply") as change:
         await _expect_held(change.transaction, held)
         change.written = said
         own = narrowed(draft, change.managed, writer, only_own=only_own)
         if defer:
             change.deferrable = [(one.kind, one.name) for one in own.delete]
             own = own.model_copy(update={"delete": ()})
-        await _write(change, own.within(change.policy, now))
+        await _write(change, own.within(change.policy, intent.now))
         tags = await _tags(change.transaction, held)
     return replace(change.outcome, held=tags)
 
 
-async def rollback(
-    database: Database,
-    policy: Policy,
-    *,
-    by: Actor,
-    comment: str,
-    expected: int | None = None,
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
-) -> Outcome:
+async def rollback(database: Database, policy: Policy, intent: Intent) -> Outcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
     Resources keep their managers of today; what comes back comes back without one, for a tool that has seen it go knows nothing of it.
@@ -344,42 +413,23 @@ async def rollback(
         PreconditionFailed: another revision is in force than expected.
         UnsafeChange: the safety rules say no.
     """
-    async with edit(
-        database, by=by, action="policy.rollback", comment=comment, reason=comment, check=check, writer=writer
-    ) as change:
-        _expect(expected, change.revision)
+    async with edit(database, intent, "policy.rollback") as change:
         await _write(change, _with_states_of(policy, change.policy))
     return change.outcome
 
 
-async def try_rollback(
-    database: Database,
-    policy: Policy,
-    *,
-    now: datetime,
-    expected: int | None = None,
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
-) -> Outcome:
+async def try_rollback(database: Database, policy: Policy, intent: Intent) -> Outcome:
     """What `rollback` would do, as a dry run of `apply` says it.
 
     Raises:
         PolicyError: it does not compile any more.
     """
     before, revision = await current_policy(database)
-    _expect(expected, revision)
+    _expect(intent.expected, revision)
     async with database.transaction() as transaction:
         managed = await transaction.policy.managed()
-    after = _with_states_of(policy, before)
-    return await _tried(
-        database,
-        before,
-        after,
-        revision,
-        now,
-        check=check,
-        settled=lambda found: settle(writer, managed, found),
-    )
+    settled = partial(settle, intent.writer, managed)
+    return await _tried(database, before, _with_states_of(policy, before), revision, intent, settled=settled)
 
 
 def _with_states_of(policy: Policy, today: Policy) -> Policy:
@@ -400,19 +450,18 @@ async def _tried(
     before: Policy,
     after: Policy,
     revision: int,
-    now: datetime,
+    intent: Intent,
     *,
-    check: SafetyCheck | None,
     settled: Callable[[Sequence[ResourceChange]], Settled],
 ) -> Outcome:
     """What a change to a revision would do, without doing it."""
-    judged = None
+    judged, check = None, intent.check
     if check is not None and before != after:
         snapshot = await _compiled(after)
         async with database.transaction() as transaction:
             gone = await remembered(transaction, await transaction.gone.list(), in_policy(before, snapshot))
         judged = partial(check.rules.verdict, await check.situation(), before, revision=revision, gone=gone)
-    return await asyncio.to_thread(tried, before, after, revision, now, judged=judged, settled=settled)
+    return await asyncio.to_thread(tried, before, after, revision, intent.now, judged=judged, settled=settled)
 
 
 async def current_policy(database: Database) -> tuple[Policy, int]:

@@ -2,11 +2,14 @@
 
 Law: nothing of a draft is looked at in control's own process, not even parsed: its feeds and plans must not wait for it. But for short ones to be
 planned within a small policy, which cost less than the process would.
+
+Drafts as people write them are YAML, read and checked as `gtm check` does (`read`).
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 import resource
 import sys
 from dataclasses import dataclass, replace
@@ -22,9 +25,7 @@ from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invali
 from gtm.control.live.compiled import with_history
 from gtm.control.policy import simulation
 from gtm.control.policy.questions import Answers, ExplainRequest, asked
-from gtm.control.policy.reading import Reading, read
-from gtm.control.policy.scenario import ScenarioDocument
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import ScenarioDocument, Situation
 from gtm.control.policy.traffic import TrafficDocument, TrafficFile
 from gtm.core.demand.traffic import Traffic
 from gtm.core.model.policy import Policy
@@ -32,7 +33,8 @@ from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
-from gtm.documents.parts import DraftDocument
+from gtm.documents.folders import check_references, read_text
+from gtm.documents.parts import DraftDocument, merged
 from gtm.documents.resources import Document
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import problems_of_errors
@@ -42,6 +44,69 @@ from gtm.nesting import ShapeError, loads
 
 if TYPE_CHECKING:  # with it comes the database, which simulations and explanations have no use for
     from gtm.control.policy.trial import Trial
+
+MOST_PAIRS = 200_000
+"""Regions × services and rules of a policy that is compiled as well: more would take seconds."""
+MOST_PROBLEMS = 200
+"""Problems that are told of one text: who has so many mends some first."""
+_CALLED = "draft"
+_LINE = re.compile(rf"^{_CALLED}:([0-9]+): ")
+_SAID = re.compile(r"^line ([0-9]+), column [0-9]+: ")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftText:
+    """A text to read.
+
+    Args:
+        text: YAML, as in a file of a policy.
+        partial: whether resources that it does not hold stay as they are.
+        gone: kind and name of what is deleted although it is partial.
+        running: the policy in force.
+        revision: of that.
+    """
+
+    text: str
+    partial: bool
+    gone: frozenset[tuple[str, str]]
+    running: Policy
+    revision: int
+
+
+def read(asked: DraftText) -> dict[str, Any]:
+    """What is wrong with a text, by line, and what it says."""
+    folder = read_text(asked.text, _CALLED, MOST_PROBLEMS)
+
+    def whole(part: Policy) -> Policy:
+        return merged(asked.running, part, asked.gone) if asked.partial else part
+
+    problems, compiled = list(folder.problems), not folder.problems
+    if compiled:
+        compiled = _pairs(whole(folder.document().to_core())) <= MOST_PAIRS
+        if compiled:
+            problems, _ = check_references(folder, whole)
+    policy = None if problems else folder.document().model_dump(mode="json", exclude_unset=True)
+    lined = sorted((_lined(one) for one in problems), key=lambda one: one["line"] or 0)
+    if len(lined) > MOST_PROBLEMS:
+        words = f"there are more than {MOST_PROBLEMS} problems: these are the first"
+        lined = [*lined[:MOST_PROBLEMS], _lined(Problem("", "too_many", words))]
+    return {"problems": lined, "compiled": compiled, "policy": policy, "revision": asked.revision}
+
+
+def _pairs(policy: Policy) -> int:
+    return len(policy.regions) * (len(policy.services) + len(policy.residency_rules))
+
+
+def _lined(problem: Problem) -> dict[str, Any]:
+    path, message, line = problem.path, problem.message, None
+    if found := _LINE.match(path):
+        line, path = int(found[1]), path[found.end() :]
+    elif path == _CALLED:
+        path = ""
+        if found := _SAID.match(message):
+            line, message = int(found[1]), message[found.end() :]
+    return {"path": path, "code": problem.code, "message": message, "line": line}
+
 
 MAX_PAIRS = 10_000_000
 """Regions × services and rules of a draft: 1,000 of the one, 10,000 of the others."""
@@ -75,7 +140,7 @@ class PlanRequest(DraftDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class DraftJob:
     """What is to be found out.
 
     Args:
@@ -148,7 +213,7 @@ def _check_counts(policy: dict[str, Any]) -> None:
         )
 
 
-def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
+def explained(job: DraftJob, question: ExplainRequest, snapshot: Snapshot) -> dict[str, Any]:
     """One request explained by a policy.
 
     Raises:
@@ -178,14 +243,14 @@ def explained(job: Job, question: ExplainRequest, snapshot: Snapshot) -> dict[st
     }
 
 
-def done(job: Job | Reading) -> dict[str, Any]:
+def done(job: DraftJob | DraftText) -> dict[str, Any]:
     """Do a job that has a draft.
 
     Raises:
         ControlError: the body or what it asks is wrong.
         PolicyError: the draft does not compile.
     """
-    if isinstance(job, Reading):
+    if isinstance(job, DraftText):
         return read(job)
     if job.task == "explain":
         question = parsed(ExplainRequest, job.body)
@@ -215,7 +280,7 @@ def done(job: Job | Reading) -> dict[str, Any]:
     return {**found, "revision": job.revision}
 
 
-def _planned(job: Job) -> dict[str, Any]:
+def _planned(job: DraftJob) -> dict[str, Any]:
     from gtm.control.policy.trial import planned
 
     asked = parsed(PlanRequest, job.body)
@@ -232,7 +297,7 @@ def _locator(database: Path | None, overrides: Path | None) -> Locator:
         raise BadRequest(f"control cannot locate addresses, so name countries: {error}") from error
 
 
-def answer(job: Job | Reading) -> bytes:
+def answer(job: DraftJob | DraftText) -> bytes:
     """What the process says to control: a digit for what came of it, and JSON."""
     said = _answer(job)
     if len(said) <= MAX_ANSWER:
@@ -240,7 +305,7 @@ def answer(job: Job | Reading) -> bytes:
     return _refused(ContentTooLarge(f"the answer has {len(said)} bytes; at most {MAX_ANSWER} are given"))
 
 
-def _answer(job: Job | Reading) -> bytes:
+def _answer(job: DraftJob | DraftText) -> bytes:
     try:
         return b"1" + msgspec.json.encode(done(job))
     except ControlError as error:

@@ -14,7 +14,7 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Region
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.zone.leads import leads_of
-from gtm.storage.gone import Gone, GoneKind
+from gtm.storage.deletions import Gone, GoneKind
 from gtm.storage.session import Transaction
 
 MOST_POLICIES = 20

@@ -34,7 +34,7 @@ class OnManaged(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class PolicyWriter:
     """What a request says of itself: the tool that it speaks for (None: somebody in person), and what it does on purpose, and why."""
 
     manager: str | None = None
@@ -42,7 +42,7 @@ class Writer:
     reason: str = ""
 
 
-PERSON = Writer()
+PERSON = PolicyWriter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Manager:
     """Kind → how many. `GET /v1/resources?managed_by=…` lists them."""
 
 
-def writer(manager: str | None, on_managed: OnManaged | None, reason: str) -> Writer:
+def writer(manager: str | None, on_managed: OnManaged | None, reason: str) -> PolicyWriter:
     """What a request says of itself.
 
     Raises:
@@ -85,11 +85,11 @@ def writer(manager: str | None, on_managed: OnManaged | None, reason: str) -> Wr
             "`on_managed=take_over` needs the header `GTM-Managed-By`: who is to manage it? (`POST /v1/managers:reassign` "
             "ends a tool's management)"
         )
-    return Writer(manager, on_managed, reason.strip())
+    return PolicyWriter(manager, on_managed, reason.strip())
 
 
 def settle(
-    by: Writer,
+    by: PolicyWriter,
     managed: Mapping[Key, Managed],
     changes: Iterable[ResourceChange],
     written: Collection[Key] | None = None,
@@ -133,7 +133,7 @@ def only_state(change: ResourceChange) -> bool:
     )
 
 
-def require(by: Writer, settled: Settled) -> str:
+def require(by: PolicyWriter, settled: Settled) -> str:
     """Let a change pass, or not.
 
     Returns:
@@ -153,7 +153,7 @@ def require(by: Writer, settled: Settled) -> str:
 
 
 async def keep(
-    transaction: Transaction, settled: Settled, writer: Writer, *, by: Actor, revision: int | None
+    transaction: Transaction, settled: Settled, writer: PolicyWriter, *, by: Actor, revision: int | None
 ) -> None:
     """Write down who manages what from now on, and what was overruled. `revision`: the one just made; None: there is none."""
     for kind, names in _by_kind(settled.claimed).items():

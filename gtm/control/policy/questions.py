@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, model_validator
 
 from gtm.control.errors import Invalid
-from gtm.control.policy.traffic import RequestDocument
+from gtm.control.policy.traffic import PlaceDocument, RequestDocument
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Option
 from gtm.core.handoff.verdict import no_higher
@@ -28,18 +27,11 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.documents.cities import UnknownCityError, city
 from gtm.documents.jurisdictions import APPLICABLE
+from gtm.documents.places import Client
 from gtm.documents.schema import PolicyDocument
-from gtm.geoip.networks import parse_client
 
 _ANY = "any"
 """A label to ask for below a wildcard."""
-
-
-def _client(value: str) -> str:
-    try:
-        return parse_client(value)
-    except ValueError as error:
-        raise PydanticCustomError("invalid_format", "{text}", {"text": str(error)}) from error
 
 
 def _city(value: str) -> str:
@@ -49,20 +41,20 @@ def _city(value: str) -> str:
         said = str(error)
         more = " Otherwise" if said.endswith("?") else ";"
         text = f"{said}{more} give a larger city nearby, its country, or degrees"
-        raise PydanticCustomError("unknown_reference", "{text}", {"text": text}) from error
+        raise f.invalid("unknown_reference", text) from error
 
 
 def _lawful(value: datetime) -> datetime:
     if value < datetime.fromisoformat(APPLICABLE).replace(tzinfo=UTC):
         text = f"the law of past days is known here from {APPLICABLE} on, when the GDPR began to apply: ask about a later moment"
-        raise PydanticCustomError("out_of_range", "{text}", {"text": text})
+        raise f.invalid("out_of_range", text)
     return value
 
 
 class ExplainRequest(RequestDocument):
     """One request, and the draft to decide it by; without one, the policy in force decides."""
 
-    client_ip: Annotated[StrictStr, AfterValidator(_client), Field(max_length=64)] | None = None
+    client_ip: Annotated[Client, Field(max_length=64)] | None = None
     """An address, or a subnet as a resolver states it; in place of country and coordinates."""
     city: Annotated[f.Line, Field(min_length=1, max_length=100), AfterValidator(_city)] | None = None
     """A city that is known here, in place of country and coordinates."""
@@ -78,15 +70,14 @@ class ExplainRequest(RequestDocument):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        places = {"country", "lat", "lon", "anonymous", "doubtful", "accuracy_km", "spans"}
-        stated = places & self.model_fields_set
+        stated = PlaceDocument.model_fields.keys() & self.model_fields_set
         names = "`country`, `lat`, `lon`, `anonymous`, `doubtful`, `accuracy_km` and `spans`"
         if self.client_ip is not None and (stated or self.city is not None):
             text = f"give either `client_ip` or `city` or {names}"
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
+            raise f.invalid("overlap", text)
         if self.city is not None and stated & {"country", "lat", "lon", "spans"}:
             text = "give either `city` or `country`, `lat`, `lon` and `spans`"
-            raise PydanticCustomError("overlap", "{text}", {"text": text})
+            raise f.invalid("overlap", text)
         return self
 
     @property
@@ -100,7 +91,7 @@ class ExplainRequest(RequestDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedOver:
     """A question as a client could put it. `host` is the name asked for, None: none; `client` an address or, over DNS, a subnet."""
 
     over: Literal["http", "dns"]
@@ -108,11 +99,11 @@ class Asked:
     client: str | None
 
 
-Answers = Callable[[Routing, Option, Asked], Mapping[str, Any]]
+Answers = Callable[[Routing, Option, AskedOver], Mapping[str, Any]]
 """What an edge would send, by the code that edges answer with; a function of a module, so that other processes find it."""
 
 
-def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> tuple[Request, Asked]:
+def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> tuple[Request, AskedOver]:
     """The request as a client could make it.
 
     Raises:
@@ -147,7 +138,7 @@ def asked(question: ExplainRequest, snapshot: Snapshot, location: Location) -> t
         question.family,
     )
     name = question.host if question.host is not None or host is None else _concrete(host.name)
-    return request, Asked(question.over, name, question.client_ip)
+    return request, AskedOver(question.over, name, question.client_ip)
 
 
 def _stateless(question: ExplainRequest) -> None:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from gtm.control.errors import Conflict, NotFound, PreconditionFailed
-from gtm.control.policy.changes import edit, not_as_read
-from gtm.control.policy.managers import PERSON, Writer
-from gtm.control.policy.safety import SafetyCheck
+from gtm.control.policy.changes import Intent, edit, not_as_read
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
-from gtm.documents.draining import with_drain_start
 from gtm.documents.jurisdictions import shipped_jurisdictions
-from gtm.documents.resources import ResourceDocument
-from gtm.storage.history.audit import Actor
+from gtm.documents.resources import ResourceDocument, with_drain_start
 from gtm.storage.resources import Managed, PutOutcome, Stored
 from gtm.storage.session import Database, Transaction
 
@@ -88,17 +83,12 @@ async def put(
     database: Database,
     kind: str,
     document: ResourceDocument[Any],
-    *,
-    by: Actor,
-    now: datetime,
     precondition: Precondition,
-    comment: str = "",
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
+    intent: Intent,
 ) -> Put:
     """Create or replace a resource; an equal one stays as it is, and makes no revision.
 
-    A region that begins to drain with it does so `now`.
+    A region that begins to drain with it does so now.
 
     Raises:
         PreconditionFailed: the resource is not what the client thinks.
@@ -109,19 +99,12 @@ async def put(
     """
     name = document.name
     _check_writable(kind, name)
-    async with edit(
-        database,
-        by=by,
-        action=_action(kind, "put"),
-        comment=_said(f"put {label(kind)} {name}", comment),
-        reason=comment.strip(),
-        check=check,
-        writer=writer,
-    ) as change:
+    said = _said(f"put {label(kind)} {name}", intent)
+    async with edit(database, intent, _action(kind, "put"), said) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         await _require(precondition, change.transaction, before)
-        value = document.to_core(KINDS[kind], before.value if before else None, now)
+        value = document.to_core(KINDS[kind], before.value if before else None, intent.now)
         outcome, stored = await repository.put(value)
         change.written = {(kind, value.name)}
     return Put(outcome, stored, change.outcome, change.managed.get((kind, value.name)))
@@ -142,15 +125,7 @@ async def _require(precondition: Precondition, transaction: Transaction, stored:
 
 
 async def delete(
-    database: Database,
-    kind: str,
-    name: str,
-    *,
-    by: Actor,
-    precondition: Precondition,
-    comment: str = "",
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
+    database: Database, kind: str, name: str, precondition: Precondition, intent: Intent
 ) -> Outcome:
     """Delete a resource.
 
@@ -162,16 +137,9 @@ async def delete(
         UnsafeChange: the safety rules say no.
     """
     _check_writable(kind, name)
+    said = _said(f"delete {label(kind)} {name}", intent)
     try:
-        async with edit(
-            database,
-            by=by,
-            action=_action(kind, "delete"),
-            comment=_said(f"delete {label(kind)} {name}", comment),
-            reason=comment.strip(),
-            check=check,
-            writer=writer,
-        ) as change:
+        async with edit(database, intent, _action(kind, "delete"), said) as change:
             repository = change.transaction.resources(kind)
             before = await repository.get(name)
             if before is None:
@@ -185,44 +153,28 @@ async def delete(
     return change.outcome
 
 
-async def set_admin_state(
-    database: Database,
-    name: str,
-    state: AdminState,
-    *,
-    by: Actor,
-    now: datetime,
-    comment: str = "",
-    check: SafetyCheck | None = None,
-) -> Put:
+async def set_admin_state(database: Database, name: str, state: AdminState, intent: Intent) -> Put:
     """Drain, disable or activate a region, and keep the comment with the revision. Whoever manages the region is not asked.
 
-    A drain that is under way keeps its beginning; a new one begins `now`.
+    A drain that is under way keeps its beginning; a new one begins now.
 
     Raises:
         NotFound: there is no such region.
         UnsafeChange: the safety rules say no.
     """
-    said = _said(f"set region {name} {state.value}", comment)
-    async with edit(
-        database,
-        by=by,
-        action=_action("regions", _VERBS[state]),
-        comment=said,
-        reason=comment.strip(),
-        check=check,
-    ) as change:
+    said = _said(f"set region {name} {state.value}", intent)
+    async with edit(database, intent, _action("regions", _VERBS[state]), said) as change:
         before = await change.transaction.regions.get(name)
         if before is None:
             raise NotFound(f"there is no region `{name}`")
-        after = with_drain_start(replace(before.value, admin_state=state), before.value, now)
+        after = with_drain_start(replace(before.value, admin_state=state), before.value, intent.now)
         outcome, stored = await change.transaction.regions.put(after)
     return Put(outcome, stored, change.outcome, change.managed.get(("regions", name)))
 
 
-def _said(what: str, comment: str) -> str:
+def _said(what: str, intent: Intent) -> str:
     """What a revision says of itself."""
-    return ": ".join(filter(None, (what, comment.strip())))
+    return ": ".join(filter(None, (what, intent.comment)))
 
 
 def _action(kind: str, verb: str) -> str:

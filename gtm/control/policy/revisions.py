@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
 
 from gtm.control.errors import Conflict, NotFound
 from gtm.control.policy import changes as policies
-from gtm.control.policy.managers import PERSON, Writer
-from gtm.control.policy.safety import SafetyCheck
+from gtm.control.policy.changes import Intent
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
-from gtm.storage.forks import Fork
 from gtm.storage.history.audit import Actor
-from gtm.storage.revisions import Revision
+from gtm.storage.revisions import Fork, Revision
 from gtm.storage.session import Database, Transaction
 
 
@@ -77,14 +75,9 @@ async def accept_older(database: Database, *, by: Actor, reason: str) -> list[Fo
 async def rollback(
     database: Database,
     number: int,
+    intent: Intent,
     *,
-    by: Actor,
-    now: datetime,
-    comment: str,
     dry_run: bool = False,
-    expected: int | None = None,
-    check: SafetyCheck | None = None,
-    writer: Writer = PERSON,
 ) -> Outcome:
     """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes`.
 
@@ -98,13 +91,9 @@ async def rollback(
     async with database.transaction() as transaction:
         policy = await _policy(transaction, number)
     if dry_run:
-        return await policies.try_rollback(
-            database, policy, now=now, expected=expected, check=check, writer=writer
-        )
-    comment = comment or f"roll back to revision {number}"
-    return await policies.rollback(
-        database, policy, by=by, comment=comment, expected=expected, check=check, writer=writer
-    )
+        return await policies.try_rollback(database, policy, intent)
+    comment = intent.comment or f"roll back to revision {number}"
+    return await policies.rollback(database, policy, replace(intent, comment=comment))
 
 
 async def _policy(transaction: Transaction, number: int) -> Policy:

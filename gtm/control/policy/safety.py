@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gtm.control.errors import BadRequest, Forbidden, UnsafeChange
 from gtm.control.policy.approvals import Approved, Author, standing
 from gtm.control.policy.gone import Remembered
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.control.policy.trial import Rules
 from gtm.core.change.safety import PROTECTED, SafetyRule, SafetyVerdict
 from gtm.core.model.access import UNKNOWN_HANDS, Hands, Role

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
 
 from gtm.control.errors import Invalid, NotFound
 from gtm.core.demand.cells import Cell, cell_of
@@ -21,9 +20,9 @@ from gtm.core.model.regions import AddressFamily
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.documents import fields as f
+from gtm.documents.places import StatedPlace
 from gtm.documents.resources import Document
 from gtm.documents.traffic_csv import TrafficError, read_csv
-from gtm.geoip.centres import country_centres
 
 if TYPE_CHECKING:  # which processes that look at drafts have no use for
     from gtm.storage.session import Database
@@ -39,49 +38,26 @@ _Lat = Annotated[f.Number, Field(ge=-92.5, le=92.5)]
 _Lon = Annotated[f.Number, Field(ge=-182.5, le=182.5)]
 
 
-class PlaceDocument(Document):
+class PlaceDocument(StatedPlace):
     """Where clients are: a country, coordinates in degrees, or nothing (unknown)."""
 
-    country: f.CountryCode | None = None
-    """Without coordinates, the mean position of its addresses."""
     lat: _Lat | None = None
     lon: _Lon | None = None
-    anonymous: f.Flag = False
-    """Behind a VPN, a proxy, Tor or a hosting provider."""
-    doubtful: f.Flag = False
-    """Measured round trips contradict the place."""
-    accuracy_km: Annotated[f.Number, Field(ge=0, le=20_040)] | None = None
     spans: Annotated[tuple[Literal["?", "*"] | f.CountryCode, ...], Field(max_length=len(COUNTRIES) + 1)] = ()
     """In place of the country: those of a client subnet that is in several; `?`: parts that nobody can locate, `*` alone:
     too many parts to look at."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.lat is None) != (self.lon is None):
-            raise PydanticCustomError("missing", "`lat` and `lon` need each other")
         if self.spans and self.country is not None:
-            raise PydanticCustomError("overlap", "give either `country` or `spans`")
+            raise f.invalid("overlap", "give either `country` or `spans`")
         if "*" in self.spans and len(self.spans) > 1:
-            raise PydanticCustomError("overlap", "`*` stands alone in `spans`")
+            raise f.invalid("overlap", "`*` stands alone in `spans`")
         return self
 
     @property
     def location(self) -> Location:
-        """The same as a value."""
-        lat, lon = self.lat, self.lon
-        if lat is None and self.country is not None:
-            # As an edge does for a database that knows countries only.
-            lat, lon = country_centres().get(self.country, (None, None))
-        return Location(
-            country=self.country,
-            lat=lat,
-            lon=lon,
-            source="stated",
-            anonymous=self.anonymous,
-            accuracy_km=self.accuracy_km,
-            spans=self.spans,
-            doubtful=self.doubtful,
-        )
+        return super().location._replace(spans=self.spans)
 
 
 class RequestDocument(PlaceDocument):

@@ -11,10 +11,10 @@ from gtm.control.errors import BadRequest, ManagedResource
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.approvals import fingerprint
 from gtm.control.policy.gone import Remembered
-from gtm.control.policy.managers import Settled, Writer, settle
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.managers import PolicyWriter, Settled, settle
+from gtm.control.policy.simulation import Situation
 from gtm.core.change.protections import deletions, opened
-from gtm.core.change.safety import PROTECTED, Breach, SafetyRule, SafetyVerdict, judge, unsigned
+from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict, judge, unsigned
 from gtm.core.model.access import Role, permits
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
@@ -26,7 +26,7 @@ from gtm.dns.zone.leads import leads_of
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.documents.parts import DraftDocument, Held, ResourceName
 from gtm.documents.plausibility import all_findings, refuse_errors
-from gtm.storage.deferred import Deferred
+from gtm.storage.deletions import Deferred
 from gtm.storage.resources import Key, Managed
 
 
@@ -48,6 +48,12 @@ class Outcome:
     claimed: bool = False
     held: tuple[Held, ...] = ()
     deferred: tuple[Deferred, ...] = ()
+
+    def document(self, *, dry_run: bool) -> dict[str, Any]:
+        """The outcome as it is answered."""
+        told = ("changes", "findings", "safety", "managed", "deferred", "revision", "warnings")
+        held = [one.model_dump() for one in self.held]
+        return {"dry_run": dry_run, **{name: getattr(self, name) for name in told}, "held": held}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,11 @@ class Rules:
         """What the rules say of a change to a revision. `gone`: what the policy had and has no more."""
         verdict = _judge(situation, before, after, gone, self.max_moved)
         found = (*verdict.breaches, *unsigned(before, after.policy, self.keys))
-        named = fingerprint(revision, before, after.policy) if self._to_approve(found) else None
-        return replace(verdict, breaches=found, fingerprint=named, may_force=self._may(found))
-
-    def _may(self, breaches: tuple[Breach, ...]) -> bool:
-        """Whether whoever asks may overrule these rules."""
-        return permits(self.role, Role.FENCE_ADMIN) or not any(item.rule in PROTECTED for item in breaches)
-
-    def _to_approve(self, breaches: tuple[Breach, ...]) -> bool:
-        return self.approvals > 0 and any(breach.rule is SafetyRule.FENCE for breach in breaches)
+        rules = {breach.rule for breach in found}
+        to_approve = self.approvals > 0 and SafetyRule.FENCE in rules
+        named = fingerprint(revision, before, after.policy) if to_approve else None
+        may_force = permits(self.role, Role.FENCE_ADMIN) or rules.isdisjoint(PROTECTED)
+        return replace(verdict, breaches=found, fingerprint=named, may_force=may_force)
 
 
 def _judge(
@@ -128,7 +130,7 @@ def written(draft: DraftDocument) -> set[Key]:
 
 
 def narrowed(
-    draft: DraftDocument, managed: Mapping[Key, Managed], writer: Writer, *, only_own: bool
+    draft: DraftDocument, managed: Mapping[Key, Managed], writer: PolicyWriter, *, only_own: bool
 ) -> DraftDocument:
     """A draft that deletes what its tool manages and it does not hold, and nothing else but what it names, if that is wanted.
 
@@ -150,7 +152,7 @@ class Trial:
     """What a dry run has to know besides the draft: who asks, for which tool, who manages what, and what is gone."""
 
     rules: Rules
-    writer: Writer
+    writer: PolicyWriter
     managed: Mapping[Key, Managed]
     gone: Remembered
 
@@ -180,14 +182,4 @@ def planned(
         judged=lambda after: trial.rules.verdict(situation, running, after, revision, trial.gone),
         settled=lambda changes: settle(trial.writer, trial.managed, changes, written(draft)),
     )
-    return {
-        "dry_run": True,
-        "changes": found.changes,
-        "findings": found.findings,
-        "safety": found.safety,
-        "managed": found.managed,
-        "held": found.held,
-        "deferred": found.deferred,
-        "revision": found.revision,
-        "warnings": found.warnings,
-    }
+    return found.document(dry_run=True)

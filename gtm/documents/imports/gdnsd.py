@@ -1,4 +1,7 @@
-"""Zone files, of BIND and of gdnsd: the latter with DYNA and DYNC, and the plugins' configuration (https://github.com/gdnsd/gdnsd/tree/master/docs)."""
+"""Zone files, of BIND and of gdnsd: the latter with DYNA and DYNC, and the plugins' configuration (https://github.com/gdnsd/gdnsd/tree/master/docs).
+
+gdnsd's configuration is in a language of its own, vscf (https://github.com/gdnsd/gdnsd/blob/master/docs/vscf.pod).
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,129 @@ import dns.transaction
 import dns.zone
 import dns.zonefile
 
-from gtm.documents.imports import vscf
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
+    ImportedPool,
+    ImportedZone,
     ImportProblem,
     Notes,
     Plain,
-    Pool,
-    Source,
     Steered,
     bounded,
     paired,
 )
+from gtm.nesting import DEEPER, MAX_DEPTH
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s++|\#[^\n]*+)+)
+    |(?P<mark>=>|[={}\[\],;])
+    |"(?P<quoted>(?:[^"\\]++|\\.)*)"
+    |(?P<word>(?:[^\s"\\{}\[\],;=\#]++|\\.)+)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def load_vscf(text: str) -> dict[str, Any]:
+    """A configuration: texts, lists and mappings.
+
+    Raises:
+        ImportProblem: it cannot be read, or has a key twice in one mapping; the message names the line.
+    """
+    return _Reader(bounded(text)).top()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str, int]] = []
+        line, at = 1, 0
+        while at < len(text):
+            found = _TOKEN.match(text, at)
+            if found is None or found.end() == at:
+                raise ImportProblem(f"line {line}: `{text[at : at + 20]!r}` cannot be read")
+            kind = found.lastgroup or "quoted"
+            if kind != "space":
+                value = found[kind]
+                if kind != "mark":
+                    value = re.sub(r"\\(\d{3}|.)", _plain, value, flags=re.DOTALL)
+                self._tokens.append((kind, value, line))
+            line += text.count("\n", at, found.end())
+            at = found.end()
+        self._next = 0
+
+    def top(self) -> dict[str, Any]:
+        """The whole text: a mapping, with or without its braces."""
+        braced = self._mark() == "{"
+        self._next += braced
+        found = self._mapping("}" if braced else None, 0)
+        if self._next < len(self._tokens):
+            raise self._problem("something follows the end")
+        return found
+
+    def _mark(self) -> str | None:
+        """The mark that comes next, if one does."""
+        kind, value, _ = self._tokens[self._next] if self._next < len(self._tokens) else ("end", "", 0)
+        return value if kind == "mark" else None
+
+    def _problem(self, message: str) -> ImportProblem:
+        line = self._tokens[min(self._next, len(self._tokens) - 1)][2] if self._tokens else 1
+        return ImportProblem(f"line {line}: {message}")
+
+    def _text(self) -> str:
+        if self._next >= len(self._tokens) or self._tokens[self._next][0] == "mark":
+            raise self._problem("a word is expected")
+        self._next += 1
+        return self._tokens[self._next - 1][1]
+
+    def _mapping(self, end: str | None, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while self._next < len(self._tokens):
+            mark = self._mark()
+            if mark is not None and mark == end:
+                self._next += 1
+                return found
+            if mark in (",", ";"):
+                self._next += 1
+                continue
+            key = self._text()
+            if key.startswith("$include"):
+                raise self._problem("`$include` is not followed: put the files together first")
+            if self._mark() not in ("=>", "="):
+                raise self._problem(f"`=>` is expected after `{key[:50]}`")
+            self._next += 1
+            if key in found:
+                raise self._problem(f"`{key[:50]}` is given twice")
+            found[key] = self._value(depth + 1)
+        if end is not None:
+            raise self._problem(f"`{end}` is missing at the end")
+        return found
+
+    def _value(self, depth: int) -> Any:
+        mark = self._mark()
+        if mark in ("{", "[") and depth >= MAX_DEPTH:
+            raise self._problem(DEEPER)
+        if mark == "{":
+            self._next += 1
+            return self._mapping("}", depth)
+        if mark != "[":
+            return self._text()
+        self._next += 1
+        found = []
+        while (mark := self._mark()) != "]":
+            if mark in (",", ";"):
+                self._next += 1
+            elif self._next >= len(self._tokens):
+                raise self._problem("`]` is missing at the end")
+            else:
+                found.append(self._value(depth + 1))
+        self._next += 1
+        return found
+
+
+def _plain(found: re.Match[str]) -> str:
+    """What an escape stands for: an octet in decimal, or the character itself."""
+    text = found[1]
+    return chr(int(text)) if text.isdigit() and len(text) == 3 and int(text) < 256 else text
+
 
 _DYNAMIC = 65_280  # of private use (RFC 6895 §3.1): a stand-in, so that one parser reads the whole file
 _LINE = re.compile(
@@ -105,7 +219,7 @@ class _Plugins:
                 )
 
 
-def read(text: str, zone: str, config: str | None = None) -> Source:
+def read(text: str, zone: str, config: str | None = None) -> ImportedZone:
     """Read gdnsd's zone file and, where it has dynamic names, the configuration.
 
     Args:
@@ -116,8 +230,8 @@ def read(text: str, zone: str, config: str | None = None) -> Source:
     Raises:
         ImportProblem: one of them cannot be read.
     """
-    source = Source()
-    found = vscf.load(config) if config is not None else {}
+    source = ImportedZone()
+    found = load_vscf(config) if config is not None else {}
     given = found.get("options")
     options = {key: _option(given, key, default) for key, default in _OPTIONS.items()}
     plugins = _Plugins(found.get("plugins"), source.notes) if config is not None else None
@@ -129,7 +243,7 @@ def read(text: str, zone: str, config: str | None = None) -> Source:
     return source
 
 
-def read_plain(text: str, zone: str) -> Source:
+def read_plain(text: str, zone: str) -> ImportedZone:
     """Read a zone file as BIND does (RFC 1035 §5, RFC 2308 §4).
 
     Args:
@@ -139,7 +253,7 @@ def read_plain(text: str, zone: str) -> Source:
     Raises:
         ImportProblem: it cannot be read.
     """
-    source = Source()
+    source = ImportedZone()
     _take(_prepared(bounded(text), zone, source.notes, None), zone, source, None, None)
     return source
 
@@ -150,7 +264,7 @@ def _option(options: Any, key: str, default: int) -> int:
 
 
 def _take(
-    text: str, zone: str, source: Source, plugins: _Plugins | None, options: Mapping[str, int] | None
+    text: str, zone: str, source: ImportedZone, plugins: _Plugins | None, options: Mapping[str, int] | None
 ) -> None:
     apex = dns.name.from_text(zone)
     parsed, places = _parse(text, apex, source.notes)
@@ -194,7 +308,7 @@ def _clamped(where: str, ttl: int, options: Mapping[str, int], notes: Notes) -> 
     return kept
 
 
-def _soa(found: Any, ttl: int, options: Mapping[str, int] | None, source: Source) -> None:
+def _soa(found: Any, ttl: int, options: Mapping[str, int] | None, source: ImportedZone) -> None:
     minimum = found.minimum
     if options is not None:
         ttl = _clamped("SOA", ttl, options, source.notes)
@@ -361,7 +475,7 @@ def _parse(text: str, apex: dns.name.Name, notes: Notes) -> tuple[dns.zone.Zone,
     return parsed, places
 
 
-def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: Source) -> None:
+def _dynamic(name: str, ttl: int, what: str, plugins: _Plugins | None, source: ImportedZone) -> None:
     plugin, _, resource = what.partition("!")
     where, notes = f"{name} {what}", source.notes
     if plugins is None:
@@ -409,7 +523,7 @@ def _map_of(plugin: str, resource: Any, plugins: _Plugins) -> Mapping[str, Any]:
 
 def _datacenters(
     where: str, resource: Any, chosen: Mapping[str, Any], plugins: _Plugins, forced: str
-) -> Iterator[Pool]:
+) -> Iterator[ImportedPool]:
     """A resource of `geoip` or `metafo`: what each datacenter answers, in the order of failover; `forced`: of one alone, if any."""
     notes = plugins.notes
     resource = resource if isinstance(resource, dict) else {}
@@ -476,7 +590,7 @@ def _items(found: Any, name: str) -> list[tuple[str, Any]]:
     ]
 
 
-def _flat(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[Pool]:
+def _flat(where: str, plugin: str, resource: Any, plugins: _Plugins) -> Iterator[ImportedPool]:
     """A resource of the plugins that answer one of several: each by itself, so that each can be steered."""
     what = where.rpartition("!")[2]
     groups = _groups(resource)
@@ -579,7 +693,7 @@ def _nested(at: str, plugin: str, found: Any, plugins: _Plugins, depth: int) -> 
                 yield from _answers(at, value, plugins, depth + 1)
 
 
-def _pool(label: str, answers: list[str], **known: Any) -> Pool:
+def _pool(label: str, answers: list[str], **known: Any) -> ImportedPool:
     families: dict[str, list[str]] = {"ipv4": [], "ipv6": [], "cnames": []}
     for answer in answers:
         try:
@@ -588,4 +702,4 @@ def _pool(label: str, answers: list[str], **known: Any) -> Pool:
             family = "cnames"
         families[family].append(answer)
     answered: dict[str, Any] = {family: tuple(items) for family, items in families.items()}
-    return Pool(label, **answered, **known)
+    return ImportedPool(label, **answered, **known)

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
+    ImportedPool,
+    ImportedZone,
     ImportProblem,
     Notes,
     Plain,
-    Pool,
-    Source,
     Steered,
     bounded,
     paired,
@@ -85,7 +85,7 @@ for _kind in ("int", "float"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
 
 
-def read(text: str) -> Source:
+def read(text: str) -> ImportedZone:
     """Read a zone's file.
 
     Raises:
@@ -95,7 +95,7 @@ def read(text: str) -> Source:
         documents = read_nodes(bounded(text), _entries, _Loader)
     except YamlError as error:
         raise ImportProblem(f"not YAML as octoDNS has it: {error}") from error
-    source = Source()
+    source = ImportedZone()
     steered: dict[str, dict[str, Mapping[str, Any]]] = {}
     lines: dict[str, int] = {}
     count = 0
@@ -139,7 +139,9 @@ def _entries(loader: Any, node: yaml.Node) -> list[tuple[str, Any, int]] | None:
     return found
 
 
-def _record(name: str, record: Any, source: Source, steered: dict[str, dict[str, Mapping[str, Any]]]) -> None:
+def _record(
+    name: str, record: Any, source: ImportedZone, steered: dict[str, dict[str, Mapping[str, Any]]]
+) -> None:
     rdtype = str(record.get("type", "")).upper() if isinstance(record, dict) else ""
     where, notes = f"{name} {rdtype}".strip(), source.notes
     if not rdtype:
@@ -306,7 +308,7 @@ def _parameters(found: Any) -> list[str]:
 
 def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, line: int) -> Steered:
     """One service of a name's steered types."""
-    pools: list[Pool] = []
+    pools: list[ImportedPool] = []
     hints: dict[str, None] = {}
     for rdtype, record in kinds.items():
         where = f"{name} {rdtype}"
@@ -320,17 +322,9 @@ def _steered(name: str, kinds: Mapping[str, Mapping[str, Any]], notes: Notes, li
         "geo" if any("geo" in str(record.get("dynamic", "geo")) for record in kinds.values()) else "failover"
     )
     if steering == "geo":
-        notes.lost(
-            name,
-            "which clients get which pool is not taken over: it became `steering: geo`, the nearest region. Where law or "
-            "contract says it, write residency_rules",
-        )
+        notes.nearest(name, "pool")
     ttls = {_ttl(record) for record in kinds.values()}
-    if len(ttls) > 1:
-        notes.reworded(
-            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
-            "its types have several TTLs: the shortest holds for all",
-        )
+    notes.several_ttls(name, ttls, "types")
     joint, separate = paired(pools, ordered=steering == "failover")
     return Steered(name, min(ttls), steering, joint, tuple(hints), line, separate)
 
@@ -339,7 +333,7 @@ def _answers(rdtype: str, texts: Sequence[str]) -> dict[str, Any]:
     return {{"A": "ipv4", "AAAA": "ipv6"}.get(rdtype, "cnames"): tuple(texts)}
 
 
-def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[Pool]:
+def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[ImportedPool]:
     """`geo`: a list of values by continent, country and province (`NA-US-CA`), and the default in `values`."""
     probe = _probe(where, record, notes)
     geo = record.get("geo")
@@ -348,7 +342,7 @@ def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> It
         notes.lost(where, "its steering is not taken over: `geo` and `dynamic` are mappings")
     for code, values in items:
         texts = [str(value) for value in (values if isinstance(values, list) else [values])]
-        yield Pool(
+        yield ImportedPool(
             str(code),
             **_answers(rdtype, texts),
             hints=(f"octoDNS answered clients of {code} so",),
@@ -356,10 +350,10 @@ def _geo(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> It
         )
     texts = [str(value) for value in _values(record)]
     hint = "octoDNS answered so where nothing else was said"
-    yield Pool("default", **_answers(rdtype, texts), hints=(hint,), probe=probe)
+    yield ImportedPool("default", **_answers(rdtype, texts), hints=(hint,), probe=probe)
 
 
-def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[Pool]:
+def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -> Iterator[ImportedPool]:
     """`dynamic`: pools in the order in which rules and fallbacks name them, the last resort at the end."""
     dynamic = record["dynamic"]
     pools = dynamic.get("pools")
@@ -412,7 +406,7 @@ def _dynamic(where: str, rdtype: str, record: Mapping[str, Any], notes: Notes) -
             weights.add(str(value.get("weight", 1)))
         if len(weights) > 1:
             notes.lost(at, "the weights in the pool are not taken over: a region's addresses count alike")
-        yield Pool(
+        yield ImportedPool(
             label,
             **_answers(rdtype, texts),
             hints=tuple(_places(by_pool.get(label, ()))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -61,6 +61,21 @@ class Notes(list[Note]):
             if key not in known:
                 self.lost(f"{what} `{key}`", "not taken over: nothing here has this setting")
 
+    def several_ttls(self, name: str, ttls: Collection[int], whose: str) -> None:
+        """Note that a name's types, or its sets, have several TTLs, if they do."""
+        if len(ttls) > 1:
+            seconds = ", ".join(map(str, sorted(ttls)))
+            why = f"its {whose} have several TTLs: the shortest holds for all"
+            self.reworded(f"{name} ({seconds} s)", why)
+
+    def nearest(self, name: str, what: str) -> None:
+        """Note that the places of clients for which something was answered became the nearest region."""
+        why = (
+            f"which clients get which {what} is not taken over: it became `steering: geo`, the nearest region. Where law or contract "
+            "says it, write residency_rules"
+        )
+        self.lost(name, why)
+
 
 _FIRST = 3
 
@@ -92,7 +107,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class ImportedPool:
     """What some clients are answered with: it becomes a region.
 
     `hints` are sentences of what the source says about it. `lat` and `lon` in degrees, where the source has them.
@@ -114,9 +129,9 @@ def _alias(name: str) -> str:
     return name.lower().removesuffix(".")
 
 
-def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+def joined(pools: Iterable[ImportedPool]) -> tuple[ImportedPool, ...]:
     """Pools of one label become one, with the answers and hints of all; what else is known of it, the first says that knows it."""
-    together: dict[str, list[Pool]] = {}
+    together: dict[str, list[ImportedPool]] = {}
     for pool in pools:
         together.setdefault(pool.label, []).append(pool)
     return tuple(
@@ -134,7 +149,7 @@ def joined(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     )
 
 
-def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], bool]:
+def paired(pools: Sequence[ImportedPool], *, ordered: bool) -> tuple[tuple[ImportedPool, ...], bool]:
     """The pools of a name's A and AAAA records, each by itself in the source, as regions; and whether the two differ.
 
     A label that both types know, with one weight (and where order decides, in one order), is one region with addresses of both
@@ -156,7 +171,7 @@ def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], b
     if len(shared) == len(four) == len(six):
         return joined(pools), False
     labels = {pool.label for pool in four} & known.keys()
-    both: list[Pool] = []
+    both: list[ImportedPool] = []
     rest = iter(six)
     for pool in four:
         if pool.label not in shared:
@@ -171,7 +186,7 @@ def paired(pools: Sequence[Pool], *, ordered: bool) -> tuple[tuple[Pool, ...], b
     return tuple(both), True
 
 
-def _named(pool: Pool, family: str, taken: Container[str]) -> Pool:
+def _named(pool: ImportedPool, family: str, taken: Container[str]) -> ImportedPool:
     """A pool of one family by a label of its own."""
     return replace(pool, label=f"{pool.label}-{family}") if pool.label in taken else pool
 
@@ -186,14 +201,14 @@ class Steered:
     name: str
     ttl: int | None
     steering: str
-    pools: tuple[Pool, ...]
+    pools: tuple[ImportedPool, ...]
     hints: tuple[str, ...] = ()
     line: int = 0
     separate: bool = False
 
 
 @dataclass(slots=True)
-class Source:
+class ImportedZone:
     """What a file holds. `soa`: fields of the zone that its SOA says, with its own TTL as `ttl`; `notes`: what is not as it was."""
 
     plains: list[Plain] = field(default_factory=list)

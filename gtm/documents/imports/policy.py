@@ -20,12 +20,12 @@ from gtm.documents.fields import HOSTNAME_PATTERN
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
     MAX_TTL,
+    ImportedPool,
+    ImportedZone,
     ImportProblem,
     Note,
     Notes,
     Plain,
-    Pool,
-    Source,
     Steered,
 )
 from gtm.documents.records import RecordError, check_sets, record_type
@@ -44,16 +44,16 @@ MAX_NAME_SERVERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ImportedDraft:
     """What was made of a source. `zone` and `services` are documents; a region is named and has what its pool has."""
 
     zone: dict[str, Any]
-    regions: tuple[tuple[str, Pool], ...]
+    regions: tuple[tuple[str, ImportedPool], ...]
     services: tuple[tuple[dict[str, Any], Steered], ...]
     notes: tuple[Note, ...]
 
 
-def draft(zone: str, source: Source) -> Draft:
+def draft(zone: str, source: ImportedZone) -> ImportedDraft:
     """Make a policy of a source.
 
     Args:
@@ -69,7 +69,7 @@ def draft(zone: str, source: Source) -> Draft:
         raise ImportProblem(f"more than {MAX_STEERED} names that are steered")
     steered, plains = _both_families(zone, source)
     notes = Notes(source.notes)
-    regions: dict[str, Pool] = {}
+    regions: dict[str, ImportedPool] = {}
     services: list[tuple[dict[str, Any], Steered]] = []
     for item in steered:
         notes.line = item.line
@@ -89,10 +89,10 @@ def draft(zone: str, source: Source) -> Draft:
     records = _above_cuts(zone, records, notes)
     _check_soa(zone, source.soa, document, notes)
     document["records"] = [record for record in records if record["data"]]
-    return Draft(document, tuple(regions.items()), tuple(services), tuple(notes))
+    return ImportedDraft(document, tuple(regions.items()), tuple(services), tuple(notes))
 
 
-def _both_families(zone: str, source: Source) -> tuple[list[Steered], list[Plain]]:
+def _both_families(zone: str, source: ImportedZone) -> tuple[list[Steered], list[Plain]]:
     """The steered names, with addresses of the other family that a name has beside: one pool, the same for everyone.
 
     A service answers A and AAAA of its name, so that such records can stand nowhere else.
@@ -112,7 +112,7 @@ def _both_families(zone: str, source: Source) -> tuple[list[Steered], list[Plain
             continue
         answers: dict[str, Any] = {family: plain.data}
         label = f"{item.pools[0].label}-{plain.rdtype}"
-        pool = Pool(label, hints=(f"{plain.rdtype} for everyone",), **answers)
+        pool = ImportedPool(label, hints=(f"{plain.rdtype} for everyone",), **answers)
         if item.ttl is not None and plain.ttl is not None and item.ttl != plain.ttl:
             source.notes.line = plain.line
             what = f"{plain.name} {plain.rdtype} (TTL of {plain.ttl} s)"
@@ -309,7 +309,7 @@ def _check_soa(zone: str, soa: dict[str, Any], document: dict[str, Any], notes: 
 
 
 def _service(
-    zone: str, item: Steered, regions: dict[str, Pool], taken: set[str], notes: Notes
+    zone: str, item: Steered, regions: dict[str, ImportedPool], taken: set[str], notes: Notes
 ) -> dict[str, Any] | None:
     try:
         relative = _relative(zone, item.name)
@@ -341,7 +341,7 @@ def _service(
     return service
 
 
-def _checked(host: str, pool: Pool, notes: Notes) -> Pool:
+def _checked(host: str, pool: ImportedPool, notes: Notes) -> ImportedPool:
     """The pool with the addresses that are some, at most as many as an endpoint can have."""
     where = f"{host}, `{pool.label}`"
     names = []
@@ -383,7 +383,7 @@ def _addresses(
     return tuple(found)
 
 
-def _region(service: str, pool: Pool, regions: dict[str, Pool]) -> str:
+def _region(service: str, pool: ImportedPool, regions: dict[str, ImportedPool]) -> str:
     """The region of a pool: one that is there with the same label and answers, or a new one."""
     wanted = ""
     for wanted in (_slug(pool.label), _slug(f"{pool.label}-{service}")):
@@ -397,7 +397,7 @@ def _region(service: str, pool: Pool, regions: dict[str, Pool]) -> str:
     return name
 
 
-def _facts(pool: Pool) -> tuple[object, ...]:
+def _facts(pool: ImportedPool) -> tuple[object, ...]:
     """What two pools must have in common to be one region."""
     return pool.ipv4, pool.ipv6, pool.cnames, pool.lat, pool.lon
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from gtm.documents.imports.parts import Pool, Steered
-from gtm.documents.imports.policy import Draft
+from gtm.documents.imports.parts import ImportedPool, Steered
+from gtm.documents.imports.policy import ImportedDraft
 
 
-def files(draft: Draft, origin: str) -> dict[str, str]:
+def files(draft: ImportedDraft, origin: str) -> dict[str, str]:
     """The texts of the files by name.
 
     Args:
@@ -63,14 +63,14 @@ def _zone(zone: dict[str, Any]) -> Iterator[str]:
         yield from (f"      - {_mapping(record)}" for record in zone["records"])
 
 
-def _regions(draft: Draft) -> Iterator[str]:
+def _regions(draft: ImportedDraft) -> Iterator[str]:
     yield "# What only you know is missing: where each region stands, and the URL at which it is probed. gtm check asks for it."
     yield "regions:"
     for name, pool in draft.regions:
         yield from _region(name, pool)
 
 
-def _region(name: str, pool: Pool) -> Iterator[str]:
+def _region(name: str, pool: ImportedPool) -> Iterator[str]:
     yield f"  - name: {_json(name)}"
     yield from (f"    # {_line(hint)}" for hint in pool.hints)
     yield "    # country:   needed: where it stands, ISO 3166-1 alpha-2, such as DE; residency rules rest on it"
@@ -93,7 +93,7 @@ def _region(name: str, pool: Pool) -> Iterator[str]:
         yield f"    probe: {_mapping(dict(pool.probe))}"
 
 
-def _services(draft: Draft) -> Iterator[str]:
+def _services(draft: ImportedDraft) -> Iterator[str]:
     yield "services:"
     for service, steered in draft.services:
         yield from _service(service, steered)

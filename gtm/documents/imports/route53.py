@@ -12,11 +12,11 @@ import dns.name
 
 from gtm.documents.imports.parts import (
     MAX_RECORDS,
+    ImportedPool,
+    ImportedZone,
     ImportProblem,
     Notes,
     Plain,
-    Pool,
-    Source,
     Steered,
     bounded,
     paired,
@@ -53,7 +53,7 @@ _MAX_WEIGHT = 1_000_000
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],]|[^\s"{}\[\],]++')
 
 
-def read(text: str) -> Source:
+def read(text: str) -> ImportedZone:
     """Read the sets of records of a hosted zone.
 
     Raises:
@@ -72,7 +72,7 @@ def read(text: str) -> Source:
         )
     if len(sets) > MAX_RECORDS:
         raise ImportProblem(f"more than {MAX_RECORDS} sets of records")
-    source = Source()
+    source = ImportedZone()
     steered: dict[str, list[_Set]] = {}
     aliases: dict[str, list[_Set]] = {}
     names: dict[str, list[str]] = {}
@@ -156,7 +156,11 @@ def _name(text: str) -> str:
 
 
 def _sort(
-    name: str, found: _Set, source: Source, steered: dict[str, list[_Set]], aliases: dict[str, list[_Set]]
+    name: str,
+    found: _Set,
+    source: ImportedZone,
+    steered: dict[str, list[_Set]],
+    aliases: dict[str, list[_Set]],
 ) -> None:
     item, notes = found.item, source.notes
     rdtype = item["Type"]
@@ -192,7 +196,7 @@ def _sort(
     source.plains.append(Plain(name, rdtype, _ttl(where, item, notes), values, found.line))
 
 
-def _soa(values: Sequence[str], item: Mapping[str, Any], source: Source) -> None:
+def _soa(values: Sequence[str], item: Mapping[str, Any], source: ImportedZone) -> None:
     parts = next(iter(values), "").split()
     if len(parts) != 7 or not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts[2:]):
         source.notes.lost("SOA", "not taken over: it cannot be read")
@@ -225,7 +229,7 @@ def _target(item: Mapping[str, Any]) -> str | None:
     return target if isinstance(target, str) else None
 
 
-def _alias(name: str, found: list[_Set], source: Source, *, alone: bool) -> None:
+def _alias(name: str, found: list[_Set], source: ImportedZone, *, alone: bool) -> None:
     """An alias of a name that has nothing else is a CNAME; no other alias can be told in DNS."""
     items = [one.item for one in found]
     targets = {(_target(item) or "").lower() for item in items}
@@ -265,17 +269,9 @@ def _steered(name: str, sets: list[_Set], notes: Notes) -> Steered:
     )
     notes.line = line
     if steering == "geo":
-        why = (
-            "which clients get which set is not taken over: it became `steering: geo`, the nearest region. Where law or contract "
-            "says it, write residency_rules"
-        )
-        notes.lost(name, why)
+        notes.nearest(name, "set")
     ttls = {ttl for one in sets if (ttl := _ttl(name, one.item, notes)) is not None}
-    if len(ttls) > 1:
-        notes.reworded(
-            f"{name} ({', '.join(map(str, sorted(ttls)))} s)",
-            "its sets have several TTLs: the shortest holds for all",
-        )
+    notes.several_ttls(name, ttls, "sets")
     return Steered(name, min(ttls, default=None), steering, pools, line=line, separate=separate)
 
 
@@ -321,7 +317,7 @@ def _weights(name: str, items: Sequence[Mapping[str, Any]], notes: Notes) -> _We
     return found
 
 
-def _pool(name: str, found: _Set, weights: _Weights, notes: Notes) -> Pool:
+def _pool(name: str, found: _Set, weights: _Weights, notes: Notes) -> ImportedPool:
     item, notes.line = found.item, found.line
     rdtype, label = item["Type"], str(item["SetIdentifier"])
     where = f"{name} {rdtype} `{label}`"
@@ -350,4 +346,4 @@ def _pool(name: str, found: _Set, weights: _Weights, notes: Notes) -> Pool:
         notes.reworded(where, "an alias became a CNAME, for every type")
     answers = {"A": "ipv4", "AAAA": "ipv6"}.get(rdtype, "cnames")
     answered = {"cnames": (target,)} if target is not None else {answers: values}
-    return Pool(label, weight=weights.get((rdtype, label), 1.0), hints=tuple(hints), **answered)
+    return ImportedPool(label, weight=weights.get((rdtype, label), 1.0), hints=tuple(hints), **answered)

@@ -13,21 +13,13 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from gtm.core.model import kinds
 from gtm.core.model.kinds import KINDS, REFERENCES
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.terraform.hcl import Expression, block
 from gtm.documents.terraform.references import Documents, Resource, needs, replaced
 
-TYPES: Mapping[str, str] = {
-    "regions": "gtm_region",
-    "zones": "gtm_zone",
-    "services": "gtm_service",
-    "residency_rules": "gtm_residency_rule",
-    "spillover_rules": "gtm_spillover_rule",
-    "jurisdictions": "gtm_jurisdiction",
-    "tenants": "gtm_tenant",
-    "data_classes": "gtm_data_class",
-}
+TYPES: Mapping[str, str] = {kind: f"gtm_{kinds.label(kind).replace(' ', '_')}" for kind in KINDS}
 """Kind → the type of its resources in Terraform."""
 
 FILES = ("terraform.tf", *(f"{kind}.tf" for kind in KINDS), "imports.tf")

@@ -14,7 +14,7 @@ import dns.message
 import dns.rcode
 import dns.rdatatype
 
-from gtm.control.policy.questions import Asked
+from gtm.control.policy.questions import AskedOver
 from gtm.control.policy.simulation import DRAW
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Option
@@ -35,7 +35,7 @@ _RESOLVER = "192.0.2.53"
 """Whence questions come that state no subnet; it is never looked up."""
 
 
-def edge_answers(routing: Routing, option: Option, asked: Asked) -> dict[str, Any]:
+def edge_answers(routing: Routing, option: Option, asked: AskedOver) -> dict[str, Any]:
     """The DNS answers or the redirect of one request, and what control cannot know of them (see `ExplanationView`)."""
     unknown = list(_unknown(routing, option, asked))
     if asked.over == "dns" and asked.host is not None:
@@ -43,7 +43,7 @@ def edge_answers(routing: Routing, option: Option, asked: Asked) -> dict[str, An
     return {"redirect": _redirect(routing, option, asked), "unknown": unknown}
 
 
-def _dns(routing: Routing, asked: Asked, name: str) -> dict[str, Any]:
+def _dns(routing: Routing, asked: AskedOver, name: str) -> dict[str, Any]:
     location: Location = routing.request.location
     answerer = Answerer(Router(routing.view), lambda _: location, Counts())
     replies = [_reply(answerer, name, rdtype, asked.client) for rdtype in _TYPES]
@@ -85,10 +85,8 @@ def _reply(answerer: Answerer, name: str, rdtype: str, subnet: str | None) -> di
     }
 
 
-def _redirect(routing: Routing, option: Option, asked: Asked) -> dict[str, Any]:
-    client = (
-        None if asked.client is None or "/" in asked.client else ClientAddress.of(parse_address(asked.client))
-    )
+def _redirect(routing: Routing, option: Option, asked: AskedOver) -> dict[str, Any]:
+    client = None if asked.client is None or "/" in asked.client else Client.of(parse_address(asked.client))
     path = "/" if asked.host is not None else f"/r/{routing.request.service}/"
     resolved = ResolvedRequest(Router(routing.view), routing, client, path, full=False, afford=None)
     response = RedirectRoute(resolved).ended(option, b"/", b"")
@@ -104,7 +102,7 @@ def _redirect(routing: Routing, option: Option, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _unknown(routing: Routing, option: Option, asked: Asked) -> Iterator[str]:
+def _unknown(routing: Routing, option: Option, asked: AskedOver) -> Iterator[str]:
     """What edges know and control does not, as far as it could change this answer: sentences."""
     snapshot, service = routing.view.snapshot, routing.ranking.group.service.service
     matched = {rule.name for rule in routing.explained(option).rules}

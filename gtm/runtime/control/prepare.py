@@ -72,13 +72,8 @@ async def prepare(
             wanted = policy(current)
             if wanted != current:
                 document = PolicyDocument.of(wanted)
-                await policies.apply(
-                    database,
-                    DraftDocument(policy=document),
-                    by=CONTROL,
-                    now=datetime.now(UTC),
-                    comment=comment,
-                )
+                draft = DraftDocument(policy=document)
+                await policies.apply(database, draft, policies.Intent(CONTROL, comment))
     finally:
         await database.dispose()
     return Prepared(admin_token)

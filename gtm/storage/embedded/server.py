@@ -27,10 +27,9 @@ from typing import Self
 import psycopg
 
 from gtm.storage.embedded import account as accounts
-from gtm.storage.embedded import binaries, giving, leftovers
+from gtm.storage.embedded import binaries, leftovers
 from gtm.storage.embedded.account import Account
-from gtm.storage.embedded.errors import EmbeddedPostgresError, unusable
-from gtm.storage.embedded.lock import DataDirectoryLock
+from gtm.storage.embedded.lock import DataDirectoryLock, EmbeddedPostgresError, unusable
 
 logger = logging.getLogger(__name__)
 
@@ -184,10 +183,10 @@ class EmbeddedPostgres:
         """Make it the account's: it is new, or was `nobody`'s. It is root's until all is done, also if this is interrupted."""
         home = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            giving.close(home, accounts.ROOT)
+            accounts.close(home, accounts.ROOT)
             if self._cluster.is_dir():
                 self._check_version(programs)
-                giving.give(self._home, home, account)
+                accounts.give(self._home, home, account)
                 self._renew_password(account, programs)
                 logger.info(
                     "gave the embedded Postgres in `%s` from `%s` to an account of its own, user id %d, with a new password",

@@ -12,13 +12,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Executable, Select, Text, delete, func, insert, or_, select
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.model.access import Hands, Role
 from gtm.storage import tables
+from gtm.storage.repository import Repository
 
 _LONGEST = 4000
 """Characters of a text that are kept."""
@@ -86,7 +86,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedEntries:
     """Which entries are looked for; None: all.
 
     `who` and `target` are parts of those texts in any case, `action` is an action or a family of them. `since` is within, `until` without.
@@ -102,11 +102,8 @@ class Wanted:
     hidden: Sequence[str] = ()
 
 
-class AuditRepository:
+class AuditRepository(Repository):
     """Entries by number, which grows."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def add(
         self,
@@ -133,10 +130,13 @@ class AuditRepository:
             "forced": forced,
             "count": count,
         }
-        await self._connection.execute(insert(tables.audit).values(values))
+        await self._execute(insert(tables.audit).values(values))
+
+    async def _entries(self, query: Executable) -> list[Entry]:
+        return [_entry(row) for row in await self._rows(query)]
 
     async def list(
-        self, wanted: Wanted, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
+        self, wanted: WantedEntries, after: int | None = None, limit: int = 100, *, oldest_first: bool = False
     ) -> list[Entry]:
         """At most `limit` entries, the newest first unless told otherwise, starting behind the number `after`."""
         number = tables.audit.c.id
@@ -145,32 +145,27 @@ class AuditRepository:
             query = query.where(number > after if oldest_first else number < after)
         pieces = pieces_of(wanted)
         if not pieces:
-            return await _read(self._connection, query.limit(limit))
+            return await self._entries(query.limit(limit))
         # What is frequent stands among the next entries, which are looked through; what is rare is found by the index, which would take long
         # for what is frequent. The database cannot tell which is which: it takes three letters for independent of the next.
         if after is None:
             edge = select(func.min(number) if oldest_first else func.max(number))
-            after = (await self._connection.execute(edge)).scalar_one() or 0
+            after = (await self._execute(edge)).scalar_one() or 0
         bound = after + NEAR if oldest_first else after - NEAR
-        found = await _read(
-            self._connection, query.where(number <= bound if oldest_first else number >= bound).limit(limit)
-        )
+        near = query.where(number <= bound if oldest_first else number >= bound)
+        found = await self._entries(near.limit(limit))
         if len(found) < limit:
             further = query.where(number > bound if oldest_first else number < bound, *pieces)
-            found += await _read(self._connection, further.limit(limit - len(found)))
+            found += await self._entries(further.limit(limit - len(found)))
         return found
 
     async def forget(self, before: datetime) -> int:
         """Delete what is older; how many entries were."""
         table = tables.audit
-        return (await self._connection.execute(delete(table).where(table.c.at < before))).rowcount
+        return (await self._execute(delete(table).where(table.c.at < before))).rowcount
 
 
-async def _read(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
-    return [_entry(row) for row in (await connection.execute(query)).mappings()]
-
-
-def selected(wanted: Wanted) -> Select[Any]:
+def selected(wanted: WantedEntries) -> Select[Any]:
     """All of what is looked for."""
     table = tables.audit
     query = select(table)
@@ -192,7 +187,7 @@ def selected(wanted: Wanted) -> Select[Any]:
     return query
 
 
-def pieces_of(wanted: Wanted) -> Sequence[ColumnElement[bool]]:
+def pieces_of(wanted: WantedEntries) -> Sequence[ColumnElement[bool]]:
     """What holds of every entry that is looked for by parts of names, and can be found by an index. Of a part of two letters, nothing."""
     parts = ((tables.audit.c.who, wanted.who), (tables.audit.c.target, wanted.target))
     return [

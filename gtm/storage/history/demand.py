@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Text, any_, cast, delete, func, literal, select, text, update
-from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
+from gtm.core.demand import belief
 from gtm.core.demand.rows import SEPARATOR, Row
 from gtm.core.demand.traffic import MINUTE
 from gtm.core.model.joined import unescaped
 from gtm.storage import locks, tables
+from gtm.storage.repository import Repository, upsert
 
 HOUR = timedelta(hours=1)
 _SIGHTED = timedelta(hours=1)
@@ -30,7 +30,7 @@ _SIGHTED = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemandStep:
     """A step of the timeline: how many minutes of it were recorded, for how many seconds these were watched, and how many requests there were."""
 
     start: datetime
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedDemand:
     """Which rows are asked for; None: all. `countries` are the clients'."""
 
     region: str | None = None
@@ -86,11 +86,8 @@ _PLACES = {
 """Where a stored row says so (`Row.text`, `Cell.text`). Names of a policy stand there as they are (`gtm.core.model.joined`)."""
 
 
-class DemandRepository:
+class DemandRepository(Repository):
     """Demand by minute."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def record(
         self, minute: datetime, source: str, counts: Mapping[Row, float], seconds: float = MINUTE
@@ -100,9 +97,7 @@ class DemandRepository:
         # Whoever adds up its hour now would not see it. The hour is added up anew.
         await locks.take(self._connection, locks.Lock.DEMAND_HISTORY)
         hours = tables.demand_hours
-        await self._connection.execute(
-            delete(hours).where(hours.c.hour <= minute, hours.c.hour > minute - HOUR)
-        )
+        await self._execute(delete(hours).where(hours.c.hour <= minute, hours.c.hour > minute - HOUR))
         identities = await self._identities(sorted(texts), minute)
         values: dict[str, Any] = {
             "total": sum(counts.values()),
@@ -111,26 +106,25 @@ class DemandRepository:
             "seconds": min(seconds, MINUTE),
         }
         query = upsert(tables.demand_minutes).values(minute=minute, source=source, **values)
-        query = query.on_conflict_do_update(index_elements=["minute", "source"], set_=values)
-        await self._connection.execute(query)
+        await self._execute(query)
 
     async def _identities(self, rows: list[str], minute: datetime) -> dict[str, int]:
         table = tables.demand_rows
         wanted = table.c.row == any_(cast(literal(rows, ARRAY(Text)), ARRAY(Text)))
         # First this: a row that is seen again is safe from being forgotten meanwhile.
         seen = update(table).where(wanted, table.c.last_seen < minute - _SIGHTED).values(last_seen=minute)
-        await self._connection.execute(seen)
+        await self._execute(seen)
         found = await self._known(wanted)
         missing = [{"row": row, "last_seen": minute} for row in rows if row not in found]
         if missing:
-            query = upsert(table).on_conflict_do_nothing(index_elements=["row"])
-            await self._connection.execute(query, missing)
+            query = insert(table).on_conflict_do_nothing(index_elements=["row"])
+            await self._execute(query, missing)
             found = await self._known(wanted)
         return found
 
     async def _known(self, wanted: ColumnElement[bool]) -> dict[str, int]:
         query = select(tables.demand_rows.c.row, tables.demand_rows.c.id).where(wanted)
-        return {row.row: row.id for row in await self._connection.execute(query)}
+        return {row.row: row.id for row in await self._execute(query)}
 
     async def cells(
         self, since: datetime, until: datetime, services: Collection[str] | None
@@ -151,10 +145,10 @@ class DemandRepository:
             """  # noqa: S608 - likewise
         )
         asked = {**_time(since, until), "services": None if services is None else list(services)}
-        found = await self._connection.execute(query, asked)
+        found = await self._execute(query, asked)
         return {unescaped(SEPARATOR, cell): float(count) for cell, count in found}
 
-    async def minute(self, start: datetime, wanted: Wanted, limit: int) -> MinuteSums:
+    async def minute(self, start: datetime, wanted: WantedDemand, limit: int) -> MinuteSums:
         """What was recorded in a minute, summed up by the database; see `MinuteSums`."""
         conditions: dict[str, Any] = {
             name: str(value) for name in _PLACES if (value := getattr(wanted, name)) is not None
@@ -179,9 +173,9 @@ class DemandRepository:
             (SELECT row, NULL, NULL, count, 1 FROM asked ORDER BY count DESC, row LIMIT :limit)
             """  # noqa: S608 - what is put in are constants of this module
         )
-        watched = await self._connection.execute(text(_WATCHED), {"start": start})
+        watched = await self._execute(text(_WATCHED), {"start": start})
         sums, rows, number = {}, {}, 0
-        found = await self._connection.execute(query, {"start": start, "limit": limit, **conditions})
+        found = await self._execute(query, {"start": start, "limit": limit, **conditions})
         for stored, region, outcome, count, many in found:
             if stored is None:
                 sums[unescaped(SEPARATOR, region), unescaped(SEPARATOR, outcome)] = float(count)
@@ -191,7 +185,7 @@ class DemandRepository:
                 rows[Row.parse(stored)] = float(count)
         return MinuteSums(float(watched.scalar_one()), sums, rows, number)
 
-    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[Step]:
+    async def timeline(self, since: datetime, until: datetime, step: timedelta) -> list[DemandStep]:
         """The requests step by step, full hours if steps are hours; steps without any recorded minute are left out."""
         query = text(
             """
@@ -206,8 +200,8 @@ class DemandRepository:
             ORDER BY 1
             """
         )
-        found = await self._connection.execute(query, {"since": since, "until": until, "step": step})
-        return [Step(start, minutes, seconds, total) for start, minutes, seconds, total in found]
+        found = await self._execute(query, {"since": since, "until": until, "step": step})
+        return [DemandStep(start, minutes, seconds, total) for start, minutes, seconds, total in found]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:
         """The minute with most requests per second, the first of equals; None if none was recorded.
@@ -224,7 +218,7 @@ class DemandRepository:
             """
         )
         found: datetime | None = (
-            await self._connection.execute(query, {"since": since, "until": until})
+            await self._execute(query, {"since": since, "until": until})
         ).scalar_one_or_none()
         return found
 
@@ -232,7 +226,7 @@ class DemandRepository:
         """The last recorded minute that began at `since` or later and not after `until`; None if none did."""
         minute = tables.demand_minutes.c.minute
         query = select(func.max(minute)).where(minute >= since, minute <= until)
-        found: datetime | None = (await self._connection.execute(query)).scalar_one()
+        found: datetime | None = (await self._execute(query)).scalar_one()
         return found
 
     async def sum_hour(self, before: datetime) -> bool:
@@ -246,7 +240,7 @@ class DemandRepository:
             WHERE hour <= :last AND NOT EXISTS (SELECT FROM demand_hours WHERE demand_hours.hour = hours.hour)
             """
         )
-        hour = (await self._connection.execute(query, {"last": before - HOUR})).scalar_one()
+        hour = (await self._execute(query, {"last": before - HOUR})).scalar_one()
         if hour is None:
             return False
         add_up = text(
@@ -262,15 +256,15 @@ class DemandRepository:
             ) AS sums
             """
         )
-        await self._connection.execute(add_up, {"hour": hour, "until": hour + HOUR})
+        await self._execute(add_up, {"hour": hour, "until": hour + HOUR})
         return True
 
     async def forget(self, before: datetime) -> None:
         """Delete the minutes before a time, and the rows that none since has had."""
         # What is left of an hour of which minutes go is read minute by minute.
         for column in (tables.demand_minutes.c.minute, tables.demand_hours.c.hour):
-            await self._connection.execute(delete(column.table).where(column < before))
-        await self._connection.execute(
+            await self._execute(delete(column.table).where(column < before))
+        await self._execute(
             delete(tables.demand_rows).where(tables.demand_rows.c.last_seen < before - 2 * _SIGHTED)
         )
 
@@ -278,3 +272,51 @@ class DemandRepository:
 def _time(since: datetime, until: datetime) -> dict[str, datetime]:
     """What `_PARTS` asks for: `last` is the latest beginning of an hour that is over."""
     return {"since": since, "until": until, "last": until - HOUR}
+
+
+class PeakRepository(Repository):
+    """Peaks by token and hour (`gtm.core.demand.belief`)."""
+
+    async def load(self) -> dict[tuple[str, int], float]:
+        """All that is kept."""
+        found = await self._execute(select(tables.demand_peaks))
+        return {(row.token, int(row.hour.timestamp()) // belief.HOUR): row.rate for row in found}
+
+    async def recorded(self, now: float) -> dict[tuple[str, int], float]:
+        """What all edges together asked for in the last day, from recorded demand: for a database from before peaks were kept."""
+        query = text(
+            """
+            SELECT hour, max(rate) AS rate FROM (
+                SELECT date_bin('1 hour', minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AS hour,
+                       sum(total) / greatest(30, least(60, sum(seconds))) AS rate
+                FROM demand_minutes WHERE minute >= :since GROUP BY minute
+            ) AS minutes GROUP BY hour
+            """
+        )
+        found = await self._execute(query, {"since": _moment(now - belief.HOURS * belief.HOUR)})
+        return {(belief.WORLD, int(row.hour.timestamp()) // belief.HOUR): row.rate for row in found}
+
+    async def save(self, changed: belief.Peaks, now: float, heirs: Mapping[str, str]) -> None:
+        """Keep peaks that grew, of two the higher; drop those older than a day, and those of tokens that have no heir.
+
+        Args:
+            changed: peaks.
+            now: POSIX seconds.
+            heirs: the tokens that count; empty: they are not known.
+        """
+        table = tables.demand_peaks
+        query = upsert(table, rate=func.greatest(table.c.rate, insert(table).excluded.rate))
+        rows = [
+            {"token": token, "hour": _moment(hour * belief.HOUR), "rate": rate}
+            for (token, hour), rate in sorted(changed.items())
+        ]
+        await self._write(query, rows)
+        await self._execute(
+            delete(table).where(table.c.hour < _moment(now - (belief.HOURS + 1) * belief.HOUR))
+        )
+        if heirs:
+            await self._execute(delete(table).where(table.c.token.not_in([belief.WORLD, *heirs.values()])))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

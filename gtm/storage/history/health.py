@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -11,14 +11,11 @@ from typing import Any
 from sqlalchemy import delete, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.engine import RowMapping
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gtm.core.health.history import HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.storage import tables
-
-_CHUNK = 1000
-"""Rows of a statement."""
+from gtm.storage.repository import Repository, upsert
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +40,13 @@ class WantedChanges:
         )
 
 
-class HealthRepository:
+class HealthRepository(Repository):
     """Changes by number, which grows; steps by region and start."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
-    async def add(self, changes: Sequence[VerdictChange]) -> None:
+    async def add(self, changes: Sequence[Change]) -> None:
         """Write changes down. What is there already stays."""
         query = insert(tables.health_changes).on_conflict_do_nothing()
-        for start in range(0, len(changes), _CHUNK):
-            await self._connection.execute(query, [_row(one) for one in changes[start : start + _CHUNK]])
+        await self._write(query, [_row(one) for one in changes])
 
     async def record(self, source: str, steps: Iterable[tuple[HistorySeries, HistoryStep]]) -> None:
         """Write steps down, each region's in place of what the source has said of it before."""
@@ -69,12 +62,7 @@ class HealthRepository:
             }
             for (region, start), of in groupby(found, _place)
         ]
-        query = insert(tables.health_steps)
-        query = query.on_conflict_do_update(
-            index_elements=["region", "start", "source"], set_={"series": query.excluded.series}
-        )
-        for start in range(0, len(rows), _CHUNK):
-            await self._connection.execute(query, rows[start : start + _CHUNK])
+        await self._write(upsert(tables.health_steps), rows)
 
     async def changes(self, wanted: WantedChanges, before: int | None, limit: int) -> list[VerdictChange]:
         """At most `limit` changes, the newest first, older than the number `before`."""
@@ -90,7 +78,7 @@ class HealthRepository:
             query = query.where(table.c.number >= wanted.since)
         if wanted.until is not None:
             query = query.where(table.c.number < wanted.until)
-        return [_change(row) for row in (await self._connection.execute(query)).mappings()]
+        return [_change(row) for row in await self._rows(query)]
 
     async def steps(
         self, region: str, since: datetime, until: datetime
@@ -103,8 +91,8 @@ class HealthRepository:
             .order_by(table.c.start, table.c.source)
         )
         return [
-            (row["source"], HistorySeries(region, url, vantage), _step(row["start"], told))
-            for row in (await self._connection.execute(query)).mappings()
+            (row["source"], Series(region, url, vantage), _step(row["start"], told))
+            for row in await self._rows(query)
             for url, vantage, *told in row["series"]
         ]
 
@@ -116,20 +104,14 @@ class HealthRepository:
             FROM health_changes ORDER BY region, url, vantage, number DESC
             """
         )
-        found = await self._connection.execute(query)
-        return {
-            HistorySeries(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found
-        }
+        found = await self._execute(query)
+        return {Series(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found}
 
     async def forget(self, before: datetime) -> None:
         """Delete what is older."""
         number = round(before.timestamp() * 1e6)
-        await self._connection.execute(
-            delete(tables.health_changes).where(tables.health_changes.c.number < number)
-        )
-        await self._connection.execute(
-            delete(tables.health_steps).where(tables.health_steps.c.start < before)
-        )
+        await self._execute(delete(tables.health_changes).where(tables.health_changes.c.number < number))
+        await self._execute(delete(tables.health_steps).where(tables.health_steps.c.start < before))
 
 
 def _place(one: tuple[HistorySeries, HistoryStep]) -> tuple[str, float]:
@@ -143,30 +125,17 @@ def _storable(value: Any) -> Any:
     )
 
 
-def _row(one: VerdictChange) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        **one.series._asdict(),
-        "before": one.before.value,
-        "after": one.after.value,
-        "detail": _storable(one.detail),
-        "status": one.status,
-        "ms": one.ms,
-        "edge_at": one.edge_at,
-    }
+def _row(one: Change) -> dict[str, Any]:
+    row = asdict(one)
+    said = {"before": one.before.value, "after": one.after.value, "detail": _storable(one.detail)}
+    return {**row.pop("series")._asdict(), **row, **said}
 
 
-def _change(row: RowMapping | Mapping[str, Any]) -> VerdictChange:
-    return VerdictChange(
-        row["number"],
-        HistorySeries(row["region"], row["url"], row["vantage"]),
-        HealthStatus(row["before"]),
-        HealthStatus(row["after"]),
-        row["detail"],
-        row["status"],
-        row["ms"],
-        row["edge_at"],
-    )
+def _change(row: RowMapping) -> Change:
+    found = dict(row)
+    series = Series(*map(found.pop, Series._fields))
+    before, after = HealthStatus(found.pop("before")), HealthStatus(found.pop("after"))
+    return Change(series=series, before=before, after=after, **found)
 
 
 def _step(start: datetime, told: Sequence[Any]) -> HistoryStep:

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from sqlalchemy import delete, func, text
-from sqlalchemy.dialects.postgresql import insert as upsert
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.dialects.postgresql import insert
 
 from gtm.core.plan.history import RegionMinute
 from gtm.storage import locks, tables
+from gtm.storage.repository import Repository
 
 SPANS = (timedelta(hours=1), timedelta(minutes=15))
 """Steps that sums are kept of, the longest first; each is a multiple of the next."""
@@ -105,11 +105,8 @@ ORDER BY region
 """  # noqa: S608 - likewise
 
 
-class PlanRepository:
+class PlanRepository(Repository):
     """Plans by region and minute."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
 
     async def record(self, minute: datetime, regions: Mapping[str, RegionMinute]) -> None:
         """Store a minute. Where another control has stored a part of it, the two are joined by their samples."""
@@ -119,7 +116,7 @@ class PlanRepository:
         await locks.take(self._connection, locks.Lock.PLAN_HISTORY)
         table = tables.plan_minutes
         rows = [{"minute": minute, "region": name, **asdict(one)} for name, one in sorted(regions.items())]
-        query = upsert(table)
+        query = insert(table)
         new, samples = query.excluded, table.c.samples + query.excluded.samples
         means = {
             name: (table.c[name] * table.c.samples + new[name] * new.samples) / samples for name in _MEANS
@@ -129,7 +126,7 @@ class PlanRepository:
         query = query.on_conflict_do_update(
             index_elements=["minute", "region"], set_={**means, "samples": samples}
         )
-        await self._connection.execute(query, rows)
+        await self._execute(query, rows)
         for span in SPANS:
             await self._sum_up(span, _floor(minute, span), _floor(minute, span) + span)
 
@@ -137,7 +134,7 @@ class PlanRepository:
         """Make the sums of the last day anew, or of longer if they end before: a control of an earlier version writes minutes alone."""
         await locks.take(self._connection, locks.Lock.PLAN_HISTORY)
         query = text("SELECT max(start) FROM plan_sums WHERE span = :span")
-        last = (await self._connection.execute(query, {"span": _minutes(SPANS[0])})).scalar_one()
+        last = (await self._execute(query, {"span": _minutes(SPANS[0])})).scalar_one()
         since = _floor(now - _TOLD if last is None else min(last, now - _TOLD), SPANS[0])
         for span in SPANS:
             await self._sum_up(span, since, now + _TOLD)
@@ -145,7 +142,7 @@ class PlanRepository:
     async def _sum_up(self, span: timedelta, since: datetime, until: datetime) -> None:
         """Make the sums of whole steps anew."""
         asked = {"span": _minutes(span), "since": since, "until": until}
-        await self._connection.execute(text(_SUM_UP), asked)
+        await self._execute(text(_SUM_UP), asked)
 
     async def steps(
         self,
@@ -183,14 +180,14 @@ class PlanRepository:
                 row[count],
                 dict(zip(told, row[count + 1 :], strict=True)),
             )
-            for row in await self._connection.execute(text(query), asked)
+            for row in await self._execute(text(query), asked)
         ]
 
     async def forget(self, before: datetime) -> None:
         """Delete the minutes of the hours that are over before a time, and their sums."""
         hour = _floor(before, SPANS[0])
         for column in (tables.plan_minutes.c.minute, tables.plan_sums.c.start):
-            await self._connection.execute(delete(column.table).where(column < hour))
+            await self._execute(delete(column.table).where(column < hour))
 
 
 def _floor(at: datetime, span: timedelta) -> datetime:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from gtm.control.dnssec.key_status import ZoneStatus, zone_status
 from gtm.control.dnssec.keys import KeyBook
-from gtm.control.dnssec.signing import ds_rdata
+from gtm.control.dnssec.signing import ZoneStatus, ds_rdata, zone_status
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.control.replica import Replica
 from gtm.core.model.services import Zone

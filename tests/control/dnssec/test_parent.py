@@ -13,7 +13,7 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from gtm.control.dnssec.parent import ds_records
+from gtm.control.dnssec.keys import ds_records
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gtm.control.lead import addresses
-from gtm.control.lead.intake import Intake
+from gtm.control.lead.intake import ReportIntake
 from gtm.control.lead.vantages import GATHERING, Vantages
+from gtm.control.warnings import address_warnings
 from gtm.core.model.regions import Endpoint, Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.core.policy.compile import compile_policy
@@ -52,7 +52,7 @@ class World:
 
     def hear(self, **reports: EdgeReport) -> None:
         """Take in a report of each edge, and judge."""
-        intake = Intake(SNAPSHOT, Counter())
+        intake = ReportIntake(SNAPSHOT, Counter())
         for name, report in reports.items():
             self.vantages.take(name, name, "", intake.read(report, self.now), name)
         self.vantages.judge(SNAPSHOT)
@@ -64,7 +64,7 @@ class World:
 
     def warnings(self) -> list[str]:
         """What people are told."""
-        return addresses.warnings(SNAPSHOT.policy, self.vantages.judgement, self.vantages.live())
+        return address_warnings(SNAPSHOT.policy, self.vantages.judgement, self.vantages.live())
 
 
 def test_only_what_the_policy_has_probed_is_taken() -> None:
@@ -75,7 +75,7 @@ def test_only_what_the_policy_has_probed_is_taken() -> None:
         "ipv6": _told(1, "eu", DOWN),
         "ipx": _told(1, "eu", DOWN),
     }
-    found = Intake(SNAPSHOT, dropped).read(_report(told), 100.0).addresses
+    found = ReportIntake(SNAPSHOT, dropped).read(_report(told), 100.0).addresses
     assert found == {"ipv4": _told(1, "eu", DOWN), "ipv6": {}}
     assert dropped["addresses"] == 4
 
@@ -113,7 +113,7 @@ def test_a_region_of_one_family_that_is_gone_is_down() -> None:
     only = replace(REGIONS[0], endpoints=(replace(REGIONS[0].endpoints[0], ipv6=()),))
     report = _report({"ipv4": _told(1, "eu", DOWN)})
     world = World(one=report, two=report)
-    [said] = addresses.warnings(
+    [said] = address_warnings(
         worlds.policy(only, worlds.service("web", "eu")), world.vantages.judgement, world.vantages.live()
     )
     assert said == "region `eu` is down: no address of it is left in DNS (192.0.2.1 (down))"

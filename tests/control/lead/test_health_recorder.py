@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gtm.control import health_history
+from gtm.control.lead.history import health as health_history
 from gtm.control.lead.history.health import MOST_WAITING, HealthRecorder
 from gtm.core.health.history import (
     KEPT,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.demand import MAX_ROWS, DemandBook
-from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, Intake
+from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, ReportIntake
 from gtm.control.lead.latency import MAX_SHARE, LatencyBook, Teachers
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.capacity.supply import NO_ASSESSMENT
@@ -96,7 +96,7 @@ def test_whatever_is_reported_only_known_names_and_sane_numbers_remain(report: d
     except (msgspec.MsgspecError, ValueError):
         return
     dropped: Counter[str] = Counter()
-    kept = Intake(SNAPSHOT, dropped).read(found, NOW)
+    kept = ReportIntake(SNAPSHOT, dropped).read(found, NOW)
     assert kept.health.keys() <= {"a", "b"}
     assert set(kept.overruled) <= {"a", "b"}
     for endpoints in kept.health.values():
@@ -134,7 +134,7 @@ def test_what_is_dropped_is_counted_and_loses_nothing_else() -> None:
         corrections={"a\tb": 3.0, "\tb": 1.0, "ghost\ta": 1.0, "a\t": 2.0, "a": 1.0},
     )
     dropped: Counter[str] = Counter()
-    kept = Intake(SNAPSHOT, dropped).read(report, NOW)
+    kept = ReportIntake(SNAPSHOT, dropped).read(report, NOW)
     assert kept.health == {"a": {URL: up}}
     assert kept.leases == LeaseUse("i", 1, used={"spill_in:a": 2}, held=(Lease("spill_in:a", 2.0),))
     assert kept.plan == Plan(NOW, {"known": ClassPlan({"a": 1.0})}, {"a": 1.0})
@@ -145,13 +145,13 @@ def test_what_is_dropped_is_counted_and_loses_nothing_else() -> None:
 def test_a_plan_from_the_future_is_nobodys() -> None:
     """The latest plan of all edges is taken over: a wrong clock, or a lie, must not win by its date."""
     report = EdgeReport("1", 1, 1, {}, plan=Plan(NOW + MAX_AHEAD + 1, {"c": ClassPlan({"a": 1.0})}))
-    assert Intake(SNAPSHOT, Counter()).read(report, NOW).plan is None
+    assert ReportIntake(SNAPSHOT, Counter()).read(report, NOW).plan is None
 
 
 def test_demand_of_unknown_services_and_regions_is_dropped() -> None:
     """Rows of what the policy does not name are not kept; the others count."""
     dropped: Counter[str] = Counter()
-    intake = Intake(SNAPSHOT, dropped)
+    intake = ReportIntake(SNAPSHOT, dropped)
     known = Row("chat", "a", "served", "dns", "class", "cell")
     rows = [
         known,
@@ -206,7 +206,9 @@ def test_no_part_of_a_report_grows_beyond_the_policy() -> None:
     """Quotas before a policy is loaded, classes and tenants of a plan, and regions that an edge overrules are bounded."""
     many = {f"quota-{number}": 1 for number in range(MAX_LEASES + 1)}
     dropped: Counter[str] = Counter()
-    unread = Intake(None, dropped).read(EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1, used=many)), NOW)
+    unread = ReportIntake(None, dropped).read(
+        EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1, used=many)), NOW
+    )
     assert unread.leases is not None
     assert (len(unread.leases.used), dropped["leases"]) == (MAX_LEASES, 1)
     one = ClassPlan({"a": 1.0})
@@ -215,10 +217,10 @@ def test_no_part_of_a_report_grows_beyond_the_policy() -> None:
         Plan(NOW, {"known": one, "strange": ClassPlan({"a": 1.0}, tenants={"x": 0.5, "": 0.5})}),
     )
     large, strange = (
-        Intake(SNAPSHOT, dropped).read(EdgeReport("1", 1, 1, {}, plan=plan), NOW).plan for plan in plans
+        ReportIntake(SNAPSHOT, dropped).read(EdgeReport("1", 1, 1, {}, plan=plan), NOW).plan for plan in plans
     )
     assert large is None
     assert strange is not None
     assert strange.classes.keys() == {"known"}
     report = EdgeReport("1", 1, 1, {}, overruled=("a", "ghost"))
-    assert Intake(SNAPSHOT, dropped).read(report, NOW).overruled == ("a",)
+    assert ReportIntake(SNAPSHOT, dropped).read(report, NOW).overruled == ("a",)

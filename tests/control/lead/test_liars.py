@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.control.lead import planning
-from gtm.control.lead.reports import Pushed
+from gtm.control.lead import planner
+from gtm.control.lead.reports import PushedWay
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
 from gtm.core.latency.aggregates import AggregateSettings
@@ -207,7 +207,7 @@ def test_what_a_balancer_says_of_others_changes_nothing(about: str) -> None:
     assert worst.taken <= 0.05
 
 
-def _pushes_take_from_peers(pushed: Mapping[Pushed, float]) -> dict[tuple[str, str], float]:
+def _pushes_take_from_peers(pushed: Mapping[PushedWay, float]) -> dict[tuple[str, str], float]:
     """What one says that a peer took is taken off that peer's demand."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for one, rate in pushed.items():
@@ -225,7 +225,7 @@ def _by_name(
 
 
 MUTANTS: dict[str, tuple[str, object, str, object]] = {
-    "what is said of peers counts": ("pushes", planning, "beside", _pushes_take_from_peers),
+    "what is said of peers counts": ("pushes", planner, "beside", _pushes_take_from_peers),
     "load of any region is taken": ("load", load_report, "matches", lambda *_: True),
     "round trips to any region are taken": ("round trips", balancer, "report_problems", lambda *_: []),
     "the quickest is what all are held against": (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gtm.control.lead.demand import KEPT
-from gtm.control.lead.rates import MAX_PAIRS, RateBook
+from gtm.control.lead.demand import KEPT, MAX_PAIRS, RateBook
 from gtm.control.lead.rooms import Rooms
 from gtm.control.live.present import Current, Present
 from gtm.core.balance.spill.room import KNOWN_FOR, Slots

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.errors import Conflict
-from gtm.control.lead.intake import Intake
+from gtm.control.lead.intake import ReportIntake
 from gtm.control.lead.vantages import (
     GATHERING,
     MAX_AGE,
@@ -320,7 +320,7 @@ def test_a_token_whose_edges_are_split_does_not_vote() -> None:
 def test_nobody_reports_a_tie() -> None:
     """Only control says that votes are split: of a report the mark is dropped."""
     tied = {"a": {URL: EndpointHealth(HealthStatus.UP, tied=True)}}
-    read = Intake(policy(("a",), ()), Counter()).read(EdgeReport("1", 1, 1, tied), 1.0)
+    read = ReportIntake(policy(("a",), ()), Counter()).read(EdgeReport("1", 1, 1, tied), 1.0)
     assert not read.health["a"][URL].tied
 
 

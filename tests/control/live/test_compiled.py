@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from gtm.control.live import compiled as module
 from gtm.control.live.compiled import KEPT, compiled, with_history
 from gtm.control.live.watch import DatabaseWatch
-from gtm.control.policy.changes import apply, current_policy
+from gtm.control.policy.changes import Intent, apply, current_policy
 from gtm.control.policy.safety import SafetyCheck
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.control.replica import Replica
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
@@ -60,7 +59,7 @@ async def test_the_policy_in_force_is_read_once_and_never_of_another_revision(da
     seen = []
     for revision, price in enumerate((1.0, 2.0, 1.0), 1):
         wanted = PolicyDocument.model_validate(export_policy(_policy(price)))
-        await apply(database, DraftDocument(policy=wanted), by=CONTROL, now=datetime.now(UTC))
+        await apply(database, DraftDocument(policy=wanted), Intent(CONTROL))
         for _ in range(2):
             policy, number = await current_policy(database)
             async with database.transaction() as transaction:
@@ -82,12 +81,11 @@ async def test_a_change_is_compiled_once(database_url: str, compilations: list[P
     async def present() -> Situation:
         return Situation(0.0, State(1))
 
-    check = SafetyCheck(present, 1.0)
-    now = datetime.now(UTC)
+    intent = Intent(CONTROL, check=SafetyCheck(present, 1.0))
     for policy, expected in ((_policy(), 2), (_policy(2.0), 3), (_policy(), 3)):
         document = PolicyDocument.model_validate(export_policy(policy))
-        await apply(database, DraftDocument(policy=document), by=CONTROL, now=now, dry_run=True, check=check)
-        await apply(database, DraftDocument(policy=document), by=CONTROL, now=now, check=check)
+        await apply(database, DraftDocument(policy=document), intent, dry_run=True)
+        await apply(database, DraftDocument(policy=document), intent)
         await replica.watch.refresh()
         assert isinstance(replica.watch, DatabaseWatch)
         assert (

@@ -11,17 +11,17 @@ import pytest
 
 from gtm.control.errors import BadRequest, ContentTooLarge, ControlError, Invalid, Unavailable
 from gtm.control.policy.apart import Apart
-from gtm.control.policy.drafts import MAX_PAIRS, ExplainRequest, Job, answer, parsed, understood
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.drafts import MAX_PAIRS, DraftJob, ExplainRequest, answer, parsed, understood
+from gtm.control.policy.simulation import Situation
 from gtm.core.model.state import State
 from gtm.demo.policy import demo_policy
 
 DRAFT = {"service": "chat", "country": "DE", "policy": {}}
 
 
-def job(body: bytes, kind: Literal["simulate", "explain"] = "explain") -> Job:
+def job(body: bytes, kind: Literal["simulate", "explain"] = "explain") -> DraftJob:
     """What control would have looked at, in the demo's world."""
-    return Job(kind, body, Situation(time.time(), State()), demo_policy(), 1)
+    return DraftJob(kind, body, Situation(time.time(), State()), demo_policy(), 1)
 
 
 def failed(apart: Apart, body: Any = DRAFT) -> ControlError:

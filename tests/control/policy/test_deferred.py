@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.control.policy.deferred import freed
+from gtm.control.policy.changes import freed
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy, SpilloverRule, Tenant
 from gtm.storage.resources import Key

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gtm.control.policy.reading import MOST_PROBLEMS, Reading, read
+from gtm.control.policy.drafts import MOST_PROBLEMS, DraftText, read
 from gtm.core.model.policy import Policy
 
 HOSTILE = {
@@ -23,7 +23,7 @@ HOSTILE = {
 
 def problems(text: str) -> list[dict[str, Any]]:
     """What is wrong with a text."""
-    found: list[dict[str, Any]] = read(Reading(text, False, frozenset(), Policy(), 1))["problems"]
+    found: list[dict[str, Any]] = read(DraftText(text, False, frozenset(), Policy(), 1))["problems"]
     return found
 
 

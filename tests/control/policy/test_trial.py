@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.gone import Remembered
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.control.policy.trial import Rules
 from gtm.core.change.safety import SafetyRule, SafetyVerdict
 from gtm.core.model.state import State

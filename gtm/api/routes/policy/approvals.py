@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gtm.api.context import Ctx, FenceAdmin, Principal, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import Schema, errors
+from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.policy import approvals
 from gtm.control.policy.approvals import Author
 from gtm.documents import fields
@@ -72,7 +72,7 @@ async def approve_fence(ctx: Ctx, who: FenceAdmin, body: ApprovalRequest) -> Typ
 async def list_fence_approvals(ctx: Ctx, who: Viewer) -> TypedResponse[ApprovalList]:
     """List approvals, the latest first.
 
-    Those that have ended included.
+    Approvals that have ended are in the list, too.
     """
     found = await approvals.list_all(ctx.database, _author(who))
     return reply({"items": [_view(one.approval, one.objection) for one in found]})
@@ -84,12 +84,4 @@ def _author(who: Principal) -> Author:
 
 
 def _view(made: Approval, objection: str | None) -> dict[str, Any]:
-    return {
-        "sha256": made.sha256,
-        "approver": made.approver,
-        "owner": made.hands.owner,
-        "reason": made.reason,
-        "created_at": made.created_at,
-        "expires_at": made.expires_at,
-        "objection": objection,
-    }
+    return picked(ApprovalView, made, owner=made.hands.owner, objection=objection)

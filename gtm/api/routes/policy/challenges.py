@@ -10,9 +10,8 @@ from pydantic import Field, StrictStr
 from gtm.api.context import Acme, AcmeOrViewer, Ctx, Principal, reply
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.routes.policy.resources import changed
-from gtm.api.schemas.base import Changed, Schema, SyncSchema, errors
+from gtm.api.schemas.base import Changed, Schema, SyncSchema, errors, picked
 from gtm.control.errors import Forbidden
-from gtm.control.lead import edges
 from gtm.control.live.tokens import certifies
 from gtm.control.policy import challenges
 from gtm.documents import fields
@@ -76,17 +75,8 @@ def _require(who: Principal, zone: str, name: str) -> None:
 
 
 async def _view(ctx: Ctx, found: challenges.Challenge, revision: int) -> TypedResponse[ChallengeView]:
-    return reply(
-        {
-            "zone": found.zone,
-            "name": found.name,
-            "type": "TXT",
-            "values": found.values,
-            "ttl": found.ttl,
-            "revision": revision,
-            "sync": await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost),
-        }
-    )
+    sync = await ctx.sync(revision)
+    return reply(picked(ChallengeView, found, type="TXT", revision=revision, sync=sync))
 
 
 @router.get("", responses=errors(400, 404))

@@ -15,19 +15,17 @@ from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.policy import PolicyChanged
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
-from gtm.control.errors import ContentTooLarge, NotFound, Unavailable
-from gtm.control.lead import edges
+from gtm.control.errors import ContentTooLarge, NotFound
 from gtm.control.policy.changes import current_policy
-from gtm.control.policy.drafts import Job, PlanRequest, SimulateRequest, done, explained, parsed
+from gtm.control.policy.drafts import DraftJob, PlanRequest, SimulateRequest, done, explained, parsed
 from gtm.control.policy.gone import in_text, remembered
 from gtm.control.policy.questions import ExplainRequest
-from gtm.control.policy.situation import Situation
+from gtm.control.policy.simulation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.control.policy.trial import Rules, Trial
 from gtm.core.demand.traffic import Traffic, TrafficSample
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location
-from gtm.core.policy.snapshot import Snapshot
 from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client, told_subnet
 from gtm.nesting import shallow
@@ -78,7 +76,7 @@ async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRes
     refusals, room, and what moves. Changes nothing. It is worked out in a process with bounds on its memory and time (413 says which was
     met); 503 with Retry-After: too many are at work.
     """
-    running = _running(ctx)
+    running = ctx.running()
     body = await request.body()
     situation = await ctx.situation()
     traffic, missing = None, ""
@@ -87,7 +85,7 @@ async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRes
     except NotFound as error:
         missing = error.detail
     # Apart: it takes a processor for seconds.
-    job = Job(
+    job = DraftJob(
         "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
     )
     return TypedResponse(await ctx.apart.run(job), media_type="application/json")
@@ -109,18 +107,14 @@ async def plan_policy(
         gone = await remembered(transaction, await transaction.gone.list(), in_text(body))
     running, revision = await current_policy(ctx.database)
     rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
-    job = Job("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
+    job = DraftJob("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
     # What is short in a thread, which Terraform waits for several times a plan; else apart.
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
             found = await asyncio.to_thread(done, job)
-        return reply(
-            {**found, "sync": await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost)}
-        )
+        return reply({**found, "sync": await ctx.sync(revision)})
     said = await ctx.apart.run(job)
-    sync = msgspec.json.encode(
-        await edges.sync(ctx.database, ctx.replica.edges(), revision, ctx.present.lost)
-    )
+    sync = msgspec.json.encode(await ctx.sync(revision))
     return TypedResponse(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
 
 
@@ -153,12 +147,12 @@ async def explain_route(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRespo
     With health, plan and latency as they are now at control, and with what an edge would send: the DNS answers, or the redirect. Edges
     explain what they answer at their own `GET /v1/route?explain=1`. A draft is looked at in a process of its own, as by `policy:simulate`.
     """
-    running = _running(ctx)
+    running = ctx.running()
     body = await request.body()
     glance = _glance(body)
     location = await _location(ctx, glance)
     situation = await ctx.situation()
-    job = Job(
+    job = DraftJob(
         "explain", body, situation, running.policy, running.revision, location=location, answers=ctx.answers
     )
     if bytes(glance.policy) != b"null":
@@ -179,9 +173,3 @@ async def _location(ctx: Context, glance: _Glance) -> Location | None:
     if client is not None and glance.over == "dns":
         client = told_subnet(client)
     return None if client is None else await asyncio.to_thread(locate_client, client, ctx.locate)
-
-
-def _running(ctx: Context) -> Snapshot:
-    if ctx.present.compiled is None:
-        raise Unavailable("no policy revision is loaded yet: try again")
-    return ctx.present.compiled

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Query
 
-from gtm.api.context import Context, Ctx, OnlyManagedBy, Viewer, reply
+from gtm.api.context import Ctx, OnlyManagedBy, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema, errors, picked
-from gtm.control.errors import BadRequest, Unavailable
+from gtm.control.errors import BadRequest
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import KindName
@@ -115,12 +115,6 @@ def _found(policy: Policy, search: str) -> list[tuple[str, str]]:
     return [(kind, name) for kind, name, text in _searched.of(policy) if all(word in text for word in words)]
 
 
-def _current(ctx: Context) -> tuple[Policy, int]:
-    if ctx.present.compiled is None:
-        raise Unavailable("no policy revision is loaded yet: try again")
-    return ctx.present.compiled.policy, ctx.present.revision
-
-
 def _behind(cursor: str | None) -> tuple[int, str]:
     """Place of the kind, and name, behind which a page begins."""
     text = decode_cursor(cursor)
@@ -147,7 +141,7 @@ async def search_resources(
 
     By kind, then by name. Those are found whose documents hold every word of `search`, in whatever field.
     """
-    policy, revision = _current(ctx)
+    policy, revision = ctx.running().policy, ctx.present.revision
     behind = _behind(cursor)
     found = await asyncio.to_thread(_found, policy, search)
     managed = ctx.present.managed
@@ -184,7 +178,7 @@ async def list_names(*, ctx: Ctx, _: Viewer, limit: Limit = 1000) -> TypedRespon
 
     Names alone, from memory: to choose from. Where regions are, for maps.
     """
-    policy, revision = _current(ctx)
+    policy, revision = ctx.running().policy, ctx.present.revision
     found: dict[str, list[str]] = {
         "services": sorted(one.name for one in policy.services),
         "tenants": sorted(one.name for one in policy.tenants),
@@ -211,9 +205,9 @@ async def list_references(
 ) -> TypedResponse[References]:
     """What refers to a resource.
 
-    Of the policy in force. Nothing refers to what is not there.
+    It is answered by the policy in force, in which nothing refers to a resource that does not exist.
     """
-    policy, revision = _current(ctx)
+    policy, revision = ctx.running().policy, ctx.present.revision
     found = (await asyncio.to_thread(_referring.of, policy)).get((kind, name), ())
     items = found[:MOST_REFERENCES]
     return reply({"revision": revision, "items": items, "left_out": len(found) - len(items)})

@@ -45,7 +45,7 @@ class ReassignRequest(Document):
 
 
 class ReassignView(Schema):
-    """What another manages now, or nobody."""
+    """The resources that another tool manages now, or nobody."""
 
     resources: list[ResourceName]
 

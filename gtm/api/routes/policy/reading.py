@@ -10,9 +10,8 @@ from pydantic import Field, StrictStr
 from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import ErrorSchema, Schema, errors
-from gtm.control.errors import Unavailable
-from gtm.control.policy import reading
-from gtm.control.policy.reading import Reading
+from gtm.control.policy import drafts
+from gtm.control.policy.drafts import DraftText
 from gtm.documents import fields
 from gtm.documents.parts import ResourceName
 from gtm.documents.resources import MAX_RESOURCES, Document
@@ -64,12 +63,10 @@ async def read_policy(ctx: Ctx, _: Viewer, body: ReadRequest) -> TypedResponse[R
     What is wrong with it, line by line, as `gtm check` says it, and what it says as JSON. Changes nothing. A long text, or one with
     anchors, is read in a process with bounds on its memory and time (413 says which was met); 503 with Retry-After: too many are at work.
     """
-    running = ctx.present.compiled
-    if running is None:
-        raise Unavailable("no policy revision is loaded yet: try again")
+    running = ctx.running()
     gone = frozenset((one.kind, one.name) for one in body.delete)
-    asked = Reading(body.text, body.partial, gone, running.policy, running.revision)
+    asked = DraftText(body.text, body.partial, gone, running.policy, running.revision)
     if len(body.text) > SHORT or "&" in body.text:
         return TypedResponse(await ctx.apart.run(asked), media_type="application/json")
     async with ctx.readers:
-        return reply(await asyncio.to_thread(reading.read, asked))
+        return reply(await asyncio.to_thread(drafts.read, asked))

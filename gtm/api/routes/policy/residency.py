@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import Query
 
-from gtm.api.context import Context, Ctx, Viewer, reply
+from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.once import Once
 from gtm.api.paging import Cursor, decode_cursor, encode_cursor
 from gtm.api.query import TypedResponse, strict_router
-from gtm.api.schemas.base import errors
-from gtm.api.schemas.residency import CalendarView, MatrixView, MonitoredView
-from gtm.control.errors import BadRequest, NotFound, Unavailable
+from gtm.api.schemas.base import Schema, errors, picked
+from gtm.api.schemas.policy import AdequacySchema
+from gtm.control.errors import BadRequest, NotFound
 from gtm.control.policy.traffic import since_now, watched
 from gtm.core.demand.cells import Cell
 from gtm.core.findings.calendar import Cause, Event, FenceChange, What, causes, coming
@@ -39,6 +40,163 @@ from gtm.core.model.requests import Request
 from gtm.core.policy.snapshot import CompiledService, Snapshot
 from gtm.documents import fields
 from gtm.documents.jurisdictions import adequacy_decisions
+
+
+class ClientsKind(StrEnum):
+    """The kind of clients that a column of the matrix is about."""
+
+    JURISDICTION = "jurisdiction"
+    OTHERS = "others"
+    UNKNOWN = "unknown"
+
+
+class ClientsSchema(Schema):
+    """A column: clients of a jurisdiction, of all countries that no other column has, or such as nobody can locate."""
+
+    kind: ClientsKind
+    name: str | None
+    """The jurisdiction's, or the country's."""
+    countries: list[str]
+
+
+class CellPart(Schema):
+    """Clients of a column that are alike."""
+
+    countries: list[str] | None
+    """Null: all of the column."""
+    regions: list[str]
+    """Those that may serve them; none: they are refused."""
+    rules: list[str]
+    """Enforced rules that concern them; none: any of the service's regions may serve them."""
+    rules_left_out: int
+
+
+class MatrixRow(Schema):
+    """A service."""
+
+    service: str
+    members: list[str]
+    """All its regions."""
+    cells: list[list[CellPart]]
+    """One for each column, in their order."""
+
+
+class UnruledService(Schema):
+    """A service that no enforced rule concerns."""
+
+    service: str
+    monitored: bool
+    """Rules in monitor mode watch it."""
+
+
+class UnruledSchema(Schema):
+    """All of them: the first by the policy's order."""
+
+    count: int
+    services: list[UnruledService]
+
+
+class MatrixView(Schema):
+    """The regions in which each kind of clients may be served."""
+
+    revision: int
+    at: float
+    """The time that the matrix is of, in POSIX seconds."""
+    tenant: str | None
+    data_class: str | None
+    clients: list[ClientsSchema]
+    clients_left_out: int
+    """Jurisdictions that rules name beyond these: ask for one by `client`."""
+    items: list[MatrixRow]
+    services: int
+    """How many there are, on all pages."""
+    next_cursor: str | None
+    unruled: UnruledSchema
+
+
+class CauseSchema(Schema):
+    """A rule, a membership or an adequacy decision that begins or ends."""
+
+    what: What
+    name: str
+    """The rule's, or the jurisdiction's."""
+    countries: list[str]
+    """The countries whose membership begins or ends."""
+    rules: list[str]
+    """Rules that name the jurisdiction; none: nothing follows from it."""
+    rules_left_out: int
+    monitor: bool
+    """A rule in monitor mode, which changes nothing."""
+    decisions: list[AdequacySchema]
+    """The adequacy decisions that lapse."""
+
+
+class ChangeSchema(Schema):
+    """What it changes for clients in some countries."""
+
+    services: list[str]
+    countries: list[str]
+    unknown: bool
+    """For clients that nobody can locate, too."""
+    before: list[str]
+    after: list[str]
+    """Regions that may serve them from then on; none: they are refused."""
+
+
+class EventSchema(Schema):
+    """A moment."""
+
+    at: datetime
+    causes: list[CauseSchema]
+    changes: list[ChangeSchema]
+    left_out: int
+    """Services beyond those looked at whose rules change then."""
+
+
+class CalendarView(Schema):
+    """What begins and ends by itself, the next first."""
+
+    revision: int
+    at: float
+    """POSIX seconds, after which it comes."""
+    items: list[EventSchema]
+    left_out: int
+    """Moments beyond the limit."""
+
+
+class RefusedCountry(Schema):
+    """Requests that a rule would have refused; a country of null: of unknown location, or of subnets in several."""
+
+    country: str | None
+    refused: float
+
+
+class MonitoredRule(Schema):
+    """A rule in monitor mode. Counts are of requests."""
+
+    rule: str
+    legal_basis: str
+    effective_from: datetime | None
+    effective_until: datetime | None
+    concerned: float
+    narrowed: float
+    """Would have lost some of the regions that other rules leave them."""
+    refused: float
+    """Would have lost all."""
+    countries: list[RefusedCountry]
+    """Whose requests would have been refused, the most first."""
+
+
+class MonitoredView(Schema):
+    """Rules in monitor mode."""
+
+    revision: int
+    since: datetime
+    seconds: float
+    """How long demand was recorded since then; 0: never, and nothing is known."""
+    requests: float
+    items: list[MonitoredRule]
+
 
 router = strict_router(prefix="/v1/residency", tags=["residency"])
 
@@ -71,7 +229,12 @@ Tenant = Annotated[
     fields.Name | None,
     Query(description="What requests state; left out: none, so that every rule about tenants counts."),
 ]
-DataClass = Annotated[fields.Name | None, Query(description="Likewise.")]
+DataClass = Annotated[
+    fields.Name | None,
+    Query(
+        description="The data class that requests state; left out: none, so that every rule about data classes counts."
+    ),
+]
 
 
 @router.get(
@@ -98,7 +261,7 @@ async def get_residency(
     cursor: Cursor = None,
 ) -> TypedResponse[MatrixView]:
     """Services by jurisdictions of clients: who may serve them, and by which rules."""
-    snapshot = _running(ctx)
+    snapshot = ctx.running()
     asked = _asked(snapshot, at, tenant, data_class)
     if client is not None and client not in snapshot.jurisdictions:
         raise NotFound(f"there is no jurisdiction or country `{client}`")
@@ -126,7 +289,7 @@ async def get_residency_calendar(
     limit: Annotated[int, Query(ge=1, le=100, description="Most moments in the answer.")] = 20,
 ) -> TypedResponse[CalendarView]:
     """Rules and memberships that begin or end, and what each such moment changes."""
-    snapshot = _running(ctx)
+    snapshot = ctx.running()
     asked = _asked(snapshot, at, tenant, data_class)
     events, left = await asyncio.to_thread(
         lambda: coming(snapshot, _causes.of(snapshot), asked, most=limit, services=MOST_SERVICES)
@@ -147,7 +310,7 @@ async def get_monitored_rules(
     Recorded demand, judged by the policy in force as of now, with each of the rules enforced by itself. A request is narrowed if it would
     have lost some of its regions, and refused if it would have lost all. Rules that would have been about nothing are there too.
     """
-    snapshot, now = _running(ctx), time.time()
+    snapshot, now = ctx.running(), time.time()
     begin, end = since_now(since, now)
     if not timedelta(0) < end - begin <= timedelta(days=3660):
         raise BadRequest("`since` must be in the past, by ten years at most")
@@ -166,13 +329,7 @@ async def get_monitored_rules(
     )
 
 
-def _running(ctx: Context) -> Snapshot:
-    if ctx.present.compiled is None:
-        raise Unavailable("no policy revision is loaded yet: try again")
-    return ctx.present.compiled
-
-
-def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Inquiry:
+def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Asked:
     now = datetime.now(UTC)
     if at is not None and at < now - _SLACK:
         raise BadRequest(
@@ -258,15 +415,10 @@ def _cause(moment: float, cause: Cause) -> dict[str, Any]:
             for one in adequacy_decisions().get(cause.name, ())
             if one.country in cause.countries and str(one.until) == day
         ]
-    return {
-        "what": cause.what,
-        "name": cause.name,
-        "countries": cause.countries,
-        "rules": cause.rules[:MOST_RULES],
-        "rules_left_out": max(0, len(cause.rules) - MOST_RULES),
-        "monitor": cause.monitor,
-        "decisions": decisions,
-    }
+    left_out = max(0, len(cause.rules) - MOST_RULES)
+    return picked(
+        CauseSchema, cause, rules=cause.rules[:MOST_RULES], rules_left_out=left_out, decisions=decisions
+    )
 
 
 def _change(snapshot: Snapshot, change: FenceChange) -> dict[str, Any]:
@@ -290,13 +442,6 @@ def _watched(one: Watched) -> dict[str, Any]:
     largest: Mapping[str, float] = dict(
         islice(sorted(one.countries.items(), key=lambda pair: (-pair[1], pair[0])), 20)
     )
-    return {
-        "rule": rule.name,
-        "legal_basis": rule.legal_basis,
-        "effective_from": rule.effective_from,
-        "effective_until": rule.effective_until,
-        "concerned": one.concerned,
-        "narrowed": one.narrowed,
-        "refused": one.refused,
-        "countries": [{"country": country or None, "refused": count} for country, count in largest.items()],
-    }
+    countries = [{"country": country or None, "refused": count} for country, count in largest.items()]
+    lasting = {name: getattr(rule, name) for name in ("legal_basis", "effective_from", "effective_until")}
+    return picked(MonitoredRule, one, rule=rule.name, countries=countries, **lasting)

@@ -1,9 +1,11 @@
-"""List, get, put and delete, for every kind of resource: one factory, typed per kind."""
+"""List, get, put and delete, for every kind of resource: one factory, typed per kind.
+
+Each kind has a worked example of its document, for the OpenAPI description.
+"""
 
 # No postponed annotations here: the factory's endpoints are annotated with its local types.
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any
 
@@ -25,7 +27,6 @@ from gtm.api.context import (
     managed_headers,
     reply,
 )
-from gtm.api.examples import EXAMPLES
 from gtm.api.paging import (
     Cursor,
     IfMatch,
@@ -39,7 +40,6 @@ from gtm.api.paging import (
 from gtm.api.query import strict_router
 from gtm.api.schemas.base import Changed, ResourceChanged, ResourcePage, errors
 from gtm.control.errors import Invalid
-from gtm.control.lead import edges
 from gtm.control.policy import resources
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.kinds import KINDS, label
@@ -49,6 +49,52 @@ from gtm.documents.schema import DOCUMENTS, to_document
 from gtm.documents.structure import problems_of
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.resources import PutOutcome
+
+_DOCUMENTS: dict[str, dict[str, Any]] = {
+    "regions": {
+        "display_name": "Frankfurt",
+        "lat": 50.1109,
+        "lon": 8.6821,
+        "country": "DE",
+        "endpoints": [{"url": "https://fra.example.com", "ipv4": ["192.0.2.10"]}],
+        "models": ["llama-3.1-8b"],
+        "capacity": {"outstanding": 512},
+        "probe": {"type": "https", "path": "/healthz", "interval": 5, "timeout": 2},
+    },
+    "zones": {
+        "primary_ns": "ns1.example.com",
+        "hostmaster": "hostmaster.example.com",
+        "name_servers": [
+            {"name": "ns1.example.com", "ipv4": ["192.0.2.53"], "ipv6": ["2001:db8::53"]},
+            {"name": "ns2.example.net"},
+        ],
+        "records": [{"name": "@", "type": "MX", "data": ["10 mail.example.net."]}],
+    },
+    "services": {
+        "members": [{"region": "eu-central"}, {"region": "eu-west", "weight": 0.5}],
+        "hostnames": ["chat.gtm.example.com"],
+        "zone": "gtm.example.com",
+        "ttl": 30,
+        "steering": "latency",
+        "refusal": {"ipv4": ["192.0.2.99"]},
+    },
+    "residency_rules": {
+        "match": {"services": ["chat"], "client_jurisdictions": ["EEA"]},
+        "allow": {"jurisdictions": ["EEA"]},
+        "legal_basis": "Regulation (EU) 2016/679, Chapter V",
+    },
+    "spillover_rules": {"from_region": "eu-central", "to_regions": ["eu-west"], "max_share": 0.3},
+    "jurisdictions": {"display_name": "DACH", "members": ["DE", "AT", "CH"], "source": "company policy 7"},
+    "tenants": {"display_name": "Clinic"},
+    "data_classes": {"display_name": "Health data"},
+}
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    kind: {"typical": {"summary": f"A typical document ({kind})", "value": document}}
+    for kind, document in _DOCUMENTS.items()
+}
+"""Kind → examples as OpenAPI wants them."""
+
 
 SLUGS = {kind: kind.replace("_", "-") for kind in KINDS}
 """Kind → its name in URLs."""
@@ -74,7 +120,7 @@ async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
         await refreshed(ctx)
     return {
         "revision": outcome.revision,
-        "sync": await edges.sync(ctx.database, ctx.replica.edges(), outcome.revision, ctx.present.lost),
+        "sync": await ctx.sync(outcome.revision),
         "warnings": outcome.warnings,
     }
 
@@ -200,12 +246,8 @@ def _add_put(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             _named(document, given, name, kind),
-            by=who.actor,
-            now=datetime.now(UTC),
-            precondition=precondition(if_match, if_none_match),
-            comment=comment,
-            check=ctx.safety_check(who, force=force, reason=force_reason),
-            writer=writing,
+            precondition(if_match, if_none_match),
+            ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
         )
         return await put_reply(ctx, done)
 
@@ -235,11 +277,8 @@ def _add_delete(router: APIRouter, kind: str) -> None:
             ctx.database,
             kind,
             name,
-            by=who.actor,
-            precondition=precondition(if_match, None),
-            comment=comment,
-            check=ctx.safety_check(who, force=force, reason=force_reason),
-            writer=writing,
+            precondition(if_match, None),
+            ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
         )
         return reply(await changed(ctx, outcome))
 

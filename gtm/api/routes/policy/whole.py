@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Header, Path, Query, Response
@@ -131,17 +130,13 @@ async def apply_policy(
     single resources. With `partial`, what the policy does not hold stays. A tool (`GTM-Managed-By`) manages from then on what the policy
     holds.
     """
+    expected = _expected(if_match)
     outcome = await policy.apply(
         ctx.database,
         body,
-        by=who.actor,
-        now=datetime.now(UTC),
-        comment=body.comment,
+        ctx.intent(who, body.comment, force=force, reason=force_reason, writer=writing, expected=expected),
         dry_run=body.dry_run,
-        expected=_expected(if_match),
         held=body.unless_changed,
-        check=ctx.safety_check(who, force=force, reason=force_reason),
-        writer=writing,
         only_own=body.only_own,
         defer=body.defer,
     )
@@ -163,19 +158,7 @@ def _expected(if_match: str | None) -> int | None:
 async def _policy_reply(
     ctx: Context, outcome: Outcome, *, dry_run: bool = False
 ) -> TypedResponse[PolicyChanged]:
-    done = await changed(ctx, outcome)
-    return reply(
-        {
-            "dry_run": dry_run,
-            "changes": outcome.changes,
-            "findings": outcome.findings,
-            "safety": outcome.safety,
-            "managed": outcome.managed,
-            "held": [one.model_dump() for one in outcome.held],
-            "deferred": outcome.deferred,
-            **done,
-        }
-    )
+    return reply({**outcome.document(dry_run=dry_run), **await changed(ctx, outcome)})
 
 
 @router.get("/revisions", tags=["revisions"], responses=errors(400))
@@ -206,7 +189,7 @@ async def get_revision(ctx: Ctx, _: Viewer, number: Number) -> TypedResponse[Rev
     A revision, with the whole policy as it was.
     """
     revision, then = await revisions.get(ctx.database, number)
-    return reply({**picked(RevisionSchema, revision), "policy": export_policy(then, admin_states=True)})
+    return reply(picked(RevisionView, revision, policy=export_policy(then, admin_states=True)))
 
 
 @router.get("/revisions/{number:segment}/diff", tags=["revisions"], responses=errors(404))
@@ -247,17 +230,11 @@ async def rollback_revision(
     guards against changes made meanwhile.
     """
     asked = body or RollbackRequest()
-    outcome = await revisions.rollback(
-        ctx.database,
-        number,
-        by=who.actor,
-        now=datetime.now(UTC),
-        comment=asked.comment,
-        dry_run=asked.dry_run,
-        expected=_expected(if_match),
-        check=ctx.safety_check(who, force=force, reason=force_reason),
-        writer=writing,
+    expected = _expected(if_match)
+    intent = ctx.intent(
+        who, asked.comment, force=force, reason=force_reason, writer=writing, expected=expected
     )
+    outcome = await revisions.rollback(ctx.database, number, intent, dry_run=asked.dry_run)
     return await _policy_reply(ctx, outcome, dry_run=asked.dry_run)
 
 
@@ -298,16 +275,8 @@ def _add_state(verb: str, state: AdminState, summary: str) -> None:
         force: Force = False,
         force_reason: ForceReason = "",
     ) -> Response:
-        done = await resources.set_admin_state(
-            ctx.database,
-            name,
-            state,
-            by=who.actor,
-            now=datetime.now(UTC),
-            comment=comment,
-            check=ctx.safety_check(who, force=force, reason=force_reason),
-        )
-        return await put_reply(ctx, done)
+        intent = ctx.intent(who, comment.strip(), force=force, reason=force_reason)
+        return await put_reply(ctx, await resources.set_admin_state(ctx.database, name, state, intent))
 
 
 for _verb, (_state, _summary) in _STATES.items():

@@ -2,8 +2,7 @@
 
 Laws:
   1. What is recorded are requests: DNS answers count as the requests that they stand for.
-  2. Losing the database loses no minute for an hour; what is older is dropped, and the log says so.
-  3. Time that nobody watched is not recorded, rather than recorded as idle: each minute says for how long it was watched.
+  2. Time that nobody watched is not recorded, rather than recorded as idle: each minute says for how long it was watched.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from heapq import nlargest
 from math import floor, inf
 
 from gtm.control.lead.demand import PerAnswer, Reported, requests_of
-from gtm.control.lead.history import ending
+from gtm.control.lead.history.recording import MinuteWriter
 from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import MINUTE
-from gtm.storage.errors import StorageUnavailable
-from gtm.storage.session import Database
+from gtm.storage.session import Database, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +28,6 @@ SAMPLE = 5.0
 """Seconds between looks at the rates; these are smoothed over 3 s."""
 MAX_ROWS = 50_000
 """Rows that are kept of a minute: the largest."""
-MAX_WAITING = 60
-"""Minutes that wait for the database at most."""
-_SWEEP = 3600.0
 _SETTLED = 3600.0
 """Seconds after which an hour is added up: its minutes wait for the database no longer."""
 _MAX_BYTES = 2_000
@@ -48,7 +43,7 @@ class Minute:
 
 
 @dataclass(slots=True)
-class Tally:
+class DemandTally:
     """Adds rates up to counts by minute. Times are POSIX seconds."""
 
     _open: dict[int, dict[Row, float]] = field(default_factory=dict)
@@ -97,7 +92,7 @@ def _largest(counts: dict[Row, float]) -> dict[Row, float]:
     return dict(nlargest(MAX_ROWS, counts.items(), key=lambda one: one[1]))
 
 
-class Recorder:
+class Recorder(MinuteWriter[Minute]):
     """Records for one control process.
 
     Args:
@@ -106,14 +101,13 @@ class Recorder:
         retention: how long minutes are kept.
     """
 
+    what = "demand"
+
     def __init__(self, database: Database, source: str, retention: timedelta) -> None:
-        self._database = database
+        super().__init__(database, retention)
         self._source = source
-        self._retention = retention
-        self._tally = Tally()
-        self._waiting: list[Minute] = []
+        self._tally = DemandTally()
         self._last: float | None = None
-        self._swept = 0.0
         self._adds_up = 0.0
 
     def sample(self, rates: Mapping[Row, float], per_answer: PerAnswer, now: float) -> None:
@@ -121,35 +115,24 @@ class Recorder:
         if self._last is not None and 0 < now - self._last <= 2 * SAMPLE:
             self._tally.add(rates, per_answer, self._last, now)
         self._last = now
-        self._waiting += self._tally.finished(now)
-        if len(self._waiting) > MAX_WAITING:
-            logger.error("demand of %d minutes is lost: no database", len(self._waiting) - MAX_WAITING)
-            del self._waiting[:-MAX_WAITING]
+        self._add(self._tally.finished(now))
 
-    def end(self) -> None:
-        """Take the minute that is not over for what it is: nobody watches any more."""
-        self._waiting += self._tally.finished(inf)
+    def end(self, now: float = inf) -> None:  # noqa: ARG002 - the minute ends, whatever the time
+        self._add(self._tally.finished(inf))
 
-    async def write(self, now: float) -> None:
-        """Write the minutes that are over, add up one hour that is settled, and now and then forget old ones.
-
-        Raises:
-            StorageUnavailable: they wait for the next time.
-        """
-        while self._waiting:
-            minute = self._waiting[0]
-            async with self._database.transaction() as transaction:
-                start = datetime.fromtimestamp(minute.start, UTC)
-                await transaction.demand.record(start, self._source, minute.counts, minute.seconds)
-            self._waiting.remove(minute)
+    async def _write(self, now: float) -> None:
+        await super()._write(now)
         if now >= self._adds_up:
             async with self._database.transaction() as transaction:
                 more = await transaction.demand.sum_hour(datetime.fromtimestamp(now - _SETTLED, UTC))
             self._adds_up = 0.0 if more else now + MINUTE
-        if now - self._swept >= _SWEEP:
-            async with self._database.transaction() as transaction:
-                await transaction.demand.forget(datetime.fromtimestamp(now, UTC) - self._retention)
-            self._swept = now
+
+    async def _record(self, transaction: Transaction, minute: Minute) -> None:
+        start = datetime.fromtimestamp(minute.start, UTC)
+        await transaction.demand.record(start, self._source, minute.counts, minute.seconds)
+
+    async def _forget(self, transaction: Transaction, before: datetime) -> None:
+        await transaction.demand.forget(before)
 
 
 async def run(
@@ -166,14 +149,8 @@ async def run(
         per_answer: how many requests a DNS answer stands for.
         clock: POSIX seconds.
     """
-    try:
-        while True:
-            recorder.sample(await asyncio.to_thread(reported().rates), per_answer(), clock())
-            try:
-                await recorder.write(clock())
-            except StorageUnavailable as error:
-                logger.debug("demand waits for the database: %s", error)
-            await asyncio.sleep(SAMPLE)
-    finally:
-        recorder.end()
-        await ending.last("demand", recorder.write(clock()))
+
+    async def look() -> None:
+        recorder.sample(await asyncio.to_thread(reported().rates), per_answer(), clock())
+
+    await recorder.run_every(SAMPLE, clock, look)

@@ -1,33 +1,25 @@
 """Recording what the planner decided, minute by minute, for the Plan page and `GET /v1/plan/history`.
 
-Laws:
-  1. Losing the database loses no minute for an hour; what is older is dropped, and the log says so.
-  2. Minutes without a plan, and of a control that stands by, are not recorded.
+Law: minutes without a plan, and of a control that stands by, are not recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from math import inf
 
-from gtm.control.lead.history import ending
+from gtm.control.lead.history.recording import MinuteWriter
 from gtm.control.lead.planner import Planned
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.plan.history import Minutes, RegionMinute, seen
-from gtm.storage.errors import StorageUnavailable
-from gtm.storage.session import Database
-
-logger = logging.getLogger(__name__)
+from gtm.storage.session import Database, Transaction
 
 SAMPLE = 5.0
 """Seconds between looks at the plan."""
-MAX_WAITING = 60
-"""Minutes that wait for the database at most."""
-_SWEEP = 3600.0
 
 
 def utilisation(found: RegionCapacity | None) -> float | None:
@@ -40,7 +32,7 @@ def utilisation(found: RegionCapacity | None) -> float | None:
     return outstanding / limit if outstanding is not None and limit else None
 
 
-class PlanHistory:
+class PlanHistory(MinuteWriter[tuple[float, Mapping[str, RegionMinute]]]):
     """Records for one control process.
 
     Args:
@@ -48,12 +40,11 @@ class PlanHistory:
         retention: how long minutes are kept.
     """
 
+    what = "the plan's history"
+
     def __init__(self, database: Database, retention: timedelta) -> None:
-        self._database = database
-        self._retention = retention
+        super().__init__(database, retention)
         self._minutes = Minutes()
-        self._waiting: list[tuple[float, Mapping[str, RegionMinute]]] = []
-        self._swept = 0.0
         self._summed = False
 
     def sample(self, planned: Planned, now: float) -> None:
@@ -62,39 +53,26 @@ class PlanHistory:
             return
         use = {name: utilisation(one) for name, one in planned.capacity.regions.items()}
         done = self._minutes.add(seen(planned.problem, planned.plan, planned.solution.binding, use), now)
-        if done is not None:
-            self._waiting.append(done)
-        if len(self._waiting) > MAX_WAITING:
-            logger.error(
-                "the plan's history of %d minutes is lost: no database", len(self._waiting) - MAX_WAITING
-            )
-            del self._waiting[:-MAX_WAITING]
+        self._add(() if done is None else (done,))
 
-    def end(self) -> None:
-        """Take the minute that is not over for what it is."""
+    def end(self, now: float = inf) -> None:  # noqa: ARG002 - the minute ends, whatever the time
         done = self._minutes.end()
-        if done is not None:
-            self._waiting.append(done)
+        self._add(() if done is None else (done,))
 
-    async def write(self, now: float) -> None:
-        """Write the minutes that are over, and now and then forget old ones.
-
-        Raises:
-            StorageUnavailable: they wait for the next time.
-        """
+    async def _write(self, now: float) -> None:
         if not self._summed:
             async with self._database.transaction() as transaction:
                 await transaction.plans.sum_up(datetime.fromtimestamp(now, UTC))
             self._summed = True
-        while self._waiting:
-            minute = self._waiting[0]
-            async with self._database.transaction() as transaction:
-                await transaction.plans.record(datetime.fromtimestamp(minute[0], UTC), minute[1])
-            self._waiting.remove(minute)
-        if now - self._swept >= _SWEEP:
-            async with self._database.transaction() as transaction:
-                await transaction.plans.forget(datetime.fromtimestamp(now, UTC) - self._retention)
-            self._swept = now
+        await super()._write(now)
+
+    async def _record(
+        self, transaction: Transaction, minute: tuple[float, Mapping[str, RegionMinute]]
+    ) -> None:
+        await transaction.plans.record(datetime.fromtimestamp(minute[0], UTC), minute[1])
+
+    async def _forget(self, transaction: Transaction, before: datetime) -> None:
+        await transaction.plans.forget(before)
 
 
 async def run(
@@ -107,14 +85,4 @@ async def run(
         latest: the last plan.
         clock: POSIX seconds.
     """
-    try:
-        while True:
-            await asyncio.to_thread(history.sample, latest(), clock())
-            try:
-                await history.write(clock())
-            except StorageUnavailable as error:
-                logger.debug("the plan's history waits for the database: %s", error)
-            await asyncio.sleep(SAMPLE)
-    finally:
-        history.end()
-        await ending.last("the plan's history", history.write(clock()))
+    await history.run_every(SAMPLE, clock, lambda: asyncio.to_thread(history.sample, latest(), clock()))
