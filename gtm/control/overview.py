@@ -53,7 +53,7 @@ class Moment:
     rates: Mapping[Row, float]
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
     pushed: Mapping[PushedWay, float] = field(default_factory=dict)
-    slots: Mapping[str, Standing] = field(default_factory=dict)
+    slots: Mapping[str, OpenSlots] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:

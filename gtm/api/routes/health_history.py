@@ -201,7 +201,7 @@ def _time(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _change(one: Change) -> dict[str, Any]:
+def _change(one: VerdictChange) -> dict[str, Any]:
     return picked(
         ChangeView,
         one,

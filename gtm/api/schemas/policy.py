@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from gtm.api.schemas.base import Changed, ManagedSchema, Schema
-from gtm.core.change.safety import Breach, Verdict
+from gtm.core.change.safety import Breach, SafetyVerdict
 from gtm.core.model.problems import Problem
 from gtm.documents.diff import FieldChange, ResourceChange
 from gtm.documents.jurisdictions import AdequacyDecision, LawNote, PastMembership

@@ -785,12 +785,16 @@ class EstimateSchema(JsonObject):
 
     region: str
     rtt_ms: float | None
-    source: Source | None
+    source: EstimateSource | None
     """The finest level of knowledge in the estimate."""
     model_ms: float | None
     """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: list[MeasuredSchema]
+
+
+EstimateSource: TypeAlias = Literal["model", "regions", "country", "nearby", "place", "asn", "network"]
+"""The finest level of knowledge in an estimate."""
 
 
 class EstimatesSchema(JsonObject):
@@ -1448,7 +1452,7 @@ class PeakSchema(JsonObject):
     rate: float
 
 
-class PlaceChangeSchema(TypedDict):
+class PlaceChangeSchema(JsonObject):
     """Where most of the requests from a place go; a region of null: they are refused."""
 
     lat: float | None
@@ -1572,7 +1576,7 @@ class PolicyChanged(JsonObject):
     """What of it another tool manages: without `on_managed` it is refused."""
     findings: list[FindingSchema]
     """What is probably not meant, as a dry run finds it; otherwise empty."""
-    safety: NotRequired[SafetySchema | None]
+    safety: SafetySchema | None
     """Only of dry runs that change something."""
     deferred: list[DeferredSchema]
     """The deletions that wait, of this change and of earlier ones. Not of dry runs."""
@@ -1748,7 +1752,7 @@ class ReassignRequest(TypedDict):
     """Why; kept in the audit log."""
 
 
-class ReassignView(TypedDict):
+class ReassignView(JsonObject):
     """The resources that another tool manages now, or nobody."""
 
     resources: list[ResourceName]
@@ -1852,7 +1856,7 @@ class RefusedSchema(JsonObject):
     rules: dict[str, float]
 
 
-class RegionCapacityView(TypedDict):
+class RegionCapacityView(JsonObject):
     """Load and usable capacity of a region as a whole, and of its services."""
 
     freshness: Freshness
@@ -2488,7 +2492,7 @@ class SeriesView(JsonObject):
     """The oldest first. Time in which nothing was heard has none."""
 
 
-class ServiceCapacity(TypedDict):
+class ServiceCapacity(JsonObject):
     """Load and usable capacity of one service in a region."""
 
     freshness: Freshness
@@ -2679,16 +2683,12 @@ class SimulationView(JsonObject):
     """The revision in force: `before`."""
 
 
-class SlotBoundSchema(TypedDict):
+class SlotBoundSchema(JsonObject):
     """A bound of requests at once, which reports may set, too."""
 
     declared: float | None
     usable: float | None
     reported: float | None
-
-
-Source: TypeAlias = Literal["model", "regions", "country", "nearby", "place", "asn", "network"]
-"""The finest level of knowledge in an estimate."""
 
 
 class SpillInDocument(TypedDict):

@@ -32,7 +32,7 @@ from gtm.control.dnssec.signing import RESIGN_AFTER, ds_rdata, generate, sign_se
 from gtm.control.errors import Conflict, NotFound, Unavailable
 from gtm.core.signing import rollover
 from gtm.core.signing.keys import NO_KEYS, Keys, ZoneKeys, key_tag
-from gtm.core.signing.rollover import DAY, Key, Keyring, KeyRole, KeyState, Times
+from gtm.core.signing.rollover import DAY, Key, Keyring, KeyRole, KeyState, RolloverTimes
 from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredKey, StoredZone
 from gtm.storage.errors import StorageUnavailable
@@ -78,7 +78,7 @@ class ZoneWork:
         self.keys = (*self.keys, key)
         return key
 
-    def settle(self, times: Times) -> None:
+    def settle(self, times: RolloverTimes) -> None:
         """Take every step that is due, and make the keys that are missing."""
         if self.stored.paused_at is not None:
             self.keys = rollover.resumed(self.keys, self.now)
@@ -107,7 +107,11 @@ class ZoneWork:
 
 
 def settled(
-    stored: Mapping[str, StoredZone], zones: Collection[str], sealer: KeySealer, times: Times, now: float
+    stored: Mapping[str, StoredZone],
+    zones: Collection[str],
+    sealer: KeySealer,
+    times: RolloverTimes,
+    now: float,
 ) -> list[StoredZone]:
     """What is to be stored so that nothing is due any more. Every key is read before anything is made.
 

@@ -33,7 +33,7 @@ from gtm.core.signing.keys import (
     ds_digest,
     key_tag,
 )
-from gtm.core.signing.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, Times, delegated
+from gtm.core.signing.rollover import DAY, HOUR, Key, Keyring, KeyRole, KeyState, RolloverTimes, delegated
 from gtm.storage.dnssec import StoredZone
 
 SIGNATURE_LIFE = RolloverTimes().propagation
@@ -166,7 +166,7 @@ class ZoneStatus:
     """Why keys cannot be made, rolled or read now; empty if they can."""
 
 
-def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = "") -> ZoneStatus:
+def zone_status(zone: StoredZone, times: RolloverTimes, *, asks: bool, problem: str = "") -> ZoneStatus:
     """The state of a zone's keys.
 
     Args:
@@ -204,7 +204,7 @@ def zone_status(zone: StoredZone, times: Times, *, asks: bool, problem: str = ""
     )
 
 
-def _waits_for(zone: StoredZone, keys: Keyring, times: Times, *, asks: bool) -> str:
+def _waits_for(zone: StoredZone, keys: Keyring, times: RolloverTimes, *, asks: bool) -> str:
     if zone.paused_at is not None:
         return "the policy to have the zone signed again; its keys are kept"
     if zone.withdrawing:

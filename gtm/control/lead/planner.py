@@ -32,7 +32,7 @@ from gtm.control.lead.loads import RegionLoads
 from gtm.control.lead.reports import Reports, beside
 from gtm.control.live.present import Current
 from gtm.core.capacity.load import FRESH, Key, Load
-from gtm.core.capacity.processing import Sent
+from gtm.core.capacity.processing import SentRates
 from gtm.core.capacity.supply import NO_ASSESSMENT, Assessment, RegionCapacity, arrivals, assess, turnover
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import Basis, Window, build_basis, build_view

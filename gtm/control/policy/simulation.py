@@ -25,7 +25,7 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.view import View, Window, view_of
 from gtm.core.demand.rows import Row
 from gtm.core.demand.traffic import Traffic
-from gtm.core.latency import EMPTY_TABLE, LatencyTable
+from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import Problem
@@ -38,7 +38,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.simulate.compare import simulate
 from gtm.core.simulate.report import as_data
-from gtm.core.simulate.scenario import NOTHING, Scenario, World, presumed_up
+from gtm.core.simulate.scenario import NOTHING, Scenario, SimulatedWorld, presumed_up
 from gtm.documents import fields as f
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.documents.parts import DraftDocument
@@ -65,11 +65,15 @@ class Situation:
         """A policy in this moment, with the plan in force."""
         return view_of(snapshot, self.state, Window(self.now, self.now), self.table)
 
-    def bare(self, snapshot: Snapshot) -> World:
+    def bare(self, snapshot: Snapshot) -> SimulatedWorld:
         """A policy in this moment, without a plan, and without what regions can take: where no demand is known, nobody asks for that."""
-        return World(replace(self, state=replace(self.state, vantage="", plan=NO_PLAN)).view(snapshot), {})
+        return SimulatedWorld(
+            replace(self, state=replace(self.state, vantage="", plan=NO_PLAN)).view(snapshot), {}
+        )
 
-    def world(self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING) -> World:
+    def world(
+        self, snapshot: Snapshot, *, presume_up: bool = False, scenario: Scenario = NOTHING
+    ) -> SimulatedWorld:
         """A policy in this moment, without a plan.
 
         Args:
@@ -85,7 +89,9 @@ class Situation:
         state = replace(self.state, vantage="", health=health, plan=NO_PLAN)
         found = assess(snapshot.policy, health, self.loads, self.now, self.capacity)
         day = self.now if scenario.at is None else scenario.at
-        return World(replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply))
+        return SimulatedWorld(
+            replace(self, state=state, now=day).view(snapshot), scenario.supply(found.supply)
+        )
 
 
 async def situation_of(present: Present, active: Active, now: float) -> Situation:

@@ -14,7 +14,7 @@ from gtm.control.policy.gone import Remembered
 from gtm.control.policy.managers import PolicyWriter, Settled, settle
 from gtm.control.policy.simulation import Situation
 from gtm.core.change.protections import deletions, opened
-from gtm.core.change.safety import PROTECTED, SafetyRule, Verdict, judge, unsigned
+from gtm.core.change.safety import PROTECTED, SafetyRule, SafetyVerdict, judge, unsigned
 from gtm.core.model.access import Role, permits
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy

@@ -86,7 +86,9 @@ def _reply(answerer: Answerer, name: str, rdtype: str, subnet: str | None) -> di
 
 
 def _redirect(routing: Routing, option: Option, asked: AskedOver) -> dict[str, Any]:
-    client = None if asked.client is None or "/" in asked.client else Client.of(parse_address(asked.client))
+    client = (
+        None if asked.client is None or "/" in asked.client else ClientAddress.of(parse_address(asked.client))
+    )
     path = "/" if asked.host is not None else f"/r/{routing.request.service}/"
     resolved = ResolvedRequest(Router(routing.view), routing, client, path, full=False, afford=None)
     response = RedirectRoute(resolved).ended(option, b"/", b"")

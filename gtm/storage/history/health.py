@@ -43,7 +43,7 @@ class WantedChanges:
 class HealthRepository(Repository):
     """Changes by number, which grows; steps by region and start."""
 
-    async def add(self, changes: Sequence[Change]) -> None:
+    async def add(self, changes: Sequence[VerdictChange]) -> None:
         """Write changes down. What is there already stays."""
         query = insert(tables.health_changes).on_conflict_do_nothing()
         await self._write(query, [_row(one) for one in changes])
@@ -91,7 +91,7 @@ class HealthRepository(Repository):
             .order_by(table.c.start, table.c.source)
         )
         return [
-            (row["source"], Series(region, url, vantage), _step(row["start"], told))
+            (row["source"], HistorySeries(region, url, vantage), _step(row["start"], told))
             for row in await self._rows(query)
             for url, vantage, *told in row["series"]
         ]
@@ -105,7 +105,9 @@ class HealthRepository(Repository):
             """
         )
         found = await self._execute(query)
-        return {Series(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found}
+        return {
+            HistorySeries(region, url, vantage): HealthStatus(after) for region, url, vantage, after in found
+        }
 
     async def forget(self, before: datetime) -> None:
         """Delete what is older."""
@@ -125,17 +127,17 @@ def _storable(value: Any) -> Any:
     )
 
 
-def _row(one: Change) -> dict[str, Any]:
+def _row(one: VerdictChange) -> dict[str, Any]:
     row = asdict(one)
     said = {"before": one.before.value, "after": one.after.value, "detail": _storable(one.detail)}
     return {**row.pop("series")._asdict(), **row, **said}
 
 
-def _change(row: RowMapping) -> Change:
+def _change(row: RowMapping) -> VerdictChange:
     found = dict(row)
-    series = Series(*map(found.pop, Series._fields))
+    series = HistorySeries(*map(found.pop, HistorySeries._fields))
     before, after = HealthStatus(found.pop("before")), HealthStatus(found.pop("after"))
-    return Change(series=series, before=before, after=after, **found)
+    return VerdictChange(series=series, before=before, after=after, **found)
 
 
 def _step(start: datetime, told: Sequence[Any]) -> HistoryStep:

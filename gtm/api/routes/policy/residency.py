@@ -329,7 +329,7 @@ async def get_monitored_rules(
     )
 
 
-def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Asked:
+def _asked(snapshot: Snapshot, at: datetime | None, tenant: str | None, data_class: str | None) -> Inquiry:
     now = datetime.now(UTC)
     if at is not None and at < now - _SLACK:
         raise BadRequest(

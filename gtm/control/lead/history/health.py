@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from gtm.control.lead.history.recording import HistoryWriter
-from gtm.core.health.history import KEPT, STEP, Change, History, Series, Step
+from gtm.core.health.history import KEPT, STEP, History, HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.health import WantedChanges
@@ -46,8 +46,8 @@ class HealthRecorder(HistoryWriter):
         self.source = source
         self.history = history
         self._known = not retention
-        self._changes: list[Change] = []
-        self._steps: dict[float, list[tuple[Series, Step]]] = {}
+        self._changes: list[VerdictChange] = []
+        self._steps: dict[float, list[tuple[HistorySeries, HistoryStep]]] = {}
         if self._known:
             history.known({})
 
@@ -116,13 +116,13 @@ class HealthRecorder(HistoryWriter):
 class Steps:
     """The steps of each series, the oldest first. `complete`: nothing is missing that was written down."""
 
-    series: Mapping[Series, list[Step]]
+    series: Mapping[HistorySeries, list[HistoryStep]]
     complete: bool
 
 
 async def changes(
     database: Database, recorder: HealthRecorder | None, wanted: WantedChanges, before: int | None, limit: int
-) -> tuple[list[Change], bool]:
+) -> tuple[list[VerdictChange], bool]:
     """At most `limit` changes, the newest first, older than the number `before`; and whether that is all there is.
 
     Args:
@@ -132,7 +132,7 @@ async def changes(
         before: a change's number; None: from the newest on.
         limit: how many.
     """
-    found, complete = dict[tuple[int, Series], Change](), True
+    found, complete = dict[tuple[int, HistorySeries], VerdictChange](), True
     try:
         async with database.transaction() as transaction:
             stored = await transaction.health.changes(wanted, before, limit)
@@ -150,7 +150,7 @@ async def steps(
 ) -> Steps:
     """The steps of a region that begin from `since` to before `until`, both POSIX seconds; see `changes`."""
     history = None if recorder is None else recorder.history
-    found: dict[Series, dict[float, Step]] = {}
+    found: dict[HistorySeries, dict[float, HistoryStep]] = {}
     own = "" if recorder is None else recorder.source
     for series, heard in () if history is None else history.steps(region):
         found[series] = {step.start: step for step in heard if since <= step.start < until}
@@ -172,7 +172,7 @@ async def steps(
     return Steps(_sorted(found), complete=True)
 
 
-def joined(one: Step, other: Step) -> Step:
+def joined(one: HistoryStep, other: HistoryStep) -> HistoryStep:
     """A step of which two control processes heard parts: counts add up, percentiles are of the larger part."""
     more, less = (one, other) if (one.probes or 0) >= (other.probes or 0) else (other, one)
     told = [step.probes for step in (one, other) if step.probes is not None]
@@ -186,9 +186,11 @@ def joined(one: Step, other: Step) -> Step:
     )
 
 
-def _sorted(found: Mapping[Series, Mapping[float, Step]]) -> dict[Series, list[Step]]:
+def _sorted(
+    found: Mapping[HistorySeries, Mapping[float, HistoryStep]],
+) -> dict[HistorySeries, list[HistoryStep]]:
     """By endpoint, all together first; each series' steps the oldest first, series without any left out."""
-    named: Iterable[Series] = sorted(found, key=lambda one: (one.url, one.vantage))
+    named: Iterable[HistorySeries] = sorted(found, key=lambda one: (one.url, one.vantage))
     return {
         series: [found[series][start] for start in sorted(found[series])] for series in named if found[series]
     }

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from gtm.api.routes.policy.resources import EXAMPLES
+from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
 from gtm.dashboard.drafts import Draft
