@@ -18,6 +18,7 @@ import ssl
 import struct
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
@@ -69,6 +70,7 @@ def target_of(url: str, probe: Probe) -> Destination:
     return Destination(host, port or _DEFAULT_PORTS.get(scheme, 80))
 
 
+@dataclass(eq=False, repr=False)
 class Checker:
     """Makes checks. Belongs to one event loop; `close` when done.
 
@@ -78,16 +80,11 @@ class Checker:
         ca_file: certificates that count besides the public ones, None for no others.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        allowed: tuple[Network, ...] = (),
-        ca_file: Path | None = None,
-    ) -> None:
-        self._clock = clock
-        self._allowed = allowed
-        self._ca_file = ca_file
-        # Reading the system's certificates takes tens of milliseconds: two transports, made when first needed.
+    clock: Callable[[], float]
+    allowed: tuple[Network, ...] = ()
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
         self._transports: dict[bool, httpx.AsyncHTTPTransport] = {}
 
     async def close(self) -> None:
@@ -114,7 +111,7 @@ class Checker:
             started = monotonic()
             async with asyncio.timeout(probe.timeout):
                 place = Destination(address, target.port) if address else target
-                found = await addresses(place, self._allowed)
+                found = await addresses(place, self.allowed)
                 share = probe.timeout / len(found)  # of the time, for each to connect
                 for tried in found[:-1]:
                     with suppress(OSError, httpx.ConnectError, httpx.ConnectTimeout):
@@ -160,7 +157,7 @@ class Checker:
     ) -> ProbeResult:
         return ProbeResult(
             ok=ok,
-            at=self._clock(),
+            at=self.clock(),
             detail=detail,
             latency_ms=latency_ms,
             connect_ms=connection.round_trip_ms,
@@ -171,7 +168,7 @@ class Checker:
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
         if verify not in self._transports:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-            checked = tls_context(self._ca_file) if verify else False
+            checked = tls_context(self.ca_file) if verify else False
             self._transports[verify] = httpx.AsyncHTTPTransport(
                 verify=checked, trust_env=False, limits=limits
             )

@@ -118,7 +118,7 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             return self.at
 
     picker, clock = _picker(), Clock()
-    picker._loop = cast("asyncio.AbstractEventLoop", clock)  # noqa: SLF001 - a clock that is set
+    picker.loop = cast("asyncio.AbstractEventLoop", clock)  # a clock that is set
 
     def by(status: int, **facts: object) -> By:
         before = Counter(picker.choices)

@@ -496,10 +496,10 @@ async def world(
         trusts=trusts,
         region="r1",
         limits=limits or Limits(retries_free=100),
-        timeouts=timeouts,
-        now=clock,
+        timeouts=timeouts or TimeoutRules(),
         log=_Ends(ends, log),
     )
+    proxy.now = clock
     proxy.start()
     listener = socket.create_server(("127.0.0.1", 0))
     if narrow:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -48,6 +49,7 @@ class Totals:
         self.seconds = 0.0
 
 
+@dataclass(eq=False, repr=False)
 class QueueAdmission:
     """See above.
 
@@ -59,20 +61,15 @@ class QueueAdmission:
         declared: whether a model's name is one that policy, file or backends declare.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        cost: Callable[[Exchange], float],
-        priority: Priority = Priority.REAL_TIME,
-        declared: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        self._declared = declared
+    settings: InitVar[Settings]
+    _: KW_ONLY
+    loop: asyncio.AbstractEventLoop
+    cost: Callable[[Exchange], float]
+    priority: Priority = Priority.REAL_TIME
+    declared: Callable[[str], bool] = lambda _: True
+
+    def __post_init__(self, settings: Settings) -> None:
         self.admission = Admission(settings)
-        self._loop = loop
-        self._cost = cost
-        self._priority = priority
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self.totals: dict[tuple[str | None, str | None], Totals] = {}
@@ -130,7 +127,7 @@ class QueueAdmission:
         model = arrival.model
         totals = self.totals.get((arrival.tenant, model))
         if totals is None:
-            if model is not None and not (model.isprintable() and self._declared(model)):
+            if model is not None and not (model.isprintable() and self.declared(model)):
                 model = OTHER
             key = arrival.tenant, model
             if key not in self.totals and len(self.totals) >= MOST_TOTALS:
@@ -154,17 +151,17 @@ class QueueAdmission:
         changed = self.admission.due(now)
         if changed:
             # Not at once: each that begins, and fails, would lead to the next from within.
-            self._loop.call_soon(self._tell, changed)
+            self.loop.call_soon(self._tell, changed)
 
     def resize(self, slots: int | None, usable: bool | None = None) -> None:
         """So many may be served at once; None: unknown. `usable`: see `gtm.core.balance.admission.Admission.resize`."""
-        now = self._loop.time()
+        now = self.loop.time()
         self.admission.resize(slots, now, usable=usable)
         self.tick(now)
 
     def _arrival(self, exchange: Exchange, now: float) -> core.Arrival:
         facts, verdict = exchange.facts, exchange.verdict
-        priority, tenant = self._priority, None
+        priority, tenant = self.priority, None
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             priority = verdict.routing.ranking.group.priority
             tenant = verdict.routing.request.tenant
@@ -172,7 +169,7 @@ class QueueAdmission:
         arrival = (
             priority,
             tenant,
-            max(self._cost(exchange), 1e-6),
+            max(self.cost(exchange), 1e-6),
             self._deadline(exchange, now) if FIELD in exchange.head.seen else None,
             exchange.come,
             facts.input_tokens,
@@ -237,11 +234,11 @@ class QueueAdmission:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = first
-            self._timer = self._loop.call_later(max(0.0, first - now) + 0.001, self._late)
+            self._timer = self.loop.call_later(max(0.0, first - now) + 0.001, self._late)
 
     def _late(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now = self.loop.time()
         self.tick(now)
         self._watch(now)
 

@@ -20,7 +20,7 @@ import logging
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import MappingProxyType
 
@@ -103,6 +103,7 @@ class _ListError(Exception):
         self.answer = answer
 
 
+@dataclass(eq=False, repr=False)
 class Checks:
     """See above. Belongs to one event loop, in which it is made.
 
@@ -116,28 +117,20 @@ class Checks:
         cached: is told how many tokens a backend's cache holds, where it says so.
     """
 
-    def __init__(
-        self,
-        settings: CheckSettings,
-        health: BackendHealth,
-        changed: Callable[[], None],
-        flights: Flights | None = None,
-        http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2"),
-        *,
-        cached: Callable[[str, float], None] | None = None,
-        not_made: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._settings = settings
-        self._health = health
-        self._changed = changed
-        self._flights = flights
-        self._cached = cached
-        self._http2 = http2
+    settings: CheckSettings
+    health: BackendHealth
+    changed: Callable[[], None]
+    flights: Flights | None = None
+    http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2")
+    _: KW_ONLY
+    cached: Callable[[str, float], None] | None = None
+    not_made: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._slots = [(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._not_made = not_made
         self._without_room = False
 
     def update(
@@ -202,7 +195,7 @@ class Checks:
     # --- loops ---
 
     def _start(self, backend: Backend, route: Route, own: OwnChecks) -> _Watched:
-        settings = self._settings
+        settings = self.settings
         scraper = Scraper(settings.scrape.type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper, own)
         asked: list[tuple[Callable[[], Awaitable[float]], float] | None] = [None] * len(self._slots)
@@ -262,7 +255,7 @@ class Checks:
 
     def _note_no_room(self) -> None:
         """Something could not be asked, which says nothing of the backend: what is known of it stays."""
-        self._not_made()
+        self.not_made()
         if not self._without_room:
             self._without_room = True
             logger.error(
@@ -295,7 +288,7 @@ class Checks:
         return check.interval
 
     async def _ask_grpc(self, route: Route, check: HealthCheck) -> Answer:
-        tls = None if route.tls is None else self._http2()
+        tls = None if route.tls is None else self.http2()
         return await check_grpc(route, check.service, timeout=check.timeout, port=check.port, tls=tls)
 
     async def _list_models(self, watched: _Watched, models: ModelList) -> float:
@@ -364,13 +357,13 @@ class Checks:
 
     async def _ask_for_nothing(self, watched: _Watched, check: CompletionCheck) -> None:
         """Ask for any answer at all, where no other check asks for one."""
-        if self._settings.health is None:
+        if self.settings.health is None:
             await self._ask(watched, "/", timeout=check.timeout, most=MAX_BODY)
 
     async def _scrape(self, watched: _Watched, scrape: MetricsScrape) -> float:
         name = watched.backend.name
-        if self._flights is not None:
-            self._flights.asking(name)
+        if self.flights is not None:
+            self.flights.asking(name)
         try:
             answer = await self._ask(
                 watched, scrape.path, timeout=scrape.timeout, most=MAX_BYTES, port=scrape.port
@@ -397,7 +390,7 @@ class Checks:
         if watched.backend.models:
             return _first(watched.backend.models, watched.absent)
         if watched.listed is None or not watched.listed.models:
-            path = (self._settings.models or ModelList()).path
+            path = (self.settings.models or ModelList()).path
             answer = await self._ask(watched, path, timeout=check.timeout, most=MAX_LIST)
             wrong = _unexpected(answer, (200,))
             if wrong:
@@ -411,11 +404,11 @@ class Checks:
 
     async def _warm_up(self, watched: _Watched) -> None:
         """Let it generate some tokens, whatever comes of it."""
-        check = self._settings.completion or CompletionCheck()
+        check = self.settings.completion or CompletionCheck()
         path = _path(watched, check)
         if path is None:
             return
-        for _ in range(self._settings.warm_up):
+        for _ in range(self.settings.warm_up):
             try:
                 await self._complete(watched, path, await self._model(watched, check), check.timeout)
             except (AskingError, NoRoomError, MetricsError, _ListError):
@@ -448,7 +441,7 @@ class Checks:
             NoRoomError: see `ask`.
             AskingError: likewise; or the key cannot be read.
         """
-        key = (watched.own.key or self._settings.key) if port is None else None
+        key = (watched.own.key or self.settings.key) if port is None else None
         try:
             shown = "" if key is None else key.read()
         except KeyReadError as error:
@@ -460,20 +453,20 @@ class Checks:
     # --- what comes of it ---
 
     def _heard(self, name: str, load: Load, now: float) -> None:
-        self._health.scraped(name, load, now)
-        if self._flights is not None and load.running is not None and load.waiting is not None:
-            self._flights.scraped(name, Scraped(load.running, load.waiting, now))
-        if self._cached is not None and load.cache_tokens is not None:
-            self._cached(name, load.cache_tokens)
+        self.health.scraped(name, load, now)
+        if self.flights is not None and load.running is not None and load.waiting is not None:
+            self.flights.scraped(name, Scraped(load.running, load.waiting, now))
+        if self.cached is not None and load.cache_tokens is not None:
+            self.cached(name, load.cache_tokens)
 
     def _tell_models(self, watched: _Watched) -> None:
         """Say which models a backend has: those that it lists, or is for, but for those of which it has said that they are not there."""
         now, listed, name = self._now(), watched.listed, watched.backend.name
         watched.absent = {model: until for model, until in watched.absent.items() if until > now}
         if listed is not None:
-            self._health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
+            self.health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
         elif watched.backend.models:
-            self._health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
+            self.health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
 
     def _is_fault(self, watched: _Watched, check: Check, answer: Answer | None) -> bool:
         """Whether an answer says that the check is wrong, and nothing of the server (law 6)."""
@@ -491,7 +484,7 @@ class Checks:
             self._note(watched, check.value, f"the check is switched off here: {wrong}{key}")
         elif wrong:
             now = self._now()
-            self._health.checked(
+            self.health.checked(
                 watched.backend.name, check, ProbeResult(False, now, wrong, _latency(answer)), now
             )
             self._note(watched, check.value, wrong)
@@ -499,12 +492,12 @@ class Checks:
             watched.passed.add(check.value)
             self._passes(watched, check, answer)
             self._note(watched, check.value, "")
-        if self._health.pending:
-            self._changed()
+        if self.health.pending:
+            self.changed()
 
     def _passes(self, watched: _Watched, check: Check, answer: Answer | None) -> None:
         now = self._now()
-        self._health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
+        self.health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
 
     def _note(self, watched: _Watched, kind: str, wrong: str) -> None:
         """Log what is newly wrong, or right again."""

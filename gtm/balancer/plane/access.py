@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -92,6 +93,7 @@ _TEXTS = (
 _encoder = msgspec.json.Encoder()
 
 
+@dataclass(eq=False, repr=False)
 class AccessLines:
     """Makes the lines; `gtm.balancer.plane.contracts.Log`.
 
@@ -102,18 +104,13 @@ class AccessLines:
         wall: POSIX seconds.
     """
 
-    def __init__(
-        self,
-        put: Callable[[bytes], None],
-        *,
-        clients: Clients,
-        find: Callable[[str | None, bytes | None, bytes | None], Address | None],
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._put = put
-        self._clients = clients
-        self._find = find
-        self._wall = wall
+    put: Callable[[bytes], None]
+    _: KW_ONLY
+    clients: Clients
+    find: Callable[[str | None, bytes | None, bytes | None], Address | None]
+    wall: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._second = -1
         self._begins = ""
         """The present second as it is written."""
@@ -124,7 +121,7 @@ class AccessLines:
         """Write the line of a request that has ended."""
         head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
         took = now - began
-        line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))
+        line = Line(self._time(self.wall() - took), how, round(1000 * took, 1))
         line.method, line.path, line.user_agent = (
             head.method.decode("latin-1")[:_NAME],
             _path(head.path),
@@ -148,15 +145,15 @@ class AccessLines:
             else:
                 line.pushed_to = sent.push.region
         self._asked(line, exchange)
-        self._put(_encoded(line))
+        self.put(_encoded(line))
 
     def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         """Write the line of a request that could not be read."""
-        line = Line(self._time(self._wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
+        line = Line(self._time(self.wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
         if target:
             line.path = _path(target.partition(b"?")[0])
         self._at(line, client.peer, None, None)
-        self._put(_encoded(line))
+        self.put(_encoded(line))
 
     def _asked(self, line: Line, exchange: Exchange) -> None:
         """Who asks, and for what: as the law's judgement found out, if there was one."""
@@ -170,7 +167,7 @@ class AccessLines:
         line.service, line.tenant = request.service, request.tenant
         line.priority = routing.ranking.group.priority.value
         client = routing.client
-        if self._clients is Clients.NONE:
+        if self.clients is Clients.NONE:
             return
         if client and verdict.believed is not None and verdict.believed.carried:
             line.client = client_network(client)
@@ -181,9 +178,9 @@ class AccessLines:
         self, line: Line, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
     ) -> None:
         """Who asks, where nothing was judged."""
-        if self._clients is Clients.NONE:
+        if self.clients is Clients.NONE:
             return
-        address = self._find(peer, x_forwarded_for, forwarded)
+        address = self.find(peer, x_forwarded_for, forwarded)
         client = b"" if address is None else address.packed
         line.client = self._texts.get(client) or self._text(client)
 
@@ -192,7 +189,7 @@ class AccessLines:
             self._texts.clear()
         if not client:
             return UNKNOWN
-        text = str(ip_address(client)) if self._clients is Clients.FULL else client_network(client)
+        text = str(ip_address(client)) if self.clients is Clients.FULL else client_network(client)
         self._texts[client] = text
         return text
 

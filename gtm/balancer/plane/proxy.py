@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from time import perf_counter
 from urllib.parse import quote
@@ -69,6 +69,7 @@ TICK = 0.25
 """Seconds between looks at deadlines."""
 
 
+@dataclass(eq=False, repr=False)
 class Proxy:
     """See above.
 
@@ -86,72 +87,52 @@ class Proxy:
         timeouts: how long what backends do may take.
         loop: the event loop.
         region: this region's name.
-        now: monotonic seconds; None: the loop's.
         log: told of each request that has ended, and how; None: nobody is.
         tracer: records sampled requests; None: none is.
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        admission: Admission,
-        picker: Picker,
-        *,
-        room: ConnectionKeeper,
-        loop: asyncio.AbstractEventLoop,
-        region: str,
-        limits: Limits | None = None,
-        health_path: bytes = b"/healthz",
-        now: Callable[[], float] | None = None,
-        log: Log | None = None,
-        tracer: Tracer | None = None,
-        pusher: Pusher | None = None,
-        asks: bytes = b"",
-        paths: Paths | None = None,
-        body_rules: BodyRules | None = None,
-        timeouts: TimeoutRules | None = None,
-        media: Media = MEDIA,
-        most_read: int = MAX_READ,
-        trusts: Callable[[str | None], bool] = lambda _: False,
-        queue_bytes: int = 0,
-    ) -> None:
-        self.room = room
-        self._trusts = trusts
-        self.gate = gate
-        self.admission = admission
-        self.picker = picker
-        self.pusher = pusher
-        self.asks = asks
-        """Header lines that ask backends for more than their answer."""
-        self.paths = paths
-        """The methods and paths that the balancer carries; None: it carries everything."""
-        self.body_rules = body_rules
-        """What goes by requests' bodies; None: nothing, and they are read for hints."""
-        self.timeouts = timeouts or TimeoutRules()
-        self.media = media
-        """What counts for pictures, recordings and files in requests."""
-        self.most_read = most_read
-        """Bytes of a body that are read, or held back until its model is known."""
+    gate: Gate
+    admission: Admission
+    picker: Picker
+    _: KW_ONLY
+    room: ConnectionKeeper
+    loop: asyncio.AbstractEventLoop
+    region: str
+    limits: Limits = field(default_factory=Limits)
+    health_path: bytes = b"/healthz"
+    log: Log | None = None
+    tracer: Tracer | None = None
+    pusher: Pusher | None = None
+    asks: bytes = b""
+    """Header lines that ask backends for more than their answer."""
+    paths: Paths | None = None
+    """The methods and paths that the balancer carries; None: it carries everything."""
+    body_rules: BodyRules | None = None
+    """What goes by requests' bodies; None: nothing, and they are read for hints."""
+    timeouts: TimeoutRules = field(default_factory=TimeoutRules)
+    media: Media = MEDIA
+    """What counts for pictures, recordings and files in requests."""
+    most_read: int = MAX_READ
+    """Bytes of a body that are read, or held back until its model is known."""
+    trusts: Callable[[str | None], bool] = lambda _: False
+    queue_bytes: InitVar[int] = 0
+
+    def __post_init__(self, queue_bytes: int) -> None:
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False
-        self.loop = loop
-        self.now = now or loop.time
-        self.region = region
-        self.limits = limits or Limits()
-        self.health_path = health_path
+        self.now: Callable[[], float] = self.loop.time
+        """Monotonic seconds."""
         self.stats = Stats()
         self.draining = False
         self.ending = 0
         """Requests whose ends are being told right now."""
-        self.log = log
-        self.tracer = tracer
-        self._said = b"x-gtm-region: %b\r\n" % region.encode()
+        self._said = b"x-gtm-region: %b\r\n" % self.region.encode()
         self._clients: dict[Downstream, None] = {}
-        self._seeking = RetryBudget(loop.time(), share=1.0, floor=20.0, most=200.0)
+        self._seeking = RetryBudget(self.loop.time(), share=1.0, floor=20.0, most=200.0)
         self._budget = RetryBudget(
-            loop.time(),
+            self.loop.time(),
             share=self.limits.retry_share,
             floor=self.limits.retries_free,
             most=10.0 + self.limits.retries_free,
@@ -185,7 +166,7 @@ class Proxy:
         address = peer_address(peer)
         if address is None:
             return None
-        return connection if self._trusts(peer) else client_prefix(address.packed)
+        return connection if self.trusts(peer) else client_prefix(address.packed)
 
     def hold(self, client: Downstream, size: int) -> None:
         """A client's connection keeps so many bytes now: others may have to give theirs up, or itself."""

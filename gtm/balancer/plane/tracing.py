@@ -14,7 +14,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,6 +83,7 @@ class Span(NamedTuple):
     parent: bytes
 
 
+@dataclass(eq=False, repr=False)
 class Tracer:
     """See above.
 
@@ -94,26 +95,22 @@ class Tracer:
         random: draws samples and names.
     """
 
-    def __init__(
-        self,
-        settings: TraceSettings,
-        region: str,
-        *,
-        wall: Callable[[], float],
-        now: Callable[[], float],
-        random: Random,
-    ) -> None:
+    settings: TraceSettings
+    region: str
+    _: KW_ONLY
+    wall: InitVar[Callable[[], float]]
+    now: InitVar[Callable[[], float]]
+    random: Random
+
+    def __post_init__(self, wall: Callable[[], float], now: Callable[[], float]) -> None:
         self.exported = 0
         self.dropped = 0
-        self._settings = settings
-        self._region = region
         self._offset = wall() - now()
-        self._random = random
         self._waiting: deque[dict[str, Any]] = deque()
 
     def begin(self, parent: bytes | None) -> Span | None:
         """A request comes with this `traceparent`, if any; its span if it is recorded."""
-        settings, random = self._settings, self._random
+        settings, random = self.settings, self.random
         told = None if parent is None else read_parent(parent)
         sampled = told.sampled if told is not None and settings.follow else random.random() < settings.sample
         if not sampled:
@@ -132,7 +129,7 @@ class Tracer:
             "http.response.status_code": exchange.status,
             "http.request.body.size": exchange.received,
             "http.response.body.size": exchange.returned,
-            "gtm.region": self._region,
+            "gtm.region": self.region,
             "gtm.end": how,
         }
         if url:
@@ -163,7 +160,7 @@ class Tracer:
     async def run(self) -> None:
         """Export until cancelled."""
         failing = False
-        url = f"{self._settings.endpoint.rstrip('/')}/v1/traces"
+        url = f"{self.settings.endpoint.rstrip('/')}/v1/traces"
         async with httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False) as client:
             while True:
                 await asyncio.sleep(EVERY)
@@ -179,7 +176,7 @@ class Tracer:
                     failing = bool(problem)
 
     def _request(self, spans: list[dict[str, Any]]) -> dict[str, Any]:
-        resource = [_attribute("service.name", "gtm-balancer"), _attribute("gtm.region", self._region)]
+        resource = [_attribute("service.name", "gtm-balancer"), _attribute("gtm.region", self.region)]
         scope = {"scope": {"name": "gtm.balancer"}, "spans": spans}
         return {"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [scope]}]}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -135,6 +135,7 @@ class _Signed:
         return self.target.response(rest, query if token is None else carried.added(query, token))
 
 
+@dataclass(eq=False, repr=False)
 class Routes:
     """What is remembered for one Router, bounded so that hostile traffic cannot grow it.
 
@@ -149,32 +150,27 @@ class Routes:
         draw: uniform in [0, 1), anew for each request.
     """
 
-    def __init__(
-        self,
-        router: Router | None,
-        locate: Locate,
-        afford: Afford | None = None,
-        limit: int = 8192,
-        *,
-        handoffs: Handoffs | None = None,
-        corrections: Corrections | None = None,
-        earn: Earn | None = None,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self.router = router
+    router: Router | None
+    locate: Locate
+    afford: Afford | None = None
+    limit: InitVar[int] = 8192
+    _: KW_ONLY
+    handoffs: Handoffs | None = None
+    corrections: InitVar[Corrections | None] = None
+    earn: Earn | None = None
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self, limit: int, corrections: Corrections | None) -> None:
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
         self.marks: set[int] = set()
         """Of look-ups that were made once."""
-        self._locate = locate
-        self._afford = afford
-        self._earn = earn
-        self._draw = draw
-        self._handoffs = handoffs
-        self._corrections = None if router is None or corrections is None else corrections.under(router)
-        self._limit = limit if router is None else min(limit, router.ranker.limit)
+        self._corrections = (
+            None if self.router is None or corrections is None else corrections.under(self.router)
+        )
+        self._limit = limit if self.router is None else min(limit, self.router.ranker.limit)
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
-        self.prepared = Prepared(router)
+        self.prepared = Prepared(self.router)
 
     def resolve(self, lookup: Lookup, client: Client | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.
@@ -193,7 +189,7 @@ class Routes:
                 "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
             )
         packed = b"" if client is None else client.packed
-        location = self._locate(packed) if packed else UNKNOWN_LOCATION
+        location = self.locate(packed) if packed else UNKNOWN_LOCATION
         router = self.router
         service, tenant, data_class = _asked(router.view, lookup)
         priority = lookup.priority
@@ -206,11 +202,11 @@ class Routes:
             routing = router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        handoffs = self._handoffs
+        handoffs = self.handoffs
         if handoffs is not None and not handoffs.signs(routing):
             handoffs = None
         known = router, routing, client, instance, lookup.explain
-        made = (*known, self._afford, handoffs, self._corrections, self._earn, self._draw)
+        made = (*known, self.afford, handoffs, self._corrections, self.earn, self.draw)
         resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, made)
         return resolved
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 
 from gtm.core.model.access import Role, TokenGrant
@@ -19,6 +20,7 @@ Forwarded = tuple[bytes | None, bytes | None]
 """The X-Forwarded-For and Forwarded headers."""
 
 
+@dataclass(eq=False, repr=False)
 class Callers:
     """Tells those who call apart.
 
@@ -33,26 +35,19 @@ class Callers:
         clock: POSIX seconds, for the end of tokens.
     """
 
-    def __init__(
-        self,
-        current: CurrentView,
-        *,
-        trusted_proxies: tuple[Network, ...],
-        metrics_allow: tuple[Network, ...],
-        token_max_age: float,
-        open_lookups: bool,
-        near_lookups: bool,
-        names: frozenset[str],
-        clock: Callable[[], float],
-    ) -> None:
+    current: InitVar[CurrentView]
+    _: KW_ONLY
+    trusted_proxies: InitVar[tuple[Network, ...]]
+    metrics_allow: tuple[Network, ...]
+    token_max_age: float
+    open_lookups: bool
+    near_lookups: bool
+    names: frozenset[str]
+    clock: Callable[[], float]
+
+    def __post_init__(self, current: CurrentView, trusted_proxies: tuple[Network, ...]) -> None:
         self._current_view = current
         self._finder = ClientFinder(trusted_proxies)
-        self._metrics_allow = metrics_allow
-        self._token_max_age = token_max_age
-        self._open_lookups = open_lookups
-        self._near_lookups = near_lookups
-        self._names = names
-        self._clock = clock
 
     def grant(self, incoming: Incoming) -> Grant:
         """Whether the caller may ask about other clients.
@@ -60,10 +55,10 @@ class Callers:
         Raises:
             ProblemError: it may only because this machine may, and it asked for another.
         """
-        if self._open_lookups:
+        if self.open_lookups:
             return Grant.GRANTED
         grant = self._judged(incoming, Role.VIEWER)[0]
-        if self._near_lookups and grant is not Grant.GRANTED:
+        if self.near_lookups and grant is not Grant.GRANTED:
             self._check_host(incoming)
             return Grant.GRANTED
         return grant
@@ -105,9 +100,9 @@ class Callers:
 
     def _judged(self, incoming: Incoming, needed: Role) -> tuple[Grant, TokenGrant | None]:
         authorization = incoming.headers.get(b"authorization")
-        current, most = self._current_view, self._token_max_age
+        current, most = self._current_view, self.token_max_age
         outdated = authorization is not None and most < inf and current.window.silence >= most
-        return judged(authorization, current.access, self._clock(), needed, outdated=outdated)
+        return judged(authorization, current.access, self.clock(), needed, outdated=outdated)
 
     def _check_host(self, incoming: Incoming) -> None:
         """Let what is open only to this machine be asked by its own names.
@@ -116,7 +111,7 @@ class Callers:
             ProblemError: the request came over loopback, and names another.
         """
         host, snapshot = incoming.headers.get(b"host", b""), self._current_view.snapshot
-        words = foreign(incoming.peer, host, self._names, snapshot)
+        words = foreign(incoming.peer, host, self.names, snapshot)
         if words:
             raise ProblemError("foreign_host", words)
 
@@ -131,4 +126,4 @@ class Callers:
             client = self.address(incoming.peer, self.forwarded(incoming))
         else:
             return False
-        return client is not None and any(client in network for network in self._metrics_allow)
+        return client is not None and any(client in network for network in self.metrics_allow)

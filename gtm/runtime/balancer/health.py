@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.picking import PoolPicker
@@ -24,6 +24,7 @@ def health_settings(document: BalancerDocument) -> Settings:
     return found if document.ejection.latency else replace(found, latency_factor=None)
 
 
+@dataclass(eq=False, repr=False)
 class HealthLoop:
     """See above.
 
@@ -36,24 +37,17 @@ class HealthLoop:
         not_made: called for each check that could not be made for want of room here.
     """
 
-    def __init__(
-        self,
-        health: BackendHealth,
-        picker: PoolPicker,
-        admission: QueueAdmission,
-        http2: Callable[[], ssl.SSLContext],
-        *,
-        share: Callable[[int | None], int | None] = lambda slots: slots,
-        not_made: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.health = health
-        self._picker = picker
-        self._admission = admission
-        self._http2 = http2
+    health: BackendHealth
+    picker: PoolPicker
+    admission: QueueAdmission
+    http2: Callable[[], ssl.SSLContext]
+    _: KW_ONLY
+    share: Callable[[int | None], int | None] = lambda slots: slots
+    not_made: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._settings: CheckSettings | None = None
         self._checks: Checks | None = None
-        self._share = share
-        self._not_made = not_made
         self._slots: tuple[int | None, bool] = (-1, False)
         self._drained: set[str] = set()
 
@@ -64,17 +58,17 @@ class HealthLoop:
             if self._checks is not None:
                 await self._checks.stop()
             self._settings = settings
-            picker = self._picker
+            picker = self.picker
             self._checks = Checks(
                 settings,
                 self.health,
                 self._tell,
                 picker.flights,
-                self._http2,
+                self.http2,
                 cached=picker.cached,
-                not_made=self._not_made,
+                not_made=self.not_made,
             )
-        routes = {route.url: route for route in self._picker.routes()}
+        routes = {route.url: route for route in self.picker.routes()}
         self._checks.update(((one, routes[one.name]) for one in document.servers()), document.own_checks())
         now = asyncio.get_running_loop().time()
         drained = {one.url for one in document.backends if one.draining}
@@ -94,16 +88,16 @@ class HealthLoop:
     def _tell(self) -> None:
         found = self.health.tick(asyncio.get_running_loop().time())
         if found:
-            self._picker.conditions(found)
+            self.picker.conditions(found)
         self.resize()
 
     def resize(self) -> None:
         """Look how many slots may be filled here."""
-        slots = self._picker.slots()
-        here = (self._share(slots), slots != 0)
+        slots = self.picker.slots()
+        here = (self.share(slots), slots != 0)
         if here != self._slots:
             self._slots = here
-            self._admission.resize(*here)
+            self.admission.resize(*here)
 
     async def first_round(self, patience: float) -> None:
         """Wait until every backend was looked at once, for so many seconds at most."""
@@ -127,6 +121,6 @@ class HealthLoop:
     def memory(self) -> float | None:
         """The mean of the backends' used memory, 0 to 1; None: nobody says."""
         known = [
-            one.condition.memory for one in self._picker.pool.candidates if one.condition.memory is not None
+            one.condition.memory for one in self.picker.pool.candidates if one.condition.memory is not None
         ]
         return sum(known) / len(known) if known else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass
 from heapq import nlargest
 from http import HTTPStatus
 from operator import itemgetter
@@ -40,6 +41,7 @@ FILE = "balancer-handoff-keys"
 _ENCODER = msgspec.json.Encoder()
 
 
+@dataclass(eq=False, repr=False)
 class Pushes:
     """See above.
 
@@ -52,25 +54,19 @@ class Pushes:
         leases: of the quotas, which they spend.
     """
 
-    def __init__(
-        self,
-        settings: BalancerSettings,
-        current: CurrentView,
-        owned: BalancerOwnership,
-        *,
-        kept: FollowerDisk,
-        carriers: Carriers,
-        leases: LeaseHolder,
-    ) -> None:
-        self._settings = settings
-        self._current = current
-        self._kept = kept
-        self._carriers = carriers
-        self.leases = leases
+    settings: BalancerSettings
+    current: CurrentView
+    owned: InitVar[BalancerOwnership]
+    _: KW_ONLY
+    kept: FollowerDisk
+    carriers: Carriers
+    leases: LeaseHolder
+
+    def __post_init__(self, owned: BalancerOwnership) -> None:
         self.keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
         self.signing: OwnKey | None = None
         """What pushes are signed with; None before `load`."""
-        self.own = OwnHandoffs(current)
+        self.own = OwnHandoffs(self.current)
         """The name that it is published by."""
         self.address = ""
         """Where other balancers of the region reach this one."""
@@ -86,12 +82,12 @@ class Pushes:
 
     async def load(self) -> None:
         """Read the keys, or make the first."""
-        ring = await self._kept.on_disk(self.keys.load, self._current.window.now)
+        ring = await self.kept.on_disk(self.keys.load, self.current.window.now)
         self._use(ring.current)
 
     async def run(self) -> None:
         """Report until cancelled. While control is away reports are lost: the next is a second later."""
-        settings = self._settings
+        settings = self.settings
         path = f"/v1/balancers/{quote(settings.name, safe='')}/report"
         refused = "control does not take keys and quotas, nothing new is leased: %s"
         async with Posting(settings, path, refused, HTTPStatus.OK) as posting:
@@ -103,7 +99,7 @@ class Pushes:
 
     def _report(self) -> BalancerReport:
         self._count()
-        now, counts = boot_time(), dict(self._carriers.pushes())
+        now, counts = boot_time(), dict(self.carriers.pushes())
         more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
         more = {key: count for key, count in more.items() if count > 0}
         told = self._largest(more)
@@ -111,13 +107,13 @@ class Pushes:
         self._seen = counts
         self._pushed |= {key: counts[key] for key in told}
         seconds, self._told_at = now - self._told_at, now
-        learned = self._carriers.round_trips()
+        learned = self.carriers.round_trips()
         return BalancerReport(
             self.leases.use(now),
             self.keys.public,
-            self._settings.region,
+            self.settings.region,
             __version__,
-            dict(self._carriers.tiers()),
+            dict(self.carriers.tiers()),
             tuple(learned.deltas[:MAX_SENT]),
             tuple(learned.witnesses[:MAX_SENT]),
             self.address,
@@ -143,20 +139,20 @@ class Pushes:
             logger.error("control says: %s", reply.notice[:1000])
         self._notice = reply.notice
         if reply.leases is not None and self.leases.take(reply.leases):
-            self._carriers.lease(self.leases)
+            self.carriers.lease(self.leases)
             self._count()
 
     def _count(self) -> None:
-        for one in self._carriers.spent():
+        for one in self.carriers.spent():
             self.leases.count(one.used, one.denied)
             self.leases.taken(one.worker, one.sequence)
 
     async def _roll(self) -> None:
         """Take what step is due with the keys."""
-        now, published = self._current.window.now, self._current.handoff_keys.keys
+        now, published = self.current.window.now, self.current.handoff_keys.keys
         if not self.own.issuer:
             return
-        await self._kept.on_disk(self.keys.roll, now, published, self.own.issuer)
+        await self.kept.on_disk(self.keys.roll, now, published, self.own.issuer)
         ring = self.keys.ring
         if ring is not None and ring.current is not self.signing:
             self._use(ring.current)
@@ -164,4 +160,4 @@ class Pushes:
     def _use(self, key: OwnKey) -> None:
         self.signing = key
         self.own.use(key)
-        self._carriers.sign(key)
+        self.carriers.sign(key)

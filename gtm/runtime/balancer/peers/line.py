@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ _AT_ONCE = 64
 """Datagrams that are read before others get their turn."""
 
 
+@dataclass(eq=False, repr=False)
 class PeerLine:
     """See above.
 
@@ -53,27 +55,21 @@ class PeerLine:
         carriers: carry requests here.
     """
 
-    def __init__(
-        self,
-        settings: BalancerSettings,
-        instance: str,
-        *,
-        home: Path,
-        kept: FollowerDisk,
-        listeners: Sequence[Listener],
-        key: Callable[[], OwnKey | None],
-        carriers: Carriers,
-    ) -> None:
-        self._settings = settings
-        self._instance = instance
+    settings: BalancerSettings
+    instance: str
+    _: KW_ONLY
+    home: InitVar[Path]
+    kept: FollowerDisk
+    listeners: InitVar[Sequence[Listener]]
+    key: Callable[[], OwnKey | None]
+    carriers: Carriers
+
+    def __post_init__(self, home: Path, listeners: Sequence[Listener]) -> None:
         self._path = home / FILE
-        self._kept = kept
         self._sockets = [one.socket for one in listeners]
         self._port = listeners[0].port if listeners else 0
-        self._key = key
         self._loop = asyncio.get_running_loop()
-        self._known = Known(settings.region, instance, self._loop.time, time.time)
-        self._carriers = carriers
+        self._known = Known(self.settings.region, self.instance, self._loop.time, time.time)
         self._sealer: tuple[OwnKey, Sealer] | None = None
         self._sequence = 0
         self._unsaved = False
@@ -89,7 +85,7 @@ class PeerLine:
     async def load(self) -> None:
         """Take in who was published last."""
         try:
-            text = await self._kept.on_disk(self._path.read_bytes)
+            text = await self.kept.on_disk(self._path.read_bytes)
             self._known.learn(msgspec.json.decode(shallow(text), type=PeersMessage).peers)
         except FileNotFoundError:
             return
@@ -116,19 +112,19 @@ class PeerLine:
         self._unsaved = False
         text = msgspec.json.encode(PeersMessage(self._known.peers())) + b"\n"
         try:
-            await self._kept.on_disk(write_whole, self._path, text)
+            await self.kept.on_disk(write_whole, self._path, text)
         except OSError as error:
             logger.warning("cannot keep who else balances this region: %s", error)
 
     def _own_address(self) -> str:
         """Where others reach this balancer, as far as it can know."""
-        if self._settings.peer_address:
-            ((host, port),) = places([self._settings.peer_address])
+        if self.settings.peer_address:
+            ((host, port),) = places([self.settings.peer_address])
             return _written(host, port or self._port)
-        host = self._settings.bind[0]
+        host = self.settings.bind[0]
         if not ip_address(host).is_unspecified:
             return _written(host, self._port)
-        control = urlsplit(self._settings.control_url)
+        control = urlsplit(self.settings.control_url)
         try:
             with socket.socket(
                 socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM
@@ -167,7 +163,7 @@ class PeerLine:
         told_at = 0.0
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            now, use = self._loop.time(), self._carriers.use()
+            now, use = self._loop.time(), self.carriers.use()
             if self._places() and due(self._told, use, now - told_at) and self._say():
                 self._told, told_at = use, now
             if now - self._passed_at > _PASS_EVERY:
@@ -177,7 +173,7 @@ class PeerLine:
         """Tell those that carry what the others said; also when nobody speaks any more."""
         words = self._known.words()
         if words or self._passed:
-            self._carriers.heard(words)
+            self.carriers.heard(words)
         self._passed, self._passed_at = len(words), self._loop.time()
 
     def _places(self) -> list[tuple[str, int]]:
@@ -186,14 +182,14 @@ class PeerLine:
 
     def _say(self, *, ending: bool = False) -> bool:
         """Tell all others; whether there was a way to."""
-        key, places = self._key(), self._places()
+        key, places = self.key(), self._places()
         if key is None or not places:
             return False
         if self._sealer is None or self._sealer[0] is not key:
             self._sealer = key, Sealer(key)
         self._sequence += 1
-        word = together(list(self._carriers.words().values()))
-        said = Said(self._settings.region, self._instance, self._sequence, time.time(), word, ending)
+        word = together(list(self.carriers.words().values()))
+        said = Said(self.settings.region, self.instance, self._sequence, time.time(), word, ending)
         datagram = self._sealer[1].seal(said)
         for host, port in places:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import assert_never
@@ -48,6 +48,7 @@ _PATIENCE = 5.0
 """Seconds that a worker may take to stop."""
 
 
+@dataclass(eq=False, repr=False)
 class EdgeWorkers(Workers[AgentEnd]):
     """All workers of an edge.
 
@@ -65,31 +66,20 @@ class EdgeWorkers(Workers[AgentEnd]):
         pulse: what workers are told of their agent now.
     """
 
-    def __init__(
-        self,
-        settings: EdgeSettings,
-        listeners: Listeners,
-        metrics: EdgeMetrics,
-        *,
-        everything: Callable[[], Iterable[ToWorker]],
-        moved: Callable[[], None],
-        leases: LeaseHolder,
-        learned: Callable[[Interval], None],
-        cookie_secrets: tuple[bytes, ...],
-        covered: Callable[[], bool],
-        pulse: Callable[[], PulseMessage],
-    ) -> None:
-        super().__init__("gtm.runtime.edge.worker", AgentEnd, settings.geoip_db)
-        self._settings = settings
-        self._listeners = listeners
-        self._metrics = metrics
-        self._everything = everything
-        self._moved = moved
-        self._leases = leases
-        self._learned = learned
-        self._cookie_secrets = cookie_secrets
-        self._covered = covered
-        self._pulse = pulse
+    settings: EdgeSettings
+    listeners: Listeners
+    metrics: EdgeMetrics
+    _: KW_ONLY
+    everything: Callable[[], Iterable[ToWorker]]
+    moved: Callable[[], None]
+    leases: LeaseHolder
+    learned: Callable[[Interval], None]
+    cookie_secrets: tuple[bytes, ...]
+    covered: Callable[[], bool]
+    pulse: Callable[[], PulseMessage]
+
+    def __post_init__(self) -> None:
+        super().__init__("gtm.runtime.edge.worker", AgentEnd, self.settings.geoip_db)
         self._doorless = False
         self._answering: dict[WorkerId, int] = {}
         self._links: dict[WorkerId, AgentEnd] = {}
@@ -110,7 +100,7 @@ class EdgeWorkers(Workers[AgentEnd]):
     def start(self) -> None:
         """Start every worker."""
         for kind in WorkerKind:
-            for number in range(1, self._settings.workers + 1):
+            for number in range(1, self.settings.workers + 1):
                 worker = WorkerId(kind, number)
                 self._keep(worker, partial(self._run, worker))
 
@@ -121,14 +111,14 @@ class EdgeWorkers(Workers[AgentEnd]):
 
     def put_parts(self) -> None:
         """Send every HTTP worker its parts of the leases held now."""
-        parts = self._leases.parts()
+        parts = self.leases.parts()
         for worker, link in self._links.items():
             if worker.kind is WorkerKind.HTTP:
                 link.put([PartsMessage(parts[worker.index])])
 
     def beat(self) -> None:
         """Tell every worker that its agent lives. To be called once a second."""
-        self.put([self._pulse()])
+        self.put([self.pulse()])
 
     async def finish(self) -> None:
         """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
@@ -137,16 +127,16 @@ class EdgeWorkers(Workers[AgentEnd]):
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
         self.put([self._silence()])
-        self._moved()
+        self.moved()
 
     def _silence(self) -> SilentMessage:
         """Which kinds of worker nobody of listens now."""
-        listening = set(WorkerKind) if self._covered() else {worker.kind for worker in self._answering}
+        listening = set(WorkerKind) if self.covered() else {worker.kind for worker in self._answering}
         return SilentMessage(tuple(kind for kind in WorkerKind if kind not in listening))
 
     def rename(self, name: str) -> None:
         """Give workers that start from now on another name of the edge."""
-        self._settings = replace(self._settings, name=name)
+        self.settings = replace(self.settings, name=name)
 
     async def _run(self, worker: WorkerId) -> int | None:
         path, door = self._door()
@@ -163,9 +153,9 @@ class EdgeWorkers(Workers[AgentEnd]):
         if (
             worker.kind is WorkerKind.HTTP
         ):  # before the View, with which it listens: `/readyz` must know by then
-            link.put([self._silence(), PartsMessage(self._leases.started(worker.index))])
-        link.put([message for message in self._everything() if concerns(worker.kind, message)])
-        link.put([self._pulse()])
+            link.put([self._silence(), PartsMessage(self.leases.started(worker.index))])
+        link.put([message for message in self.everything() if concerns(worker.kind, message)])
+        link.put([self.pulse()])
         self._links[worker] = link
         self._processes[worker] = process
         self._changed()
@@ -179,13 +169,13 @@ class EdgeWorkers(Workers[AgentEnd]):
             await link.close()
             await terminate(process, _PATIENCE)
             if worker.kind is WorkerKind.HTTP:
-                self._leases.ended(worker.index)
+                self.leases.ended(worker.index)
             _unlink(path)
 
     def _door(self) -> tuple[Path | None, socket.socket | None]:
         """Where a next agent finds a worker; nowhere on a disk that refuses."""
         try:
-            return make_door(self._settings.data_dir)
+            return make_door(self.settings.data_dir)
         except OSError as error:
             if not self._doorless:
                 logger.warning("workers end with their agent, however that ends: %s", error)
@@ -197,29 +187,29 @@ class EdgeWorkers(Workers[AgentEnd]):
         dns = worker.kind is WorkerKind.DNS
         return WorkerSettings(
             id=worker,
-            edge=replace(self._settings, token=""),
+            edge=replace(self.settings, token=""),
             descriptor=-1,
-            udp=self._listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
-            tcp=self._listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
-            cookie_secrets=self._cookie_secrets if dns else (),
+            udp=self.listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
+            tcp=self.listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
+            cookie_secrets=self.cookie_secrets if dns else (),
             door=None if door is None else door.fileno(),
         )
 
     def _take(self, worker: WorkerId, message: ToAgent) -> None:
         match message:
             case CountsMessage():
-                self._metrics.add(message.counts)
+                self.metrics.add(message.counts)
                 if worker.kind is WorkerKind.HTTP:
-                    self._leases.count(message.used, message.denied)
-                    self._leases.taken(worker.index, message.parts)
-                    if self._leases.overdue:
-                        self._moved()
+                    self.leases.count(message.used, message.denied)
+                    self.leases.taken(worker.index, message.parts)
+                    if self.leases.overdue:
+                        self.moved()
             case SamplesMessage():
-                self._learned(Interval(list(message.deltas), list(message.witnesses)))
+                self.learned(Interval(list(message.deltas), list(message.witnesses)))
             case ReadyMessage():
                 logger.info("worker %s answers from revision %d", worker, message.revision)
                 self._answering[worker] = message.revision
-                if len(self._answering) == len(WorkerKind) * self._settings.workers:
+                if len(self._answering) == len(WorkerKind) * self.settings.workers:
                     self.ready.set()
                 self._changed()
             case _:
