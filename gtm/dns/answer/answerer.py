@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache, partial
 
 from gtm.core.decision.router import Router
@@ -13,7 +14,8 @@ from gtm.dns.answer.fast import FastWay, query_key
 from gtm.dns.answer.full import Query, Question, Rejected, read_query, render
 from gtm.dns.answer.led import ended, led
 from gtm.dns.answer.questions import Questions, name_label
-from gtm.dns.answer.static_way import StaticWay
+from gtm.dns.answer.ready import Sign
+from gtm.dns.answer.static_way import Count, StaticWay
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
 from gtm.dns.zone.content import Content, explains, explanation, host_content, second_draw, turns
@@ -26,6 +28,7 @@ from gtm.telemetry import Counts, decision_key, metric_key
 _label = lru_cache(maxsize=4096)(name_label)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Answerer:
     """Answers DNS packets from one Router. Cheap enough to be made anew for each: answers are prepared when first asked.
 
@@ -41,49 +44,33 @@ class Answerer:
         draw: a new draw, uniform in [0, 1), for services whose weights split clients; by default always 0.
     """
 
-    __slots__ = (
-        "_count",
-        "_counts",
-        "_draw",
-        "_fast",
-        "_locate",
-        "_options",
-        "_sign",
-        "_static",
-        "clients",
-        "names",
-        "questions",
-        "router",
-        "signer",
-    )
+    router: Router
+    locate: Locate
+    counts: Counts
+    predecessor: InitVar[Answerer | None] = None
+    signer: Signer | None = None
+    _: KW_ONLY
+    options: ServerOptions = NO_OPTIONS
+    draw: Callable[[], float] = float
+    clients: Clients = field(init=False)
+    names: Names = field(init=False)
+    questions: Questions = field(init=False)
+    _count: Count = field(init=False)
+    _sign: Sign | None = field(init=False)
+    _fast: FastWay = field(init=False)
+    _static: StaticWay = field(init=False)
 
-    def __init__(
-        self,
-        router: Router,
-        locate: Locate,
-        counts: Counts,
-        predecessor: Answerer | None = None,
-        signer: Signer | None = None,
-        *,
-        options: ServerOptions = NO_OPTIONS,
-        draw: Callable[[], float] = float,
-    ) -> None:
-        self.router = router = router.in_dns
-        self.signer = signer
-        self._options = options
-        self._draw = draw
-        self._locate = locate
-        self._counts = counts
-        snapshot = router.view.snapshot
-        self.clients: Clients = Clients(locate, options) if predecessor is None else predecessor.clients
-        basis = router.view.basis
+    def __post_init__(self, predecessor: Answerer | None) -> None:
+        self.router = router = self.router.in_dns
+        signer, counts, basis = self.signer, self.counts, router.view.basis
+        self.clients = Clients(self.locate, self.options) if predecessor is None else predecessor.clients
         known = None if predecessor is None else predecessor.router.view.basis
         if predecessor is not None and known is not None and _names_alike(known, basis):
-            self.names: Names = predecessor.names
+            self.names = predecessor.names
         else:
-            self.names = build_names(snapshot, elsewhere(basis))
+            self.names = build_names(router.view.snapshot, elsewhere(basis))
         if predecessor is not None and predecessor.router.ranker is router.ranker:
-            self.questions: Questions = predecessor.questions
+            self.questions = predecessor.questions
         else:
             self.questions = Questions(router.ranker, self.names, self.clients)
         # No methods of this object: Views come and go each second, and a cycle would leave them to the garbage collector.
@@ -106,23 +93,23 @@ class Answerer:
             reply = self._static.answer(packet, client, tcp=tcp)
         if reply is not None:
             return reply
-        self._counts.add(f"gtm_dns_full_way_total\t{'tcp' if tcp else 'udp'}")
+        self.counts.add(f"gtm_dns_full_way_total\t{'tcp' if tcp else 'udp'}")
         return self.answer_fully(packet, client, tcp=tcp, draw=draw)
 
     def udp(self, packet: bytes, client: str) -> bytes | None:
         """The reply to a packet that came over UDP, with a new draw."""
-        draw = self._draw()
+        draw = self.draw()
         reply = self._fast.repeated(packet, client, draw)
         return self.answer(packet, client, tcp=False, draw=draw) if reply is None else reply
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
         """As `answer`, never the short way."""
-        query = read_query(packet, client, self._options, tcp=tcp)
+        query = read_query(packet, client, self.options, tcp=tcp)
         if isinstance(query, Rejected):
             if query.reply is None:
-                self._counts.add(f"gtm_dns_dropped_total\t{query.dropped}")
+                self.counts.add(f"gtm_dns_dropped_total\t{query.dropped}")
             else:
-                self._counts.add(query_key(0, query.rcode, "", tcp=tcp))
+                self.counts.add(query_key(0, query.rcode, "", tcp=tcp))
             return query.reply
         location = UNKNOWN_LOCATION
         content: Content | Host | Alias = (
@@ -156,7 +143,7 @@ class Answerer:
         """Where the client is: its subnet, or else the address that asks."""
         if query.subnet is not None and query.subnet.source > 0:
             return self.clients.subnet(query.subnet).location
-        return self._locate(client)
+        return self.locate(client)
 
     def _decided(self, host: Host, question: Question, location: Location, draw: float) -> Content:
         """The answer of a service's host name for one client."""
@@ -167,7 +154,7 @@ class Answerer:
         option, most = led(router, self.names, ranking, picked, location)
         key = decision_key(ranking.group, ranking.cell, option, "dns")
         # Only addresses bring a client to a region; questions for anything else are no demand.
-        self._counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
+        self.counts.add(key if question.rdtype in (wire.A, wire.AAAA) else metric_key(key))
         texts: Sequence[str] = ()
         if question.rdtype == wire.TXT and explains(host, question.name):
             texts = explanation(router.explained(ranking, option), routing.request)

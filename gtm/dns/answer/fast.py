@@ -75,6 +75,8 @@ Sources: RFC 1035 §4.1 (messages, compression), RFC 4343 (case), RFC 6891 §6.1
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from gtm.core.decision.choice import Choice, pick
 from gtm.core.decision.options import Option
 from gtm.core.decision.router import Router
@@ -102,6 +104,7 @@ _SHAPES = {
 matters. The flags in `low` (RA, Z, AD, CD) have no bearing on an authoritative answer."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Way:
     """How a question from a ranking class ends in one View: the choice, and the answers made ready so far.
 
@@ -109,14 +112,15 @@ class _Way:
     else, and the choice keeps the options, so that no other can get the id of one), an answer for each turn.
     """
 
-    __slots__ = ("choice", "only", "ready")
+    choice: Choice
+    only: Option | None = field(init=False)
+    ready: dict[int, list[Ready | None]] = field(init=False, default_factory=dict)
 
-    def __init__(self, choice: Choice) -> None:
-        self.choice = choice
-        self.only = choice.alone
-        self.ready: dict[int, list[Ready | None]] = {}
+    def __post_init__(self) -> None:
+        self.only = self.choice.alone
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FastWay:
     """The short way for one Router.
 
@@ -128,35 +132,19 @@ class FastWay:
         sign: what DNSSEC makes of an answer; None: nothing.
     """
 
-    __slots__ = (
-        "_clients",
-        "_counts",
-        "_plain",
-        "_questions",
-        "_ready_bytes",
-        "_router",
-        "_sign",
-        "_signed",
-        "_token",
-    )
+    router: Router
+    questions: Questions
+    clients: Clients
+    counts: Counts
+    sign: Sign | None = None
+    _token: object = field(init=False, default_factory=object)
+    _plain: Memory[Asked, _Way] = field(init=False)
+    _signed: Memory[Asked, _Way] = field(init=False)
+    _ready_bytes: int = field(init=False, default=0)
 
-    def __init__(
-        self,
-        router: Router,
-        questions: Questions,
-        clients: Clients,
-        counts: Counts,
-        sign: Sign | None = None,
-    ) -> None:
-        self._router = router
-        self._questions = questions
-        self._clients = clients
-        self._counts = counts
-        self._sign = sign
-        self._token = object()
+    def __post_init__(self) -> None:
         self._plain = Memory(self._way, LIMIT)
         self._signed = Memory(self._way, LIMIT)
-        self._ready_bytes = 0
 
     def repeated(self, packet: bytes, source: str, draw: float) -> bytes | None:
         """The reply over UDP to a packet of which everything has been met before in this View; None for others.
@@ -164,15 +152,15 @@ class FastWay:
         The arguments are those of `answer`: what this leaves open, that must answer with the same draw.
         """
         end = packet.find(0, 12) + 5
-        spelling = self._questions.spellings.get(packet[2:end])
+        spelling = self.questions.spellings.get(packet[2:end])
         if spelling is None:
             return None
         records, audiences, shape = spelling
         edns = records.get(packet[end:])
         if edns is None or edns.cookie is not None:
             return None
-        client = self._clients.sources.get(source) if edns.client is None else edns
-        if client is None or client.questions is not self._questions:
+        client = self.clients.sources.get(source) if edns.client is None else edns
+        if client is None or client.questions is not self.questions:
             return None
         known = audiences.get(client.audience)
         if known is None:
@@ -189,7 +177,7 @@ class FastWay:
         reply = packet[:2] + fronts[shape] + (edns.tailored if tailored else edns.general)
         if len(reply) > edns.limit:
             return None
-        counts = self._counts
+        counts = self.counts
         if tally.round is not counts.round:
             tally.round = counts.round
             tally.round.append(tally)
@@ -204,26 +192,26 @@ class FastWay:
         # No label of a known name holds a zero byte, and lowering touches neither lengths nor the types looked for.
         end = packet.find(0, 12) + 5
         asked = packet[12:end]
-        question = self._questions.find(asked.lower())
+        question = self.questions.find(asked.lower())
         if question is None:
             return None
         if shape & EDNS:
-            edns = self._clients.edns(packet[end:])
+            edns = self.clients.edns(packet[end:])
             if edns is None or (tcp and edns.keepalive):
                 return None
         elif len(packet) == end:
             edns = NO_EDNS
         else:
             return None
-        client = edns.client or self._clients.source(source)
-        number = client.audience if client.questions is self._questions else self._questions.number(client)
+        client = edns.client or self.clients.source(source)
+        number = client.audience if client.questions is self.questions else self.questions.number(client)
         if edns.client is not None:
-            edns.audience, edns.questions = number, self._questions
-        known = question.audiences.get(number) or self._questions.learn(question, client, number)
+            edns.audience, edns.questions = number, self.questions
+        known = question.audiences.get(number) or self.questions.learn(question, client, number)
         ready = self._ready(known, edns, client, draw, tcp=tcp)
         if asked == question.wire and question.wildcard is None:
             # Other spellings are a client's that draws the case anew for each query, to know its replies by it.
-            self._questions.spelt(packet[2:end], question, shape)
+            self.questions.spelt(packet[2:end], question, shape)
         return _reply(packet, end, shape, ready, edns, source, tcp=tcp)
 
     def _ready(self, known: Audience, edns: Edns, client: Client, draw: float, *, tcp: bool) -> Ready:
@@ -232,14 +220,14 @@ class FastWay:
         way = (self._signed if edns.dnssec_ok else self._plain)[asked]
         picked, ready = self._drawn(asked, way, client, draw, dnssec_ok=edns.dnssec_ok)
         tally = self._tally(known, ready, tcp=tcp)
-        self._counts.tally(tally)
+        self.counts.tally(tally)
         sticky = way.choice.keyed and client.location.network is not None
         if (way.only is not None or not sticky) and not tcp and not ready.error:
             self._prepare(known, way, picked, (ready, tally), dnssec_ok=edns.dnssec_ok)
         return ready
 
     def _way(self, asked: Asked) -> _Way:
-        return _Way(self._router.choices[asked.group])
+        return _Way(self.router.choices[asked.group])
 
     def _prepare(
         self, known: Audience, way: _Way, picked: Option, end: tuple[Ready, Tally], *, dnssec_ok: bool
@@ -264,7 +252,7 @@ class FastWay:
         self, asked: Asked, way: _Way, client: Client, draw: float, *, dnssec_ok: bool
     ) -> tuple[Option, Ready]:
         """The option that a draw picks, and the answer made ready for it."""
-        question, view = asked.question, self._router.view
+        question, view = asked.question, self.router.view
         picked = way.only or pick(
             way.choice, question.host.request(client.location, question.rdtype), draw, sheds=False
         )
@@ -279,9 +267,9 @@ class FastWay:
             option, most = within(view, asked.group, asked.leads, picked)
             content = host_content(view, question.host, question.rdtype, option, turn=turn)
             content = ended(content, option, most)
-            if self._sign is not None:
+            if self.sign is not None:
                 # The CO flag is about names that are not there (RFC 9824 §5.1).
-                content = self._sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)
+                content = self.sign(content, question.wire[:-4], question.rdtype, dnssec_ok, False)
             made = ready[turn] = Ready(content, question.wire, option)
             self._ready_bytes += made.size
             if self._ready_bytes > ROOM:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
 import dns.name
@@ -70,6 +71,7 @@ Prepared = tuple[object, tuple[bytes, ...], bool, Tally, Drawn | None]
 decide, what they pick from instead."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Audience:
     """Clients whom a question's answers do not tell apart: their ranking class, their demand cell, and where their answers are counted.
 
@@ -77,14 +79,11 @@ class Audience:
     do so.
     """
 
-    __slots__ = ("asked", "cell", "plain", "signed", "tallies")
-
-    def __init__(self, asked: Asked, cell: str) -> None:
-        self.asked = asked
-        self.cell = cell
-        self.tallies: tuple[tuple[str, Tally], ...] = ()
-        self.plain: Prepared | None = None
-        self.signed: Prepared | None = None
+    asked: Asked
+    cell: str
+    tallies: tuple[tuple[str, Tally], ...] = field(init=False, default=())
+    plain: Prepared | None = field(init=False, default=None)
+    signed: Prepared | None = field(init=False, default=None)
 
 
 class Question:
@@ -109,6 +108,7 @@ Spelling = tuple[dict[bytes, Edns], dict[int, Audience], int]
 and the query's shape."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Questions:
     """What the short way answers, and which ranking class each audience falls into: valid as long as a Ranker.
 
@@ -119,38 +119,26 @@ class Questions:
         limit: how many pairs of question and audience are remembered. Past it, the older half is forgotten.
     """
 
-    __slots__ = (
-        "_asked",
-        "_clients",
-        "_has_wildcards",
-        "_known",
-        "_names",
-        "_numbers",
-        "_wild",
-        "by_wire",
-        "limit",
-        "ranker",
-        "spellings",
-    )
+    ranker: Ranker
+    names: Names
+    clients: Clients
+    limit: int = LIMIT
+    spellings: dict[bytes, Spelling] = field(init=False, default_factory=dict)
+    _known: int = field(init=False, default=0)
+    _asked: Memory[tuple[Question, RankingClass, Leads], Asked] = field(init=False)
+    _has_wildcards: bool = field(init=False)
+    _numbers: dict[object, int] = field(init=False, default_factory=dict)
+    _wild: dict[bytes, Question] = field(init=False, default_factory=dict)
+    by_wire: dict[bytes, Question] = field(init=False)
 
-    def __init__(self, ranker: Ranker, names: Names, clients: Clients, limit: int = LIMIT) -> None:
-        self.ranker = ranker
-        self.spellings: dict[bytes, Spelling] = {}
-        self._clients = clients
-        self._known = 0
-        self.limit = limit
-        self._asked: Memory[tuple[Question, RankingClass, Leads], Asked] = Memory(
-            lambda key: Asked(*key), limit
-        )
-        self._names = names
-        self._has_wildcards = any(name.startswith(_WILDCARD) for name in names.hosts)
-        self._numbers: dict[object, int] = {}
-        self._wild: dict[bytes, Question] = {}
+    def __post_init__(self) -> None:
+        self._asked = Memory(lambda key: Asked(*key), self.limit)
+        self._has_wildcards = any(name.startswith(_WILDCARD) for name in self.names.hosts)
         self.by_wire = {
             question: Question(question, host, rdtype)
-            for name in names.hosts
+            for name in self.names.hosts
             for rdtype in _TYPES
-            if isinstance(host := static_content(names, name, rdtype), Host)
+            if isinstance(host := static_content(self.names, name, rdtype), Host)
             for question in (name + bytes((0, rdtype, 0, wire.CLASS_IN)),)
         }
 
@@ -163,9 +151,9 @@ class Questions:
         if rest not in _ASKED_TYPES or not wire.is_name(name):
             return None
         rdtype = rest[1]
-        host = static_content(self._names, name, rdtype)
-        zone = self._names.zone_of(name)
-        source = None if zone is None else self._names.source_of(name, zone)
+        host = static_content(self.names, name, rdtype)
+        zone = self.names.zone_of(name)
+        source = None if zone is None else self.names.source_of(name, zone)
         wildcard = None if source is None else self.by_wire.get(source + rest)
         if not isinstance(host, Host) or wildcard is None:
             return None
@@ -176,7 +164,7 @@ class Questions:
 
     def spelt(self, query: bytes, question: Question, shape: int) -> None:
         """Remember a query's bytes from its flags to its question's end."""
-        records = self._clients.records if shape & EDNS else _NO_RECORDS
+        records = self.clients.records if shape & EDNS else _NO_RECORDS
         self.spellings[query] = records, question.audiences, shape
 
     def number(self, client: Client) -> int:
@@ -204,7 +192,7 @@ class Questions:
             )
         ranking = self.ranker.fresh(question.host.request(client.location, question.rdtype))
         # Where aliases lead depends on more of the client than its class of this service.
-        known_leads = leads(self.ranker, self._names, ranking, client.location)
+        known_leads = leads(self.ranker, self.names, ranking, client.location)
         return self._audience(question, number, (question, ranking.group, known_leads), ranking.cell)
 
     def _audience(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
 from gtm.http.problems import ProblemError
-from gtm.http.requests.pages import OTHER
+from gtm.http.requests.pages import OTHER, Page
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -34,6 +35,7 @@ _SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"cont
 _READ = LISTS.union(_SINGLE)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Incoming:
     """One request.
 
@@ -48,37 +50,22 @@ class Incoming:
         version: of HTTP.
     """
 
-    __slots__ = (
-        "_lines",
-        "_version",
-        "headers",
-        "method",
-        "page",
-        "path",
-        "peer",
-        "query",
-        "raw_path",
-        "started",
-    )
+    method: str
+    target: InitVar[bytes]
+    lines: Iterable[tuple[bytes, bytes]]
+    peer: str | None
+    version: str
+    raw_path: bytes = field(init=False)
+    query: bytes = field(init=False)
+    path: str = field(init=False)
+    page: Page = field(init=False, default=OTHER)
+    started: bool = field(init=False, default=False)
+    headers: dict[bytes, bytes] = field(init=False, default_factory=dict)
 
-    def __init__(
-        self,
-        method: str,
-        target: bytes,
-        lines: Iterable[tuple[bytes, bytes]],
-        peer: str | None,
-        version: str,
-    ) -> None:
-        self.method = method
+    def __post_init__(self, target: bytes) -> None:
         self.raw_path, _, self.query = target.partition(b"?")
         path = self.raw_path.decode("ascii", "replace")
         self.path = unquote(path) if "%" in path else path
-        self._lines = lines
-        self.peer = peer
-        self._version = version
-        self.page = OTHER
-        self.started = False
-        self.headers: dict[bytes, bytes] = {}
 
     @classmethod
     def of_scope(cls, scope: Scope) -> Incoming:
@@ -101,7 +88,7 @@ class Incoming:
             ProblemError: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1.
         """
         headers = self.headers
-        for name, value in self._lines:
+        for name, value in self.lines:
             if name in _READ:
                 if name not in headers:
                     headers[name] = value
@@ -111,7 +98,7 @@ class Incoming:
                     raise ProblemError(
                         "invalid_request", f"the {name.decode().title()} header is given twice"
                     )
-        if b"host" not in headers and self._version == "1.1":
+        if b"host" not in headers and self.version == "1.1":
             raise ProblemError("invalid_request", "the Host header is missing")
 
     def require(self, allowed: tuple[str, ...]) -> None:
