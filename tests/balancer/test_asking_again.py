@@ -51,7 +51,7 @@ def test_the_table() -> None:
             keeps_body=kept,
             heard=heard,
             goes_on_with=named_in(target),
-            tries=1,
+            tried=("http://one",),
             proxy=SimpleNamespace(may_retry=may_retry),
         )
         expected = _expected(

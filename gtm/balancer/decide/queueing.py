@@ -203,7 +203,7 @@ class QueueAdmission:
             not exchange.status
         ):  # its client left before it was answered: its prompt was read, as far as anybody knows
             return core.Used(None, 0.0, cost)
-        used = meter.used(exchange.returned, events=exchange.streams_events)
+        used = meter.used(exchange.returned, events=exchange.answer.events)
         if used.input_cut or used.output_cut:
             self._cut(exchange, used)
         return core.Used(used.inputs, used.outputs, cost)

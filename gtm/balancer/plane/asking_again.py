@@ -55,4 +55,4 @@ def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False)
         return True
     if exchange.goes_on_with is not None:
         return False
-    return exchange.proxy.may_retry(exchange.tries, free=reached is Reached.UNHEARD)
+    return exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD)
