@@ -45,7 +45,7 @@ from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
 from gtm.nesting import DEEPER, MAX_DEPTH, TwiceError, loads, read, shallow
 from gtm.prober.checks import judge_json
-from gtm.runtime.balancer.peers.datagrams import opened
+from gtm.runtime.balancer.peers import opened
 from tests.effort import examples
 from tests.sources import parsed
 

@@ -40,9 +40,8 @@ from gtm.http.problems import (
     json_response,
     response_of,
 )
-from gtm.http.requests.access import Grant, check_subject
-from gtm.http.requests.callers import Callers
-from gtm.http.requests.incoming import SAID, Incoming, Receive, Scope, Send
+from gtm.http.requests.callers import Callers, Grant, check_subject
+from gtm.http.requests.incoming import REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
 from gtm.http.requests.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
@@ -52,7 +51,6 @@ from gtm.http.requests.lookup import (
     parse_item,
     read_priority,
 )
-from gtm.http.requests.pages import REDIRECT, Page
 from gtm.http.samples.intake import Intake, SamplePages
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts

@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -28,15 +29,72 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 import msgspec
 import re2
+from cryptography.x509 import (
+    Certificate as Parsed,
+)
+from cryptography.x509 import (
+    DNSName,
+    ExtensionNotFound,
+    IPAddress,
+    SubjectAlternativeName,
+    load_der_x509_certificate,
+)
 
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe, ProbeType
 from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
-from gtm.prober import certificates
 from gtm.settings import Network
 from gtm.transport import no_room, tls_context
+
+# --- Certificates that endpoints show to probes, read. ---
+#
+# Law: of one that was not verified only its time and its hash are told. What it says of itself is what an endpoint sends, and whoever
+# reads of health may not read what edges can (`gtm.prober.checks`, law 5).
+
+
+MAX_NAMES = 20
+"""Names kept of a certificate: the first."""
+MAX_TEXT = 200
+"""Characters kept of its subject, of its issuer and of each name."""
+
+
+@lru_cache(maxsize=1024)
+def read_certificate(der: bytes, *, verified: bool) -> Certificate | None:
+    """What a certificate says; None if it cannot be read.
+
+    Args:
+        der: as the server sent it.
+        verified: whether it was, for the name that was asked for.
+    """
+    try:
+        parsed = load_der_x509_certificate(der)
+        times = parsed.not_valid_before_utc.timestamp(), parsed.not_valid_after_utc.timestamp()
+        if not verified:
+            return Certificate(sha256(der).hexdigest(), *times)
+        return Certificate(
+            sha256(der).hexdigest(),
+            *times,
+            subject=parsed.subject.rfc4514_string()[:MAX_TEXT],
+            issuer=parsed.issuer.rfc4514_string()[:MAX_TEXT],
+            names=_names(parsed),
+        )
+    except ValueError:
+        return None
+
+
+def _names(parsed: Parsed) -> tuple[str, ...]:
+    try:
+        found = parsed.extensions.get_extension_for_class(SubjectAlternativeName).value
+    except ExtensionNotFound:
+        return ()
+    names = [*found.get_values_for_type(DNSName), *map(str, found.get_values_for_type(IPAddress))]
+    return tuple(name[:MAX_TEXT] for name in names[:MAX_NAMES])
+
+
+# --- One health check of one endpoint: HTTP, HTTPS or TCP. ---
+
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are looked at."""
@@ -195,7 +253,7 @@ class _Connection:
         """Note the certificate that a TLS server has shown, be it accepted or not looked at."""
         shown = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
         if shown is not None:
-            self.certificate = certificates.read(shown, verified=self._verifies)
+            self.certificate = read_certificate(shown, verified=self._verifies)
 
     def made(self, sock: Any) -> None:
         """Read a connected socket; nothing is known where the system has no TCP_INFO."""

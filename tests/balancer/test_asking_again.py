@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from gtm.balancer.plane.asking_again import Reached, may_ask_another
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange import Exchange, Reached, may_ask_another
 from gtm.balancer.wire.endpoints import named_in
 from tests.balancer.world import Backend, Peer, answering, run, world
 

@@ -13,9 +13,9 @@ from httptools import HttpParserError, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.answer import Answer
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Log
+from gtm.balancer.plane.exchange import Answer
 from gtm.balancer.wire import responses as wire
 from gtm.balancer.wire.responses import PIECE, TURN, Chunks
 from tests.balancer import world as worlds

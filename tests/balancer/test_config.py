@@ -30,7 +30,7 @@ from gtm.core.balance.choosing.values import Prefix
 from gtm.core.balance.choosing.values import Settings as ChoosingSettings
 from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.model.problems import PolicyError
-from gtm.runtime.balancer.health import health_settings
+from gtm.runtime.balancer.carrier import health_settings
 from tests.docs.blocks import ROOT
 from tests.effort import examples
 

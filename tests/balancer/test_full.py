@@ -18,7 +18,7 @@ from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import Settings as Choosing
 from gtm.core.balance.health import BackendHealth, Check, Settings, State
 from gtm.core.health.verdicts import ProbeResult
-from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.balancer.carrier import HealthLoop
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.world import (
     PATIENCE,

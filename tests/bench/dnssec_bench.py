@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
-from gtm.dns.zone.dnssec import Signer
-from gtm.dns.zone.signatures import LIMIT, Signatures, ZoneKey
+from gtm.dns.zone.dnssec import LIMIT, Signatures, Signer, ZoneKey
 from gtm.dns.zone.zones import wire_name
 from tests.dns.world import query
 from tests.dns.zone.signing import KEYS, NOW, signing, zone_keys

@@ -32,7 +32,7 @@ from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Flaw
 from gtm.handoff.jwt import MAX_TOKEN, Signer, made
 from gtm.handoff.verifier import Verifier
-from gtm.runtime.balancer.peers.datagrams import opened
+from gtm.runtime.balancer.peers import opened
 from gtm.runtime.process.connections import Connections
 from tests.balancer.world import Admission, Gate, Picker
 from tests.drills.cost_http import Loop, Pipe

@@ -6,7 +6,7 @@ Laws:
   3. What owes a quota takes a token of it, or does not happen.
   4. A client that is sent on (`push: redirect`) has a handoff of one hop in its link: nobody pushes it further.
   5. Who has not proven to be a balancer of the peer's region sees nothing of a request, and no address is connected to that probes would not
-     (`gtm.balancer.plane.backend.peers`).
+     (`gtm.balancer.plane.backend.backends`).
   6. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
 
 A peer says whether it takes a push, in a field of its answer that no client gets: `taken`, or `not-taken` where it was refused before any
@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from gtm.balancer.decide.gate import PUSH, OwnHandoffs
-from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.backend.peers import PeerRoute
+from gtm.balancer.plane.backend.backends import PeerRoute, Route
 from gtm.balancer.plane.contracts import Pushed
 from gtm.balancer.plane.contracts import Sent as SentTo
 from gtm.balancer.wire.refusals import Refusal

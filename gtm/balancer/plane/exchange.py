@@ -28,7 +28,7 @@ Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.asking_again`). A server that says that it is full
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.exchange`). A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
@@ -48,8 +48,6 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_full
-from gtm.balancer.plane.answer import Answer, KeptAnswer
-from gtm.balancer.plane.asking_again import Reached, may_ask_another
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.wire.bodies import (
     READ,
@@ -75,6 +73,7 @@ from gtm.balancer.wire.endpoints import (
 from gtm.balancer.wire.estimate import unread_tokens
 from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, Facts, read_facts, with_model
 from gtm.balancer.wire.heads import (
+    MAX_HEADERS,
     MAX_TRAILER_BYTES,
     MAX_TRAILERS,
     HeadError,
@@ -82,16 +81,20 @@ from gtm.balancer.wire.heads import (
     announcement,
     forwarded_head,
     goes_on,
+    is_trailer,
     kept_back,
 )
 from gtm.balancer.wire.refusals import Refusal, last_event, refusal_response
 from gtm.balancer.wire.responses import (
+    CHUNKED,
     CLOSE,
     LENGTH,
+    NONE,
     TUNNEL,
     Framing,
     ResponseError,
     ResponseHead,
+    answer_head,
     framing_of,
 )
 from gtm.balancer.wire.scanning import BodyScan
@@ -109,6 +112,164 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.timeouts import LeastPace, Timeouts
     from gtm.balancer.plane.tracing import Span
+
+
+# --- Whether a request may be asked of another server, after one has not answered it (law 3 of `gtm.balancer.plane.exchange`). ---
+#
+# Said here once:
+#
+# | the last server | may be asked of another |
+# |---|---|
+# | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
+# | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key` |
+# | began to answer | never |
+#
+# And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
+# of one request and the budget of all; a connection that was refused takes nothing of the budget, for it cost no server anything.
+
+
+class Reached(Enum):
+    """How far a request has come at the server that has not answered it."""
+
+    UNHEARD = auto()
+    """Nobody listened."""
+    UNSENT = auto()
+    """Nothing of it was sent."""
+    DECLINED = auto()
+    """It said that it does not take it."""
+    BEGUN = auto()
+    """It has it, and may have begun it."""
+
+
+_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
+
+
+def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False) -> bool:
+    """Whether another server may be asked; if so, it is counted.
+
+    Args:
+        exchange: a request that no server has answered, with those that were tried.
+        reached: how far it has come at the last of them.
+        home: that was a peer region, and the region's own servers are the other: it takes nothing of the budget, and any state is as it was.
+    """
+    head = exchange.head
+    twice = head.method in _TWICE or b"idempotency-key" in head.seen
+    if exchange.answering or not exchange.keeps_body:
+        return False
+    if reached is Reached.BEGUN and (exchange.heard or not twice):
+        return False
+    if home:
+        return True
+    if exchange.goes_on_with is not None:
+        return False
+    return exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD)
+
+
+# --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
+
+
+# --- What of an answer waits to be sent to the client, in the framing that the client understands. ---
+
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What an event ends with (WHATWG HTML §9.2.5)."""
+
+
+class Answer:
+    """One answer, from its head to its end; pieces are written together by who takes them."""
+
+    __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
+
+    def __init__(self) -> None:
+        self.framing: Framing = NONE
+        self.events = False
+        """It is a stream of server-sent events."""
+        self.size = 0
+        """Bytes of its body."""
+        self.pieces = 0
+        """Pieces that it came in: of a stream of events about one each, as servers send them."""
+        self._out: list[bytes] = []
+        self.tail = b""
+        """How a stream of events ends so far: four bytes at least, if there are so many."""
+        self._trailers: list[bytes] | None = None
+
+    def interim(self, response: ResponseHead) -> None:
+        """A response before the answer (RFC 9110 §15.2)."""
+        lines = b"".join(response.lines)
+        self._out.append(b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, response.reason, lines))
+
+    def begin(self, request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> None:
+        """Write the head of the answer, as `answer_head` makes it."""
+        self.framing = framing
+        self.events = response.is_events
+        self._out.append(answer_head(request, response, framing, more))
+
+    def body(self, piece: bytes) -> None:
+        """A piece of its body."""
+        self.size += len(piece)
+        self.pieces += 1
+        if self.framing is CHUNKED:
+            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if self.events:
+                # The piece itself where it is a usual one: nothing is copied.
+                self.tail = piece if 3 < len(piece) < 1024 else self.tail[-4:] + piece[-4:]
+        elif self.framing is not NONE:
+            self._out.append(piece)
+
+    def trailer(self, name: bytes, value: bytes) -> None:
+        """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it.
+
+        Raises:
+            ResponseError: there are more than go on. A client that got some of them would take them for all.
+        """
+        if self.framing is not CHUNKED or not is_trailer(name):
+            return
+        if self._trailers is None:
+            self._trailers = []
+        if len(self._trailers) >= MAX_HEADERS:
+            raise ResponseError(f"more than {MAX_HEADERS} fields stand behind its body")
+        self._trailers.append(b"%b: %b\r\n" % (name, value))
+
+    def last_event(self, event: bytes) -> None:
+        """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""
+        if self.framing is CHUNKED and (not self.size or self.tail.endswith(_EVENT_ENDS)):
+            self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def end(self) -> None:
+        """The backend has sent all of the answer: write what ends it."""
+        if self.framing is CHUNKED:
+            self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers or ()))
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent to the client now."""
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+
+class KeptAnswer(Answer):
+    """The body of one that is kept back until it is known whether it goes to the client: of that, nothing is there to send."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.framing = LENGTH
+
+    @property
+    def body_so_far(self) -> bytes:
+        """Those bytes of the body that have come."""
+        return b"".join(self._out)
+
+    def take(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+# --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
+
 
 _EMPTY = Facts()
 _OBJECTS = (BodyKind.JSON, BodyKind.UNKNOWN)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from time import perf_counter
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from gtm.balancer.plane import listing
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import (
@@ -38,6 +37,7 @@ from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.estimate import MEDIA, Media
+from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health import RetryBudget
@@ -46,6 +46,47 @@ from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
+
+# --- Which models a region serves, as OpenAI's API lists them: `GET /v1/models`, and `GET /v1/models/NAME`. ---
+#
+# Each server lists its own models, and vLLM, SGLang and others say nothing of a single one: where servers differ, or the file says what they serve, the balancer answers. A name may have
+# slashes, and clients write them plainly (openai-python) or encoded (openai-node): no server reads such a path, so both are taken for the name.
+
+
+MODELS = b"/v1/models"
+ONE_MODEL = MODELS + b"/*"
+"""A path that stands for all of single models where it is asked what is carried."""
+
+
+def asked_of(head: RequestHead) -> str | None:
+    """The model that a request asks about, empty: all of them; None: it is no such request."""
+    if head.method not in (b"GET", b"HEAD"):
+        return None
+    path = head.path
+    if path == MODELS:
+        return ""
+    if not path.startswith(MODELS + b"/"):
+        return None
+    return unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace") or None
+
+
+def listed(names: Iterable[str]) -> bytes:
+    """A list of models."""
+    return msgspec.json.encode({"object": "list", "data": [_card(name) for name in sorted(names)]})
+
+
+def described(name: str) -> bytes:
+    """One model."""
+    return msgspec.json.encode(_card(name))
+
+
+def _card(name: str) -> dict[str, object]:
+    """Of a model no more is known than its name; clients' types want the other members."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "gtm"}
+
+
+# --- What all connections of a balancer share: who judges, who admits, who picks, what is counted. ---
+
 
 _log = logging.getLogger(__name__)
 
@@ -276,11 +317,11 @@ class Proxy:
                 answer = self._preflight(exchange)
                 if answer is not None:
                     return answer
-            if head.target.startswith(listing.PATH) and self.picker.looks_at.served is not None:
-                asked = listing.asked_of(head)  # else a server is asked
+            if head.target.startswith(MODELS) and self.picker.looks_at.served is not None:
+                asked = asked_of(head)  # else a server is asked
         refusal = None
         if self.paths is not None:
-            refusal = self.paths.refusal(head.method, listing.ONE if asked else head.target)
+            refusal = self.paths.refusal(head.method, ONE_MODEL if asked else head.target)
         try:
             refusal = refusal or self.gate.judge(exchange, exchange.began)
         except Exception:  # noqa: BLE001 - logged there; the request is refused
@@ -291,9 +332,9 @@ class Proxy:
         """What the region serves, or that it serves a model; None: a server says it."""
         looks = self.picker.looks_at
         if not asked:
-            body = listing.listed(looks.served) if looks.served is not None and looks.lists else None
+            body = listed(looks.served) if looks.served is not None and looks.lists else None
         elif looks.served is not None and asked in looks.served:
-            body = listing.described(asked)
+            body = described(asked)
         else:
             return no_model(asked)
         if body is None:

@@ -20,7 +20,7 @@ from gtm.balancer.wire.tls import TlsError
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.problems import PolicyError
 from gtm.nesting import shallow
-from gtm.runtime.balancer.trying import tried
+from gtm.runtime.balancer.carrier import tried
 
 _COMMON = re.compile(rb'"([A-Z]+) (\S+) HTTP/[0-9.]+" [0-9]{3} ')
 """The request in a line of the Common and the Combined Log Format, which NGINX, Apache, HAProxy and Envoy can write."""

@@ -20,8 +20,7 @@ from gtm.core.quota.earned import Worth
 from gtm.handoff import jwks
 from gtm.handoff.jwt import Signer
 from gtm.http.problems import Headers, Response, response_of
-from gtm.http.requests.incoming import Incoming
-from gtm.http.requests.pages import Page
+from gtm.http.requests.incoming import Incoming, Page
 
 _NONCE = 12
 """Random bytes of a nonce."""

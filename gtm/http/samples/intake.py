@@ -26,11 +26,9 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
 from gtm.http.answers.routes import Routes
 from gtm.http.problems import Headers, ProblemError, Response, json_response
-from gtm.http.requests.access import Reporter
-from gtm.http.requests.callers import Callers
-from gtm.http.requests.incoming import Incoming, Receive, Send
+from gtm.http.requests.callers import Callers, Reporter
+from gtm.http.requests.incoming import Incoming, Page, Receive, Send
 from gtm.http.requests.lookup import Lookup
-from gtm.http.requests.pages import Page
 from gtm.http.samples import beacons
 from gtm.nesting import ShapeError, read
 from gtm.telemetry import Counts

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from gtm.core.latency.samples import Interval, SampleMethod
 from gtm.geoip.client import peer_address
-from gtm.http.requests.access import Reporter
+from gtm.http.requests.callers import Reporter
 from gtm.http.samples.intake import Intake, Posted
 from gtm.settings import Network
 

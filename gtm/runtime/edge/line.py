@@ -4,7 +4,7 @@ Each worker has a line of its own, a socket pair. Both ends are the same version
 over those of others without a word on their lines (`gtm.runtime.edge.orphans`).
 
 Laws:
-  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.worker.alone`).
+  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.worker.worker`).
   2. Neither side waits for the other: an agent that hangs holds up nothing in its workers, nor they in it.
 """
 
@@ -21,7 +21,7 @@ from gtm.core.latency import Delta, Witness
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lines
 from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
-from gtm.runtime.process.line import LineEnd
+from gtm.runtime.process.workers import LineEnd
 from gtm.settings import EdgeSettings
 
 FINISH = 5.0

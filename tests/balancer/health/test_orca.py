@@ -16,7 +16,7 @@ from gtm.balancer.config import load
 from gtm.balancer.decide import picking
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.health.check_settings import CheckSettings
-from gtm.balancer.health.scraping import load_in_header
+from gtm.balancer.health.checks import load_in_header
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Sent
 from gtm.balancer.plane.proxy import Proxy

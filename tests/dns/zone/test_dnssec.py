@@ -25,9 +25,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
-from gtm.dns.zone.denial import nsec, successor
-from gtm.dns.zone.dnssec import Signer
-from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
+from gtm.dns.zone.dnssec import PERIOD, Signatures, Signer, ZoneKey, nsec, successor
 from gtm.dns.zone.zones import ZoneData, wire_name
 from gtm.telemetry import Counts
 from tests import worlds
@@ -508,7 +506,7 @@ def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
 
 def test_the_memory_of_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that nobody asks for twice are forgotten; those asked for all along are not signed again."""
-    monkeypatch.setattr("gtm.dns.zone.signatures.LIMIT", 10)
+    monkeypatch.setattr("gtm.dns.zone.dnssec.LIMIT", 10)
     signed: list[bytes] = []
     sign = ZoneKey.sign
 

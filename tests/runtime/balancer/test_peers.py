@@ -14,15 +14,19 @@ from gtm.core.balance.sharing import Use
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
 from gtm.handoff.jwt import made
-from gtm.runtime.balancer.peers.datagrams import (
+from gtm.runtime.balancer.peers import (
+    CLOCKS_APART,
     MOST,
     MOST_BACKENDS,
+    MOST_OF_A_TOKEN,
+    MOST_STARTS,
+    REMEMBERED,
     BadDatagram,
+    Known,
     Said,
     Sealer,
     opened,
 )
-from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_OF_A_TOKEN, MOST_STARTS, REMEMBERED, Known
 from gtm.runtime.balancer.words import Word, together
 
 OURS, THEIRS, OTHERS = made(), made(), made()

@@ -18,7 +18,7 @@ import pytest
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
 from gtm.runtime.edge import orphans
-from gtm.runtime.edge.agent.ownership import EdgeOwnership
+from gtm.runtime.edge.agent.agent import EdgeOwnership
 from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
 from gtm.runtime.following.handover import Handover, HandoverError, short
 from gtm.runtime.process.handed import document

@@ -9,8 +9,8 @@ import pytest
 from gtm.core.latency import Level
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.runtime.edge.agent import round_trips
-from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent import agent
+from gtm.runtime.edge.agent.agent import RoundTrips
 from tests import worlds
 
 
@@ -52,8 +52,8 @@ def test_a_region_that_is_not_there_is_told_of(caplog: pytest.LogCaptureFixture)
 
 def test_what_waits_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """While control is away memory does not grow; a report holds only so much, the rest goes with the next."""
-    monkeypatch.setattr(round_trips, "MAX_WAITING", 5)
-    monkeypatch.setattr(round_trips, "MAX_SENT", 3)
+    monkeypatch.setattr(agent, "MAX_WAITING", 5)
+    monkeypatch.setattr(agent, "MAX_SENT", 3)
     found = RoundTrips("eu-central", lambda: 5.0)
     found.update(snapshot())
     for ms in range(80, 90):

@@ -18,7 +18,7 @@ import pytest
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan, State
 from gtm.dns.protocol.cookies import ServerCookies
-from gtm.dns.zone.signatures import PERIOD
+from gtm.dns.zone.dnssec import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
 from gtm.runtime.edge.line import (
     TO_AGENT,
@@ -98,7 +98,7 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers on, sees for itself what died, says so, opens its door, and finishes when a next agent says so."""
-    monkeypatch.setattr("gtm.runtime.edge.worker.alone.FROZEN", 1.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.FROZEN", 1.5)
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.FROZEN", 1.5)
     worker, agent, data_dir = housed
     stopped, finished = threading.Event(), threading.Event()
@@ -163,7 +163,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
     housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Telling it anything never waits, what waits for it is bounded, and a worker goes by its word when it is back."""
-    monkeypatch.setattr("gtm.runtime.edge.worker.alone.SILENCE", 0.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.SILENCE", 0.5)
     worker, agent, _ = housed
     stopped = threading.Event()
     worker.start(stopped.set)

@@ -14,7 +14,7 @@ from gtm.feed.wire import Lines
 from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
-from gtm.runtime.process.line import LineEnd
+from gtm.runtime.process.workers import LineEnd
 from gtm.settings import BalancerSettings
 
 
