@@ -29,7 +29,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
 from gtm.handoff import jwks
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.handoffs import HandoffSigner
 from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
@@ -123,7 +123,7 @@ class EdgeApp:
     earn: Earn | None = None
     alone: Callable[[], dict[str, object]] = dict
     clock: InitVar[Callable[[], float]] = time.time
-    handoffs: Handoffs | None = None
+    handoffs: HandoffSigner | None = None
     corrections: Corrections | None = None
     draw: Callable[[], float] = random.random
 

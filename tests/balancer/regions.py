@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
+from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
@@ -269,7 +269,9 @@ async def regions(
             settings or core.Settings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
         )
         admission.resize(count)
-        gate = Gate(current, name, locate, ClientFinder([ip_network("::1/128")]), Handoffs(current, locate))
+        gate = Gate(
+            current, name, locate, ClientFinder([ip_network("::1/128")]), HandoffReader(current, locate)
+        )
         bank = Bank(tokens)
 
         def beside(holder: list[Here] = holder) -> Slots:

@@ -108,7 +108,7 @@ class LawGate:
     region: str
     locate: Callable[[bytes], Location]
     finder: ClientFinder
-    handoffs: Handoffs
+    handoffs: HandoffReader
     _: KW_ONLY
     says: Says = NOTHING
     draw: Callable[[], float] = random.random
@@ -400,7 +400,7 @@ def _taken(head: RequestHead, given: bytes | None) -> tuple[RequestHead, bytes |
 # --- Handoffs as one balancer reads them, by the keys that control publishes and a memory of those that were for one request; and signs them. ---
 
 
-class Handoffs:
+class HandoffReader:
     """See above.
 
     Args:

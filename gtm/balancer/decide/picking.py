@@ -15,9 +15,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Looks, Sent
+from gtm.balancer.plane.contracts import Looks, SentRequest
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
-from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import Choice, Pool, begin, choice, pool_of
@@ -134,7 +134,7 @@ class PoolPicker:
     loop: asyncio.AbstractEventLoop
     route: InitVar[Callable[[str], Route]] = Route
     affinity: bool = True
-    cut: Cut | None = None
+    cut: PromptCut | None = None
     draw: Callable[[], float] = random.random
     read_load: Callable[[bytes], Load | None] | None = None
     corrects: bool = False
@@ -177,7 +177,7 @@ class PoolPicker:
         settings: Settings,
         *,
         affinity: bool = True,
-        cut: Cut | None = None,
+        cut: PromptCut | None = None,
         corrects: bool = False,
     ) -> None:
         """Go on with these servers: requests in flight at others end where they are."""
@@ -253,7 +253,7 @@ class PoolPicker:
         exchange.asked = asked, cost
         return cost
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         """Choose a backend for an admitted request, not one of those that were tried (by URL)."""
         facts = exchange.facts
         model = facts.model
@@ -289,7 +289,7 @@ class PoolPicker:
             self._look(now)
         self._flying[flying] = None
         self._begun += now
-        return Sent(self._routes[name], flying)
+        return SentRequest(self._routes[name], flying)
 
     def _held(self, exchange: Exchange, thing: str) -> Choice | Refusal | None:
         """The server that has what a request goes on with; None: any will do, or nobody knows which it is."""
@@ -379,14 +379,14 @@ class PoolPicker:
                 return
         self._loosened[mark] = now + LOOSE_S
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         """Do nothing: the end of the request's place in the counts says that the backend failed."""
 
-    def failing_since(self, sent: Sent) -> float | None:
+    def failing_since(self, sent: SentRequest) -> float | None:
         """Since when a check of a request's backend fails; None: none does."""
         return self.health.failing_since(sent.route.url)
 
-    def silent(self, sent: Sent, since: float, now: float) -> None:
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """A request waits at a backend that has said nothing to anybody since then: a stall, though it goes on."""
         if isinstance(sent.flight, _Flying):
             self.health.stalled(sent.flight.sending, now, since)
@@ -427,7 +427,7 @@ class PoolPicker:
         age = self.loop.time() - self._begun / count if count else 0.0
         return max(self.costs.mean, age)
 
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
+    def loaded(self, sent: SentRequest, said: bytes, now: float) -> None:
         """Take in what an answer's head says of its backend's load. Of a server that says it with each answer not each is read."""
         name = sent.route.url
         if self.read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:

@@ -29,8 +29,7 @@ from urllib.parse import urlsplit
 
 from gtm.balancer.decide.gate import PUSH, OwnHandoffs
 from gtm.balancer.plane.backend.backends import PeerRoute, Route
-from gtm.balancer.plane.contracts import Pushed
-from gtm.balancer.plane.contracts import Sent as SentTo
+from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission.values import Code, Ticket, TicketState
 from gtm.core.balance.spill.edge import counted_at, owed, ways
@@ -157,7 +156,7 @@ class Pusher:
 
     # --- for the proxy ---
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | Refusal | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
         """Find a peer for a request that waits, or is to be refused so; None: it stays."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
@@ -186,7 +185,7 @@ class Pusher:
             return None
         return self._to(exchange, verdict, view, routing, found.peer.number, link=link)
 
-    def answered(self, sent: SentTo, said: bytes | None) -> bool:
+    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
         """Whether a peer took a push, by what its answer says of it."""
         if said is None:
             self._shunned[sent.route.url] = self.now() + MISUNDERSTOOD
@@ -321,7 +320,7 @@ class Pusher:
 
     def _to(
         self, exchange: Exchange, verdict: Verdict, view: View, routing: Routing, number: int, *, link: bool
-    ) -> SentTo | Refusal | None:
+    ) -> SentRequest | Refusal | None:
         region, now = view.snapshot.regions[number].name, self.now()
         endpoint = endpoint_for(view, _To(number), routing.key)
         if endpoint is not None and self._shunned.get(endpoint.url, 0.0) > now:
@@ -361,8 +360,10 @@ class Pusher:
         if view.snapshot.host_of(host_name(host)) is None:
             host = urlsplit(endpoint.url).netloc.encode()
         lines = _lines(handoff, exchange.head.seen)
-        return SentTo(
-            route, _Flight(self, routing.request.service, region, endpoint.url), Pushed(region, host, lines)
+        return SentRequest(
+            route,
+            _Flight(self, routing.request.service, region, endpoint.url),
+            PushedRequest(region, host, lines),
         )
 
 

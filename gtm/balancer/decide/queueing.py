@@ -39,7 +39,7 @@ OTHER = "other"
 OTHERS = (OTHER, OTHER)
 
 
-class Totals:
+class RequestTotals:
     """Requests that ended, those of them that were answered with a failure (5xx), and seconds from their coming to their end."""
 
     __slots__ = ("errors", "requests", "seconds")
@@ -72,7 +72,7 @@ class QueueAdmission:
         self.admission = Admission(settings)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.totals: dict[tuple[str | None, str | None], Totals] = {}
+        self.totals: dict[tuple[str | None, str | None], RequestTotals] = {}
         """Of requests that were taken in and have ended, by tenant and model; what nobody declares under `OTHER`, beyond `MOST_TOTALS` under `OTHERS`."""
         self.cut: Counter[tuple[str, str]] = Counter()
         """Tokens that answers said and that cannot be, by backend and kind (`input`, `output`)."""
@@ -132,7 +132,7 @@ class QueueAdmission:
             key = arrival.tenant, model
             if key not in self.totals and len(self.totals) >= MOST_TOTALS:
                 key = OTHERS
-            totals = self.totals.setdefault(key, Totals())
+            totals = self.totals.setdefault(key, RequestTotals())
         totals.requests += 1
         totals.seconds += now - ticket.offered
         if status >= 500:  # 0: its client left before it was answered

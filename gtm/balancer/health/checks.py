@@ -32,7 +32,7 @@ from gtm.adapters.orca import read_orca
 from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, signals
 from gtm.adapters.servers import ServerType, read_server
-from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask, check_grpc
+from gtm.balancer.health.asking import AskingError, BackendAnswer, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
     CheckSettings,
@@ -178,7 +178,7 @@ class _Watched:
 class _ListError(Exception):
     """There is no list of models to take one of, but this answer."""
 
-    def __init__(self, answer: Answer, words: str) -> None:
+    def __init__(self, answer: BackendAnswer, words: str) -> None:
         super().__init__(words)
         self.answer = answer
 
@@ -346,7 +346,7 @@ class Checks:
     # --- what is asked: each returns the seconds from its beginning to the next ---
 
     async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong = ""
         try:
             if check.type == "grpc":
@@ -367,12 +367,12 @@ class Checks:
         self._result(watched, Check.HEALTH, wrong, answer)
         return check.interval
 
-    async def _ask_grpc(self, route: Route, check: HealthCheck) -> Answer:
+    async def _ask_grpc(self, route: Route, check: HealthCheck) -> BackendAnswer:
         tls = None if route.tls is None else self.http2()
         return await check_grpc(route, check.service, timeout=check.timeout, port=check.port, tls=tls)
 
     async def _list_models(self, watched: _Watched, models: ModelList) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong = ""
         try:
             answer = await self._ask(watched, models.path, timeout=models.timeout, most=MAX_LIST)
@@ -390,7 +390,7 @@ class Checks:
         return models.interval if answer is None or answer.status != 404 else max(ABSENT, models.interval)
 
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong, model = "", ""
         if watched.absent:  # what is told is believed for a while alone; and a model's time may be over
             self._tell_models(watched)
@@ -417,9 +417,11 @@ class Checks:
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
 
-    async def _completed(self, watched: _Watched, check: CompletionCheck, model: str) -> tuple[Answer, str]:
+    async def _completed(
+        self, watched: _Watched, check: CompletionCheck, model: str
+    ) -> tuple[BackendAnswer, str]:
         """Ask for a token: of a server that is not known yet, by each kind until one is answered. What is wrong with the first answer else."""
-        first: tuple[Answer, str] | None = None
+        first: tuple[BackendAnswer, str] | None = None
         for _ in PATHS:
             path = _path(watched, check) or ""
             answer = await self._complete(watched, path, model, check.timeout)
@@ -494,7 +496,7 @@ class Checks:
             except (AskingError, NoRoomError, MetricsError, _ListError):
                 return
 
-    async def _complete(self, watched: _Watched, path: str, model: str, timeout: float) -> Answer:  # noqa: ASYNC109 - of `ask`
+    async def _complete(self, watched: _Watched, path: str, model: str, timeout: float) -> BackendAnswer:  # noqa: ASYNC109 - of `ask`
         wanted: dict[str, object] = {"model": model}
         if path.endswith("/embeddings"):
             wanted["input"] = "1"
@@ -514,7 +516,7 @@ class Checks:
         most: int,
         content: bytes | None = None,
         port: int | None = None,
-    ) -> Answer:
+    ) -> BackendAnswer:
         """Ask, with the key of the check, if it has one. A port of its own is another server's: it gets none.
 
         Raises:
@@ -548,13 +550,15 @@ class Checks:
         elif watched.backend.models:
             self.health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
 
-    def _is_fault(self, watched: _Watched, check: Check, answer: Answer | None) -> bool:
+    def _is_fault(self, watched: _Watched, check: Check, answer: BackendAnswer | None) -> bool:
         """Whether an answer says that the check is wrong, and nothing of the server (law 6)."""
         if answer is None:
             return False
         return answer.status in _KEYS or (answer.status in _NOT_THERE and check.value not in watched.passed)
 
-    def _result(self, watched: _Watched, check: Check, wrong: str, answer: Answer | None = None) -> None:
+    def _result(
+        self, watched: _Watched, check: Check, wrong: str, answer: BackendAnswer | None = None
+    ) -> None:
         """A check's result: `wrong` is empty if it passed."""
         if wrong and self._is_fault(watched, check, answer):
             self._passes(watched, check, answer)
@@ -575,7 +579,7 @@ class Checks:
         if self.health.pending:
             self.changed()
 
-    def _passes(self, watched: _Watched, check: Check, answer: Answer | None) -> None:
+    def _passes(self, watched: _Watched, check: Check, answer: BackendAnswer | None) -> None:
         now = self._now()
         self.health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
 
@@ -589,7 +593,7 @@ class Checks:
             logger.info("backend %s: %s is right again", watched.backend.name, kind)
 
 
-def _latency(answer: Answer | None) -> float | None:
+def _latency(answer: BackendAnswer | None) -> float | None:
     """Milliseconds."""
     return None if answer is None else round(answer.seconds * 1000, 3)
 
@@ -613,7 +617,7 @@ def _path(watched: _Watched, check: CompletionCheck) -> str | None:
     return check.path if check.path is not None and watched.own.kind is None else PATHS[kind]
 
 
-def _unexpected(answer: Answer, expected: tuple[int, ...]) -> str:
+def _unexpected(answer: BackendAnswer, expected: tuple[int, ...]) -> str:
     if answer.status in expected:
         return ""
     return f"status {answer.status}, expected {' or '.join(map(str, expected))}"
@@ -633,7 +637,7 @@ class _Completion(msgspec.Struct):
     data: list[msgspec.Raw] | None = None
 
 
-def tokenless(answer: Answer) -> str:
+def tokenless(answer: BackendAnswer) -> str:
     """What is wrong with the answer to a completion, or to what else makes a model work."""
     try:
         found = msgspec.json.decode(shallow(answer.body), type=_Completion)

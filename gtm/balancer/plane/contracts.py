@@ -1,7 +1,8 @@
-"""What the data plane asks, and of whom: each of these may be replaced by another that answers the same questions.
+"""What the data plane and those that it asks hand each other.
 
-In this order, in process, by plain calls: `Gate` (may this region serve it?), `Admission` (now, later, or not?), `Picker` (by which
-backend?), `Pusher` (by which peer, where nothing is free here?).
+It asks, in this order, in process, by plain calls: `LawGate` (may this region serve the request?), `QueueAdmission` (does the request begin
+now, later, or not at all?), `PoolPicker` (which backend serves it?), `Pusher` (which peer serves it, where nothing is free here?).
+All of them stand in `gtm.balancer.decide`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.wire.facts import Cut
-from gtm.balancer.wire.refusals import Refusal
-from gtm.core.model.cors import Cors
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.exchange import Exchange
 
 
@@ -57,7 +54,7 @@ class Flight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedRequest:
     """How a request goes to a peer region: the region, its Host header, and header lines that prove it."""
 
     region: str
@@ -66,54 +63,12 @@ class Pushed:
 
 
 @dataclass(slots=True, eq=False)
-class Sent:  # not frozen: that takes three times as long to make
+class SentRequest:  # not frozen: that takes three times as long to make
     """A backend that was picked for a request, or a peer that it is pushed to, and the request's place in its counts. Nobody changes it."""
 
     route: Route
     flight: Flight
-    push: Pushed | None = None
-
-
-class Gate(Protocol):
-    """Says whether this region may serve a request."""
-
-    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
-        """None if it may; `exchange.verdict` then has what was found."""
-
-    def renew(self, exchange: Exchange) -> Refusal | None:
-        """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
-
-    def unready(self) -> str:
-        """Say why it lets no request pass whatever it is, for people; nothing: it lets some."""
-
-    def client(self, exchange: Exchange) -> bytes:
-        """The address of a request's client in network order, empty if it is unknown."""
-
-    def cors(self, exchange: Exchange) -> Cors | None:
-        """Which pages may read gtm's own answers of the service that a request is for; None: those of no other origin, or it is for none."""
-
-    def more_headers(self, exchange: Exchange) -> bytes:
-        """Header lines for the backend: who the client is, as far as that is known."""
-
-
-class Admission(Protocol):
-    """Says when."""
-
-    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
-        """Take a request in: calls its `admitted` now or later, or its `refuse` later; or refuses it now."""
-
-    def ended(self, exchange: Exchange, now: float) -> None:
-        """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
-
-    def withdraw(self, exchange: Exchange, now: float) -> None:
-        """A request that was offered goes elsewhere; it may be offered again. Its end is told as of any other."""
-
-    def tick(self, now: float) -> None:
-        """Time has passed."""
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether a request waits for a slot."""
+    push: PushedRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,58 +85,6 @@ class Looks:
     declared: bool = False
     served: frozenset[str] | None = None
     lists: bool = False
-
-
-class Picker(Protocol):
-    """Says which backend."""
-
-    @property
-    def looks_at(self) -> Looks:
-        """What of a body it may go by."""
-
-    @property
-    def cut(self) -> Cut | None:
-        """How prompts are cut into blocks for it; None: it does not look at them."""
-
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
-        """A backend for an admitted request, not one of those that were tried (by URL)."""
-
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
-        """A backend did not answer, or broke off."""
-
-    def failing_since(self, sent: Sent) -> float | None:
-        """Since when a check of the backend fails, in monotonic seconds; None: none does."""
-
-    def silent(self, sent: Sent, since: float, now: float) -> None:
-        """A request waits at a backend, and since then none of those that it has got a byte. It goes on."""
-
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
-        """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""
-
-    def usable(self) -> int:
-        """How many backends may be picked now."""
-
-    def routes(self) -> tuple[Route, ...]:
-        """The ways to all of them."""
-
-
-class Pusher(Protocol):
-    """Says which peer region takes what finds no slot here."""
-
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
-        """A peer for a request that waits, or is to be refused so: where it is carried to, or the answer that sends its client there.
-
-        None: it stays.
-        """
-
-    def proof(self, asked: bytes) -> bytes | None:
-        """What proves to a peer that this is a balancer of its region (`gtm.handoff.proof`); None: nothing does."""
-
-    def answered(self, sent: Sent, said: bytes | None) -> bool:
-        """Whether the peer took it, by what its answer says of that."""
-
-    def routes(self) -> tuple[Route, ...]:
-        """The ways to all peers."""
 
 
 class Evictable(Protocol):
@@ -213,13 +116,3 @@ class ConnectionKeeper(Protocol):
 
     def rests(self, connection: Evictable, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""
-
-
-class Log(Protocol):
-    """Is told of each request's end, once."""
-
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
-        """It has ended: `answered`, `refused`, `cancelled` or `broken`. `sent`: who had it last, if anybody."""
-
-    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
-        """What a client sent was refused, for it cannot be read as a request; of its target this much came."""

@@ -48,7 +48,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_full
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.wire.bodies import (
     READ,
     BodyError,
@@ -71,7 +71,7 @@ from gtm.balancer.wire.endpoints import (
     target_of,
 )
 from gtm.balancer.wire.estimate import unread_tokens
-from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, Facts, read_facts, with_model
+from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, RequestFacts, read_facts, with_model
 from gtm.balancer.wire.heads import (
     MAX_HEADERS,
     MAX_TRAILER_BYTES,
@@ -271,7 +271,7 @@ class KeptAnswer(Answer):
 # --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
 
 
-_EMPTY = Facts()
+_EMPTY = RequestFacts()
 _OBJECTS = (BodyKind.JSON, BodyKind.UNKNOWN)
 _RESET = Failure.RESET
 MAX_REPLAY = 64 * 1024
@@ -331,7 +331,7 @@ class Exchange:
     proxy: Proxy
     client: Downstream
     head: RequestHead
-    facts: Facts = _EMPTY
+    facts: RequestFacts = _EMPTY
     target: RequestTarget = NOWHERE
     """What its method and target say, from when it begins."""
     asked: tuple[Asked, float] | None = None
@@ -360,10 +360,10 @@ class Exchange:
     """Admission keeps this of the request between its arrival and its end."""
     meter: Meter | None = None
     """Looks for the tokens that it uses; None: nobody asks."""
-    sent: Sent | None = None
+    sent: SentRequest | None = None
     """Who has it, a backend or a peer, and its place in that one's counts; None: nobody has."""
     upstream: Upstream | None = None
-    lost: Sent | None = None
+    lost: SentRequest | None = None
     """The last that had it, and failed it."""
     refusal: Refusal | None = None
     """Why it was refused."""
@@ -699,7 +699,7 @@ class Exchange:
             return
         self._admit()
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> RequestFacts:
         """What its body says of its work.
 
         Raises:
@@ -719,7 +719,7 @@ class Exchange:
                 self._scan = None
             model = scan.model if scan.model is None or len(scan.model) <= MAX_NAME else None
             said, size = head.seen.get(b"content-type", b""), head.length or self.received
-            return Facts(model, unread_tokens(head.path, said, size, media))
+            return RequestFacts(model, unread_tokens(head.path, said, size, media))
         body = b"".join(self._pieces) if self.complete and self.keeps_body else b""
         if rules is None:
             return read_loosely(head, kind, body, cut, media)
@@ -807,7 +807,7 @@ class Exchange:
             return
         self._send(sent)
 
-    def _send(self, sent: Sent) -> None:
+    def _send(self, sent: SentRequest) -> None:
         self.sent = sent
         upstream = sent.route.take(self.proxy.now())
         if upstream is not None:
@@ -817,7 +817,7 @@ class Exchange:
             if self.received:
                 self.client.settle()
 
-    async def _connect(self, sent: Sent) -> None:
+    async def _connect(self, sent: SentRequest) -> None:
         proxy = self.proxy
         try:
             async with asyncio.timeout(self.times.connect):
@@ -1014,11 +1014,11 @@ class Exchange:
         self._lets_go(response)
         return False
 
-    def _goes_to_another(self, told: Callable[[Exchange, Sent], None]) -> bool:
+    def _goes_to_another(self, told: Callable[[Exchange, SentRequest], None]) -> bool:
         """Send it to a server that was not tried, if one takes it; what its last one said is told then."""
         sent = self.sent
         found = self.proxy.pick(self, self.tried)
-        if sent is None or not isinstance(found, Sent):
+        if sent is None or not isinstance(found, SentRequest):
             return False
         self._doubted, self.answer = None, Answer()
         told(self, sent)

@@ -1,6 +1,6 @@
 """What all connections of a balancer share: who judges, who admits, who picks, what is counted.
 
-Whoever is asked is one of `gtm.balancer.plane.contracts`. Who fails is logged, and fails one request at the most.
+Those that are asked stand in `gtm.balancer.decide`. Who fails is logged, and fails one request at the most.
 """
 
 from __future__ import annotations
@@ -11,24 +11,14 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from time import perf_counter
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.contracts import (
-    Admission,
-    ConnectionKeeper,
-    Evictable,
-    Gate,
-    Limits,
-    Log,
-    Picker,
-    Pushed,
-    Pusher,
-    Sent,
-)
+from gtm.balancer.plane.contracts import ConnectionKeeper, Evictable, Limits, PushedRequest, SentRequest
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
@@ -88,6 +78,13 @@ def _card(name: str) -> dict[str, object]:
 # --- What all connections of a balancer share: who judges, who admits, who picks, what is counted. ---
 
 
+if TYPE_CHECKING:
+    from gtm.balancer.decide.gate import LawGate
+    from gtm.balancer.decide.picking import PoolPicker
+    from gtm.balancer.decide.pushing import Pusher
+    from gtm.balancer.decide.queueing import QueueAdmission
+    from gtm.balancer.plane.access import AccessLines
+
 _log = logging.getLogger(__name__)
 
 MOST_SOUGHT = 16
@@ -133,16 +130,16 @@ class Proxy:
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
-    gate: Gate
-    admission: Admission
-    picker: Picker
+    gate: LawGate
+    admission: QueueAdmission
+    picker: PoolPicker
     _: KW_ONLY
     room: ConnectionKeeper
     loop: asyncio.AbstractEventLoop
     region: str
     limits: Limits = field(default_factory=Limits)
     health_path: bytes = b"/healthz"
-    log: Log | None = None
+    log: AccessLines | None = None
     tracer: Tracer | None = None
     pusher: Pusher | None = None
     asks: bytes = b""
@@ -438,7 +435,7 @@ class Proxy:
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("admission")
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> SentRequest | Refusal:
         """Have a backend picked for a request, not one of those that were tried."""
         stats = self.stats
         stats.picks += 1
@@ -454,7 +451,7 @@ class Proxy:
         else:
             return found
 
-    def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
+    def failed(self, exchange: Exchange, sent: SentRequest, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""
         self._tell(sent.flight.end, exchange, "failed")
         exchange.lost = sent
@@ -463,11 +460,11 @@ class Proxy:
         self._tell(self.picker.failed, sent, detail, self.now())
         self.stats.failed(sent.route.url)
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
         """Find a peer for a request that found no slot; None: it stays."""
         if self.pusher is None:
             return None
-        found: Sent | Refusal | None = None
+        found: SentRequest | Refusal | None = None
         try:
             if self.gate.renew(exchange) is None:
                 found = self.pusher.push(exchange, refusal)
@@ -477,12 +474,12 @@ class Proxy:
             self._tell(self.admission.withdraw, exchange, self.now())
         return found
 
-    def loaded(self, sent: Sent, said: bytes) -> None:
+    def loaded(self, sent: SentRequest, said: bytes) -> None:
         """Tell the picker of the load that a backend has said in an answer's head."""
         if sent.push is None:
             self._tell(self.picker.loaded, sent, said, self.now())
 
-    def taken(self, sent: Sent, said: bytes | None) -> bool:
+    def taken(self, sent: SentRequest, said: bytes | None) -> bool:
         """Whether a peer has taken a request, by what its answer says."""
         return self.pusher is None or self.pusher.answered(sent, said)
 
@@ -496,7 +493,7 @@ class Proxy:
         self.stats.retries += 1
         return True
 
-    def was_full(self, exchange: Exchange, sent: Sent) -> None:
+    def was_full(self, exchange: Exchange, sent: SentRequest) -> None:
         """A backend has said that it is full, and another is asked: the request counts no more there."""
         self._tell(sent.flight.end, exchange, "full")
         self.stats.full[sent.route.url] += 1
@@ -505,11 +502,11 @@ class Proxy:
         """Whether another backend may be asked for what those that were tried have not. It has a budget of its own: who makes ids up takes nothing of others' retries."""
         return tries < min(MOST_SOUGHT, self.picker.usable()) and self._seeking.take(self.now())
 
-    def not_there(self, exchange: Exchange, sent: Sent) -> None:
+    def not_there(self, exchange: Exchange, sent: SentRequest) -> None:
         """A backend has not what the request goes on with, and another is asked: it counts no more there, and as nothing."""
         self._tell(sent.flight.end, exchange, "refused")
 
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, *, offered: bool) -> None:
+    def ended(self, exchange: Exchange, sent: SentRequest | None, how: str, *, offered: bool) -> None:
         """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
         now = self.now()
         self.ending += 1
@@ -544,7 +541,7 @@ class Proxy:
         if self.log is not None:
             self._tell(self.log.unread, client, refusal, target)
 
-    def added(self, exchange: Exchange, push: Pushed | None) -> bytes | Refusal:
+    def added(self, exchange: Exchange, push: PushedRequest | None) -> bytes | Refusal:
         """Header lines of gtm's own for the backend, or why it is not sent there: the law may be another than when it came."""
         try:
             before = exchange.verdict
@@ -566,7 +563,7 @@ class Proxy:
         )
         return more + written(exchange.span.context)
 
-    def said(self, exchange: Exchange, sent: Sent | None) -> bytes:
+    def said(self, exchange: Exchange, sent: SentRequest | None) -> bytes:
         """Header lines of gtm's own for the client.
 
         Which region serves it; to a balancer that pushed it, that it was taken; another model than it asked for; how long it was in the

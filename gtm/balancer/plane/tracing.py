@@ -38,7 +38,7 @@ _ERROR = 2
 """STATUS_CODE_ERROR."""
 
 
-class Context(NamedTuple):
+class TraceContext(NamedTuple):
     """A request's place in a trace: 16 and 8 bytes, and whether it is recorded."""
 
     trace: bytes
@@ -55,7 +55,7 @@ class TraceSettings:
     follow: bool = True
 
 
-def read_parent(value: bytes) -> Context | None:
+def read_parent(value: bytes) -> TraceContext | None:
     """What a `traceparent` says (§3.2); None if it says nothing that can be followed."""
     found = _PARENT.fullmatch(value.strip())
     if found is None or found[1] == b"ff" or (found[1] == b"00" and found[5]):
@@ -63,10 +63,10 @@ def read_parent(value: bytes) -> Context | None:
     trace, span = bytes.fromhex(found[2].decode()), bytes.fromhex(found[3].decode())
     if not any(trace) or not any(span):
         return None
-    return Context(trace, span, bool(int(found[4], 16) & 1))
+    return TraceContext(trace, span, bool(int(found[4], 16) & 1))
 
 
-def written(context: Context) -> bytes:
+def written(context: TraceContext) -> bytes:
     """The header line that tells the next one."""
     flags = b"01" if context.sampled else b"00"
     return b"traceparent: 00-%b-%b-%b\r\n" % (
@@ -79,7 +79,7 @@ def written(context: Context) -> bytes:
 class Span(NamedTuple):
     """A request that is recorded: its own place, and its parent's span (empty: it is the first)."""
 
-    context: Context
+    context: TraceContext
     parent: bytes
 
 
@@ -116,7 +116,9 @@ class Tracer:
         if not sampled:
             return None
         trace = told.trace if told is not None else random.randbytes(16)
-        return Span(Context(trace, random.randbytes(8), sampled=True), b"" if told is None else told.span)
+        return Span(
+            TraceContext(trace, random.randbytes(8), sampled=True), b"" if told is None else told.span
+        )
 
     def ended(self, span: Span, exchange: Exchange, url: str, how: str, now: float) -> None:
         """Record the span of a request that has ended."""

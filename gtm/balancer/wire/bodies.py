@@ -39,8 +39,8 @@ from gtm.balancer.wire.facts import (
     MAX_NAME,
     MEMBERS,
     Body,
-    Cut,
-    Facts,
+    PromptCut,
+    RequestFacts,
     facts_of,
     leniently,
     read_facts,
@@ -204,9 +204,9 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
     kind: BodyKind,
     body: bytes,
     rules: BodyRules,
-    cut: Cut | None,
+    cut: PromptCut | None,
     media: Media = MEDIA,
-) -> Facts:
+) -> RequestFacts:
     """What a request says of its work, if its body says it with one meaning.
 
     Args:
@@ -222,16 +222,16 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
     """
     size = (len(body) or head.length or 0) // BYTES_A_TOKEN
     if kind is _NONE or kind is _OPAQUE or (kind is _UNKNOWN and not (body and may_be_object(body[:64]))):
-        return Facts(input_tokens=size)
+        return RequestFacts(input_tokens=size)
     if kind is BodyKind.PATH:
-        facts = Facts(model_in(head.path), size)
+        facts = RequestFacts(model_in(head.path), size)
         if facts.model is None:
             raise BodyError("model_unread", "the model that the path names is not UTF-8")
     elif kind is BodyKind.SOCKET:
-        facts = Facts(_asked_model(head.target))
+        facts = RequestFacts(_asked_model(head.target))
     elif kind is BodyKind.FORM:
         form = _form(head.seen.get(b"content-type", b""), body)
-        facts = Facts(form.model, form_tokens(head.path, form.fields, form.files, media))
+        facts = RequestFacts(form.model, form_tokens(head.path, form.fields, form.files, media))
     else:
         facts = facts_of(head, _object(body), body, cut, media)
     if facts.model is not None and len(facts.model) > MAX_NAME:
@@ -245,8 +245,8 @@ def read_strictly(  # noqa: PLR0917 - a request, and what is asked of it
 
 
 def read_loosely(
-    head: RequestHead, kind: BodyKind, body: bytes, cut: Cut | None, media: Media = MEDIA
-) -> Facts:
+    head: RequestHead, kind: BodyKind, body: bytes, cut: PromptCut | None, media: Media = MEDIA
+) -> RequestFacts:
     """What a request says of its work, where nothing goes by it but the choice: what is not read is unknown.
 
     Args:

@@ -18,7 +18,7 @@ from gtm.dns.answer.ready import Sign, body
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
 from gtm.dns.zone.content import Content, explains, explanation, host_content, second_draw, turns
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.dns.zone.static import NOT_AUTHORITATIVE, Alias, static_content
 from gtm.dns.zone.zones import Host, Names, build_names
 from gtm.geoip.networks import Locate
@@ -120,7 +120,7 @@ class Answerer:
     locate: Locate
     counts: Counts
     predecessor: InitVar[Answerer | None] = None
-    signer: Signer | None = None
+    signer: ZoneSigner | None = None
     _: KW_ONLY
     options: ServerOptions = NO_OPTIONS
     draw: Callable[[], float] = float
@@ -253,7 +253,7 @@ def _count(  # noqa: PLR0917 - a `static_way.Count`, and what it is made from
 
 
 def _sign(  # noqa: PLR0917 - a `ready.Sign`, and what it is made from
-    signer: Signer,
+    signer: ZoneSigner,
     names: Names,
     content: Content,
     name: bytes,

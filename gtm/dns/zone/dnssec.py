@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from gtm.core.signing.keys import ALGORITHM, CDS, DELETE_CDS, Keys, SignedSet, ZoneKeys
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content, Record
-from gtm.dns.zone.zones import Cut, Names, ZoneData, suffixes, wire_name
+from gtm.dns.zone.zones import Names, ZoneCut, ZoneData, suffixes, wire_name
 
 # --- Proofs that a name or a type is not there, made for one question: compact denial of existence (RFC 9824). ---
 #
@@ -219,18 +219,18 @@ def _canonical(rdtype: int, data: bytes) -> bytes:
 # --- Signed answers: what a client that asks for DNSSEC gets (RFC 4035 §3.1). ---
 
 
-class Signer:
+class ZoneSigner:
     """Signs the answers of zones that have keys; those of other zones pass through it as they are.
 
     Args:
         keys: of all signed zones.
         clock: POSIX seconds.
-        predecessor: the Signer that this one takes over from; signatures made with keys that stay are kept.
+        predecessor: the ZoneSigner that this one takes over from; signatures made with keys that stay are kept.
     """
 
     __slots__ = ("_clock", "keys", "made", "zones")
 
-    def __init__(self, keys: Keys, clock: Callable[[], float], predecessor: Signer | None = None) -> None:
+    def __init__(self, keys: Keys, clock: Callable[[], float], predecessor: ZoneSigner | None = None) -> None:
         self.keys = keys
         self._clock = clock
         self.made: Signatures = Signatures() if predecessor is None else predecessor.made
@@ -327,7 +327,7 @@ class Signer:
         records = tuple(Record(wire.DS, zone.ttl, data) for data in asked)
         return Content(records=records, zone=zone) if records else None
 
-    def _referral(self, content: Content, cut: Cut, names: Names) -> Content:
+    def _referral(self, content: Content, cut: ZoneCut, names: Names) -> Content:
         """A referral with its DS records signed, or the proof that there are none (RFC 4035 §3.1.4).
 
         A zone of ours that other edges answer for has those that it asks for, as where it is answered here.

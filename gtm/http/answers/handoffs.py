@@ -30,7 +30,7 @@ _HEADERS: Headers = (
 )
 
 
-class Handoffs:
+class HandoffSigner:
     """Signs for one process of an edge.
 
     Args:

@@ -33,7 +33,7 @@ from gtm.core.quota.earned import Earn
 from gtm.geoip.client import Client
 from gtm.handoff import carried
 from gtm.http.answers.corrections import Corrections, RouterCorrections
-from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.handoffs import HandoffSigner
 from gtm.http.problems import Head, ProblemError, Response, head_of, json_headers, json_response, problem
 from gtm.http.requests.lookup import Lookup
 from gtm.telemetry import decision_key
@@ -87,7 +87,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
     instance: str
     full: bool
     afford: Afford | None
-    handoffs: Handoffs | None = None
+    handoffs: HandoffSigner | None = None
     corrections: RouterCorrections | None = None
     earn: Earn | None = None
     draw: Callable[[], float] = random.random
@@ -395,7 +395,7 @@ class Routes:
     afford: Afford | None = None
     limit: InitVar[int] = 8192
     _: KW_ONLY
-    handoffs: Handoffs | None = None
+    handoffs: HandoffSigner | None = None
     corrections: InitVar[Corrections | None] = None
     earn: Earn | None = None
     draw: Callable[[], float] = random.random

@@ -29,7 +29,7 @@ _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON = b"application/json"
 
 
-class Shown(Protocol):
+class ShownBalancer(Protocol):
     """What a balancer shows of itself, of whatever processes it is."""
 
     async def unready(self) -> str:
@@ -55,7 +55,7 @@ class Admin:
         counted: what else belongs to the metrics.
     """
 
-    shown: Shown
+    shown: ShownBalancer
     allow: Sequence[Network]
     more: Callable[[], dict[str, Any]] = dict
     counted: Callable[[], bytes] = bytes

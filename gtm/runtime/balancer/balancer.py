@@ -40,7 +40,7 @@ from gtm.handoff.own_keys import OwnKeys
 from gtm.nesting import shallow
 from gtm.runtime.balancer.admin import Admin
 from gtm.runtime.balancer.backends_file import BackendsFile
-from gtm.runtime.balancer.carrier import Carrier, Carriers, Counts, Front
+from gtm.runtime.balancer.carrier import Carrier, Carriers, Front, RequestCounts
 from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.peers import PeerLine
 from gtm.runtime.balancer.reporting import EVERY, Posting, RoomLine, report_load
@@ -278,9 +278,9 @@ class Balancer(Follower):
         if self._carriers is not None:
             self._carriers.look_again()
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         """What it has now; nothing before it listens."""
-        return Counts() if self._carriers is None or not self.listening else self._carriers.counts()
+        return RequestCounts() if self._carriers is None or not self.listening else self._carriers.counts()
 
     def admin_url(self) -> str:
         """Where its metrics and state are; empty before it has an address."""

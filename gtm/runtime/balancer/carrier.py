@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 from weakref import WeakKeyDictionary
 
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
+from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import Pusher
 from gtm.balancer.decide.queueing import QueueAdmission
@@ -49,10 +49,10 @@ from gtm.geoip.reader import Locator
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.access_log import AccessLog
-from gtm.runtime.balancer.admin import Shown
+from gtm.runtime.balancer.admin import ShownBalancer
 from gtm.runtime.balancer.backends_file import BackendNames, BackendsFile
 from gtm.runtime.balancer.reporting import EVERY, Report
-from gtm.runtime.balancer.round_trips import RoundTrips
+from gtm.runtime.balancer.round_trips import ClientRoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.following.told import ViewMessage
@@ -285,7 +285,7 @@ def _room(loop: asyncio.AbstractEventLoop) -> Connections:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RequestCounts:
     """Requests that are served and that wait, and those at each backend by its URL."""
 
     running: int = 0
@@ -303,7 +303,7 @@ class Spent:
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
 
 
-class Carriers(Shown, Protocol):
+class Carriers(ShownBalancer, Protocol):
     """What carries a balancer's requests: this process (`Carrier`), or workers. The balancer asks both the same."""
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
@@ -348,7 +348,7 @@ class Carriers(Shown, Protocol):
     def free_slots(self) -> Slots | None:
         """How many requests could begin now; None: nobody knows."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         """The requests that all of them have now."""
 
     async def finish(self) -> None:
@@ -422,7 +422,7 @@ class Carrier(Carriers):
             settings.region,
             locator.locate,
             finder,
-            Handoffs(current, locator.locate),
+            HandoffReader(current, locator.locate),
             says=document.says(settings.service),
             earn=self._gate.earn,
         )
@@ -467,7 +467,7 @@ class Carrier(Carriers):
             time.time,
             lambda: current.table.doubts,
         )
-        self._round_trips = RoundTrips(
+        self._round_trips = ClientRoundTrips(
             intake, settings.region, lambda: self._proxy.clients, settings.trusted_proxies
         )
 
@@ -635,9 +635,9 @@ class Carrier(Carriers):
     def round_trips(self) -> Interval:
         return self._round_trips.due()
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         tiers = self._admission.admission.snapshot().tiers.values()
-        return Counts(
+        return RequestCounts(
             sum(tier.running for tier in tiers),
             sum(tier.waiting for tier in tiers),
             {one.backend.name: one.flight.requests for one in self._picker.pool.candidates},

@@ -102,7 +102,7 @@ _encode = msgspec.json.Encoder().encode
 _body = msgspec.json.Decoder(_Body)
 
 
-class Sealer:
+class WordSealer:
     """Signs with one key."""
 
     def __init__(self, key: OwnKey) -> None:
@@ -385,7 +385,7 @@ class PeerLine:
         self._port = listeners[0].port if listeners else 0
         self._loop = asyncio.get_running_loop()
         self._known = Known(self.settings.region, self.instance, self._loop.time, time.time)
-        self._sealer: tuple[OwnKey, Sealer] | None = None
+        self._sealer: tuple[OwnKey, WordSealer] | None = None
         self._sequence = 0
         self._unsaved = False
         self._ending = False
@@ -501,7 +501,7 @@ class PeerLine:
         if key is None or not places:
             return False
         if self._sealer is None or self._sealer[0] is not key:
-            self._sealer = key, Sealer(key)
+            self._sealer = key, WordSealer(key)
         self._sequence += 1
         word = together(list(self.carriers.words().values()))
         said = Said(self.settings.region, self.instance, self._sequence, time.time(), word, ending)

@@ -49,7 +49,7 @@ class Client(Protocol):
 
 
 @dataclass(eq=False, repr=False)
-class RoundTrips:
+class ClientRoundTrips:
     """See above.
 
     Args:

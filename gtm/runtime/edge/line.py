@@ -55,7 +55,7 @@ class WorkerId:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class EdgeWorkerSettings:
     """One worker's.
 
     `edge` is what its edge was told, but for the token. `descriptor` is the worker's end of the link, `udp` and `tcp` are
@@ -101,7 +101,7 @@ class PulseMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyMessage:
+class EdgeReadyMessage:
     """Worker → agent: listening, and answering from this revision and epoch."""
 
     revision: int
@@ -145,7 +145,7 @@ class SamplesMessage:
 ToWorker = ViewMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage | SigningMessage
 """What an agent tells a worker."""
 
-ToAgent = ReadyMessage | CountsMessage | SamplesMessage
+ToAgent = EdgeReadyMessage | CountsMessage | SamplesMessage
 """What a worker tells its agent."""
 
 TO_WORKER = Lines[ToWorker](
@@ -157,7 +157,7 @@ TO_WORKER = Lines[ToWorker](
         "signing": SigningMessage,
     }
 )
-TO_AGENT = Lines[ToAgent]({"ready": ReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})
+TO_AGENT = Lines[ToAgent]({"ready": EdgeReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})
 
 
 class AgentEnd(LineEnd[ToWorker, ToAgent]):
@@ -172,7 +172,7 @@ class AgentEnd(LineEnd[ToWorker, ToAgent]):
         await super().close()
 
 
-class WorkerEnd:
+class EdgeWorkerEnd:
     """The worker's end: one thread reads and waits for it, any may write, and none waits for that."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -203,7 +203,7 @@ class WorkerEnd:
         """
         line = TO_AGENT.encode(message)
         with self._writing:
-            if len(self._waiting) < _MAX_WAITING or isinstance(message, ReadyMessage):
+            if len(self._waiting) < _MAX_WAITING or isinstance(message, EdgeReadyMessage):
                 self._waiting += line
             self._send()
 

@@ -15,7 +15,7 @@ from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.balancer import Balancer
-from gtm.runtime.balancer.carrier import Counts
+from gtm.runtime.balancer.carrier import RequestCounts
 from gtm.runtime.balancer.ownership import balancer_home
 from gtm.settings import BalancerSettings
 
@@ -88,7 +88,7 @@ class DemoRegion:
     def state(self) -> dict[str, Any]:
         """How it stands; `backends` are its model servers, and what the balancer has at each."""
         balancer = self._balancer
-        counts = Counts() if balancer is None else balancer.counts()
+        counts = RequestCounts() if balancer is None else balancer.counts()
         up = balancer is not None and balancer.listening
         return {
             "state": "up" if up else ("failed" if self._killed and balancer is None else "starting"),

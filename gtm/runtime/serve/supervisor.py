@@ -36,7 +36,7 @@ from gtm.runtime.process.listeners import Listener, Use, settle
 from gtm.runtime.process.privileges import conceal
 from gtm.runtime.process.sockets import PortInUseError, reserve
 from gtm.runtime.process.workers import Child
-from gtm.runtime.serve.facts import Facts
+from gtm.runtime.serve.facts import ServeFacts
 from gtm.runtime.serve.handed import LOCK, DatabaseReport, Preparing, ServedControl, WorldSettings, common
 from gtm.settings import LOCAL_EDGE, EdgeSettings, ServeSettings
 from gtm.storage.embedded import DataDirectoryLock, EmbeddedPostgres, EmbeddedPostgresError
@@ -264,7 +264,7 @@ class Supervisor:
             self._postgres = EmbeddedPostgres(self._data_dir, lock=self._lock)
             self._database_url = await asyncio.to_thread(self._postgres.start)
         self._owner = True
-        Facts.path(self._data_dir).unlink(missing_ok=True)
+        ServeFacts.path(self._data_dir).unlink(missing_ok=True)
         # They are stopped in the other order: edge, demo world, control.
         self._said = os.pipe()
         self._control = self._child(
@@ -335,7 +335,7 @@ class Supervisor:
         )
         if await self._announce(running, self._lifeline):
             FirstToken(self._data_dir).forget()
-        Facts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
+        ServeFacts(running.control, running.edge, running.dns, os.getpid()).write(self._data_dir)
 
     def _child(
         self,
@@ -439,7 +439,7 @@ class Supervisor:
         if self._switch is not None:
             self._switch.close()
         if self._owner:
-            Facts.path(self._data_dir).unlink(missing_ok=True)
+            ServeFacts.path(self._data_dir).unlink(missing_ok=True)
         if self._postgres is not None:
             await asyncio.to_thread(self._postgres.stop)
         self._lock.release()

@@ -32,7 +32,7 @@ from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
-from gtm.runtime.balancer.carrier import Carriers, Counts, Spent
+from gtm.runtime.balancer.carrier import Carriers, RequestCounts, Spent
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word, together
@@ -321,9 +321,9 @@ class WorkerPool(Workers[PoolEnd], Carriers):
             *(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting"))
         )
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         loads = together(list(self.words().values())).loads
-        return Counts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
+        return RequestCounts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
 
     def processes(self) -> list[dict[str, Any]]:
         """The workers, for people."""

@@ -49,7 +49,7 @@ _EVERY = 1.0
 """Seconds between two loads, and looks at the clock."""
 
 
-class Worker:
+class BalancerWorker:
     """See above."""
 
     def __init__(self, told: WorkerSettings) -> None:

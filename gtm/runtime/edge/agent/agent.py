@@ -264,7 +264,7 @@ MAX_SENT = 4_000
 """Deltas in one report, and as many witnesses: some 400 kB each."""
 
 
-class RoundTrips:
+class EdgeRoundTrips:
     """Deltas of the HTTP workers, and of the way from this edge's own region to the others.
 
     Args:
@@ -497,7 +497,7 @@ class Agent(Follower):
         super().__init__(settings, current, EdgeOwnership(settings))
         self.metrics = EdgeMetrics(self._gauges)
         self._veto = Veto(self.metrics)
-        self._round_trips = RoundTrips(settings.region, time.time)
+        self._round_trips = EdgeRoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
             time.time,

@@ -19,9 +19,10 @@ from gtm.runtime.edge.line import (
     FINISH,
     AgentEnd,
     CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerSettings,
     MetricsMessage,
     PulseMessage,
-    ReadyMessage,
     SamplesMessage,
     SigningMessage,
     SilentMessage,
@@ -29,7 +30,6 @@ from gtm.runtime.edge.line import (
     ToWorker,
     WorkerId,
     WorkerKind,
-    WorkerSettings,
 )
 from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.told import PartsMessage
@@ -182,10 +182,10 @@ class EdgeWorkers(Workers[AgentEnd]):
             self._doorless = True
             return None, None
 
-    def _told(self, worker: WorkerId, door: socket.socket | None) -> WorkerSettings:
+    def _told(self, worker: WorkerId, door: socket.socket | None) -> EdgeWorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
         dns = worker.kind is WorkerKind.DNS
-        return WorkerSettings(
+        return EdgeWorkerSettings(
             id=worker,
             edge=replace(self.settings, token=""),
             descriptor=-1,
@@ -206,7 +206,7 @@ class EdgeWorkers(Workers[AgentEnd]):
                         self.moved()
             case SamplesMessage():
                 self.learned(Interval(list(message.deltas), list(message.witnesses)))
-            case ReadyMessage():
+            case EdgeReadyMessage():
                 logger.info("worker %s answers from revision %d", worker, message.revision)
                 self._answering[worker] = message.revision
                 if len(self._answering) == len(WorkerKind) * self.settings.workers:

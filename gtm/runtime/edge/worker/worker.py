@@ -38,7 +38,7 @@ from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     AccessMessage,
@@ -51,22 +51,22 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
-from gtm.http.answers.handoffs import Handoffs
+from gtm.http.answers.handoffs import HandoffSigner
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
 from gtm.runtime.edge.line import (
     CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerEnd,
+    EdgeWorkerSettings,
     MetricsMessage,
     PulseMessage,
-    ReadyMessage,
     SamplesMessage,
     SigningMessage,
     SilentMessage,
     ToAgent,
     ToWorker,
-    WorkerEnd,
     WorkerKind,
-    WorkerSettings,
 )
 from gtm.runtime.edge.orphans import Door
 from gtm.runtime.following.told import PartsMessage, TimesMessage
@@ -228,7 +228,7 @@ _INTERVALS = {SampleMethod.BALANCER: 10, SampleMethod.BEACON: 60}
 """Beats of an interval of samples. Among browsers each source has one vote in it, and three must have spoken."""
 
 
-class Worker:
+class EdgeWorker:
     """What DNS and HTTP workers have in common: the View, the locator, the counters, the link to the agent.
 
     Args:
@@ -236,7 +236,7 @@ class Worker:
         clock: Unix time.
     """
 
-    def __init__(self, settings: WorkerSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: EdgeWorkerSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self._clock = clock
         edge = settings.edge
@@ -246,7 +246,7 @@ class Worker:
         self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
         self.current = CurrentView(clock, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
-        self._signer = Signer(self.current.keys, clock)
+        self._signer = ZoneSigner(self.current.keys, clock)
         self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
@@ -257,7 +257,7 @@ class Worker:
         )
         self.limiter = _limiter(settings, self._cookies, self.counts)
         self._turn()
-        self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
+        self._link = EdgeWorkerEnd(socket.socket(fileno=settings.descriptor))
         self._tenure = Tenure(time.monotonic, able=settings.door is not None)
         self._probes = OwnProbes(edge.probe_allow, edge.ca_file)
         self._own_metrics = EdgeMetrics(self._own_gauges)
@@ -267,7 +267,7 @@ class Worker:
         """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
-        self.handoffs = Handoffs(
+        self.handoffs = HandoffSigner(
             lambda: self.current.window,
             lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
         )
@@ -287,7 +287,7 @@ class Worker:
         self._listening = True
         view = router.view
         with suppress(OSError):
-            self._link.put(ReadyMessage(view.snapshot.revision, view.state.epoch))
+            self._link.put(EdgeReadyMessage(view.snapshot.revision, view.state.epoch))
 
     def follow(self) -> None:
         """Take in messages for as long as the agent lives, and longer if it died and meant this worker to go on."""
@@ -494,7 +494,7 @@ class Worker:
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
             if self._signer.keys is not self.current.keys:
-                self._signer = Signer(self.current.keys, self._clock, self._signer)
+                self._signer = ZoneSigner(self.current.keys, self._clock, self._signer)
             self._period = self._signer.period()
             self.answerer = Answerer(
                 router,
@@ -516,7 +516,7 @@ class Worker:
             self.current.rebuild()
 
 
-def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
+def _limiter(settings: EdgeWorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
     """What limits replies over UDP; None: nothing does."""
     given = settings.edge.dns
     if settings.id.kind is not WorkerKind.DNS or given.rate_limit == 0:
