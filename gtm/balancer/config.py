@@ -30,11 +30,10 @@ from gtm.balancer.plane.access import ClientDetail
 from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.plane.timeouts import TimeoutRule, TimeoutRules, Timeouts
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
-from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE
+from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE, Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.heads import is_host
-from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, ServerTls
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend

@@ -29,8 +29,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.client import Client
 from gtm.handoff import jwks
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.handoffs import HandoffSigner
-from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.answers.routes import HandoffSigner, Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
     NO_STORE,

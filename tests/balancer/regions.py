@@ -14,7 +14,7 @@ from ipaddress import ip_network
 
 from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
@@ -100,7 +100,7 @@ class Here:
     gate: Gate
     admission: QueueAdmission
     picker: PoolPicker
-    pusher: Pusher
+    pusher: PeerPusher
     current: CurrentView
     bank: Bank
     key: OwnKey
@@ -278,7 +278,7 @@ async def regions(
             free = holder[0].free()
             return Slots(free.free, free.limit, max(0.0, free.waiting - 1))
 
-        pusher = Pusher(
+        pusher = PeerPusher(
             current,
             name,
             f"{name}-1",

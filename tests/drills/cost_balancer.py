@@ -22,10 +22,9 @@ from gtm.balancer.plane.client.proxy_protocol import SIGNATURE, read_proxy_heade
 from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.bodies import MAX_MEMBERS, BodyRules, read_strictly
-from gtm.balancer.wire.endpoints import BodyKind
+from gtm.balancer.wire.endpoints import BodyKind, Paths
 from gtm.balancer.wire.facts import PromptCut, read_facts
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_TRAILER_BYTES, RequestHead, read_head
-from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text

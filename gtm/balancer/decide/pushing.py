@@ -89,7 +89,7 @@ class _Flight:
 
     __slots__ = ("_ended", "_pusher", "region", "service", "url")
 
-    def __init__(self, pusher: Pusher, service: str, region: str, url: str) -> None:
+    def __init__(self, pusher: PeerPusher, service: str, region: str, url: str) -> None:
         self._pusher = pusher
         self._ended = False
         self.service = service
@@ -104,7 +104,7 @@ class _Flight:
 
 
 @dataclass(eq=False, repr=False)
-class Pusher:
+class PeerPusher:
     """See above.
 
     Args:

@@ -1,8 +1,7 @@
-"""What the data plane and those that it asks hand each other.
+"""What the data plane asks, and of whom: each of these may be replaced by another that answers the same questions.
 
-It asks, in this order, in process, by plain calls: `LawGate` (may this region serve the request?), `QueueAdmission` (does the request begin
-now, later, or not at all?), `PoolPicker` (which backend serves it?), `Pusher` (which peer serves it, where nothing is free here?).
-All of them stand in `gtm.balancer.decide`.
+In this order, in process, by plain calls: `Gate` (may this region serve it?), `RequestAdmission` (now, later, or not?), `Picker` (by which
+backend?), `Pusher` (by which peer, where nothing is free here?).
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.wire.facts import PromptCut
+from gtm.balancer.wire.refusals import Refusal
+from gtm.core.model.cors import Cors
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -71,6 +73,48 @@ class SentRequest:  # not frozen: that takes three times as long to make
     push: PushedRequest | None = None
 
 
+class Gate(Protocol):
+    """Says whether this region may serve a request."""
+
+    def judge(self, exchange: Exchange, now: float) -> Refusal | None:
+        """None if it may; `exchange.verdict` then has what was found."""
+
+    def renew(self, exchange: Exchange) -> Refusal | None:
+        """Judge one again whose verdict may be of another law than now: before it is sent, and while more of it comes. None if it may go on."""
+
+    def unready(self) -> str:
+        """Say why it lets no request pass whatever it is, for people; nothing: it lets some."""
+
+    def client(self, exchange: Exchange) -> bytes:
+        """The address of a request's client in network order, empty if it is unknown."""
+
+    def cors(self, exchange: Exchange) -> Cors | None:
+        """Which pages may read gtm's own answers of the service that a request is for; None: those of no other origin, or it is for none."""
+
+    def more_headers(self, exchange: Exchange) -> bytes:
+        """Header lines for the backend: who the client is, as far as that is known."""
+
+
+class RequestAdmission(Protocol):
+    """Says when."""
+
+    def offer(self, exchange: Exchange, now: float) -> Refusal | None:
+        """Take a request in: calls its `admitted` now or later, or its `refuse` later; or refuses it now."""
+
+    def ended(self, exchange: Exchange, now: float) -> None:
+        """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
+
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """A request that was offered goes elsewhere; it may be offered again. Its end is told as of any other."""
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a request waits for a slot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
     """What of a request's body choosing among the backends may go by, as they are now.
@@ -85,6 +129,58 @@ class Looks:
     declared: bool = False
     served: frozenset[str] | None = None
     lists: bool = False
+
+
+class Picker(Protocol):
+    """Says which backend."""
+
+    @property
+    def looks_at(self) -> Looks:
+        """What of a body it may go by."""
+
+    @property
+    def cut(self) -> PromptCut | None:
+        """How prompts are cut into blocks for it; None: it does not look at them."""
+
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
+        """A backend for an admitted request, not one of those that were tried (by URL)."""
+
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
+        """A backend did not answer, or broke off."""
+
+    def failing_since(self, sent: SentRequest) -> float | None:
+        """Since when a check of the backend fails, in monotonic seconds; None: none does."""
+
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
+        """A request waits at a backend, and since then none of those that it has got a byte. It goes on."""
+
+    def loaded(self, sent: SentRequest, said: bytes, now: float) -> None:
+        """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""
+
+    def usable(self) -> int:
+        """How many backends may be picked now."""
+
+    def routes(self) -> tuple[Route, ...]:
+        """The ways to all of them."""
+
+
+class Pusher(Protocol):
+    """Says which peer region takes what finds no slot here."""
+
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
+        """A peer for a request that waits, or is to be refused so: where it is carried to, or the answer that sends its client there.
+
+        None: it stays.
+        """
+
+    def proof(self, asked: bytes) -> bytes | None:
+        """What proves to a peer that this is a balancer of its region (`gtm.handoff.proof`); None: nothing does."""
+
+    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
+        """Whether the peer took it, by what its answer says of that."""
+
+    def routes(self) -> tuple[Route, ...]:
+        """The ways to all peers."""
 
 
 class Evictable(Protocol):

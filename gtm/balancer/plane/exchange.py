@@ -22,13 +22,13 @@ How far its body is awaited before anything is decided:
     `read_mib`         -                                decided, or refused without a model      refused
 
 Where files say which models servers have, and limits, what comes after the decision is looked at before it goes on: a body that proves to have two meanings never
-reaches its server whole (laws of `gtm.balancer.wire.scanning`).
+reaches its server whole (laws of `gtm.balancer.wire.bodies`).
 
 Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.exchange`). A server that says that it is full
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`may_ask_another`). A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
@@ -52,6 +52,7 @@ from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.wire.bodies import (
     READ,
     BodyError,
+    BodyScan,
     begins_object,
     kind_of,
     may_be_object,
@@ -97,7 +98,6 @@ from gtm.balancer.wire.responses import (
     answer_head,
     framing_of,
 )
-from gtm.balancer.wire.scanning import BodyScan
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import Choice
 from gtm.core.balance.health import Failure
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.tracing import Span
 
 
-# --- Whether a request may be asked of another server, after one has not answered it (law 3 of `gtm.balancer.plane.exchange`). ---
+# --- Whether a request may be asked of another server, after one has not answered it (law 3). ---
 #
 # Said here once:
 #

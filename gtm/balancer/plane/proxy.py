@@ -1,6 +1,6 @@
 """What all connections of a balancer share: who judges, who admits, who picks, what is counted.
 
-Those that are asked stand in `gtm.balancer.decide`. Who fails is logged, and fails one request at the most.
+Whoever is asked is one of `gtm.balancer.plane.contracts`. Who fails is logged, and fails one request at the most.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ import msgspec
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.contracts import ConnectionKeeper, Evictable, Limits, PushedRequest, SentRequest
+from gtm.balancer.plane.contracts import (
+    ConnectionKeeper,
+    Evictable,
+    Gate,
+    Limits,
+    Picker,
+    PushedRequest,
+    Pusher,
+    RequestAdmission,
+    SentRequest,
+)
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
@@ -26,9 +36,9 @@ from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
+from gtm.balancer.wire.endpoints import Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.heads import RequestHead
-from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health import RetryBudget
 from gtm.core.handoff.verdict import Verdict
@@ -79,10 +89,6 @@ def _card(name: str) -> dict[str, object]:
 
 
 if TYPE_CHECKING:
-    from gtm.balancer.decide.gate import LawGate
-    from gtm.balancer.decide.picking import PoolPicker
-    from gtm.balancer.decide.pushing import Pusher
-    from gtm.balancer.decide.queueing import QueueAdmission
     from gtm.balancer.plane.access import AccessLines
 
 _log = logging.getLogger(__name__)
@@ -130,9 +136,9 @@ class Proxy:
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
-    gate: LawGate
-    admission: QueueAdmission
-    picker: PoolPicker
+    gate: Gate
+    admission: RequestAdmission
+    picker: Picker
     _: KW_ONLY
     room: ConnectionKeeper
     loop: asyncio.AbstractEventLoop

@@ -1,6 +1,6 @@
 """What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
 
-Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.scanning`), if it decides, and they are judged by their length. What
+Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.bodies`), if it decides, and they are judged by their length. What
 cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
 that would be served. Where limits go by bodies, `gtm.balancer.wire.bodies` reads them.
 

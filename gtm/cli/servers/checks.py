@@ -14,8 +14,7 @@ import msgspec
 import typer
 
 from gtm.balancer import config
-from gtm.balancer.wire.endpoints import BodyKind, body_kind
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import BodyKind, Paths, body_kind
 from gtm.balancer.wire.tls import TlsError
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.problems import PolicyError

@@ -10,11 +10,9 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import Basis, elsewhere
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.answer.clients import Clients
-from gtm.dns.answer.fast import FastWay, query_key
+from gtm.dns.answer.fast import NO_EDNS, FastWay, Questions, Sign, body, name_label, query_key
 from gtm.dns.answer.full import Query, Question, Rejected, read_query, render
 from gtm.dns.answer.led import ended, led
-from gtm.dns.answer.questions import NO_EDNS, Questions, name_label
-from gtm.dns.answer.ready import Sign, body
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
 from gtm.dns.zone.content import Content, explains, explanation, host_content, second_draw, turns

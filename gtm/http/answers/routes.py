@@ -6,8 +6,10 @@ draw; only what a pick would say word for word the same is kept as finished byte
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Hashable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +23,9 @@ from gtm.core.decision.explain import answer, client_document
 from gtm.core.decision.options import Afford, Option
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import View
+from gtm.core.decision.view import View, Window
+from gtm.core.handoff.claims import handed
+from gtm.core.handoff.keys import OwnKey
 from gtm.core.handoff.priority import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.names import host_name
@@ -29,14 +33,89 @@ from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.quota.earned import Earn
+from gtm.core.model.services import Handoff
+from gtm.core.quota.earned import Earn, Worth
 from gtm.geoip.client import Client
-from gtm.handoff import carried
+from gtm.handoff import carried, jwks
+from gtm.handoff.jwt import Signer
 from gtm.http.answers.corrections import Corrections, RouterCorrections
-from gtm.http.answers.handoffs import HandoffSigner
-from gtm.http.problems import Head, ProblemError, Response, head_of, json_headers, json_response, problem
+from gtm.http.problems import (
+    Head,
+    Headers,
+    ProblemError,
+    Response,
+    head_of,
+    json_headers,
+    json_response,
+    problem,
+    response_of,
+)
+from gtm.http.requests.incoming import Incoming, Page
 from gtm.http.requests.lookup import Lookup
 from gtm.telemetry import decision_key
+
+# --- An edge's part in handoffs: what it signs for clients that it sends to a region, and the keys that it publishes. ---
+#
+# Law: a service that does not ask for handoffs costs nothing by them. What is prepared of answers holds no handoff; it is put in
+# where one is asked for, made for each answer.
+
+
+_NONCE = 12
+"""Random bytes of a nonce."""
+_HEADERS: Headers = (
+    (b"content-type", jwks.MEDIA_TYPE.encode()),
+    (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
+)
+
+
+class HandoffSigner:
+    """Signs for one process of an edge.
+
+    Args:
+        window: the time it is.
+        published: the public keys of all edges, as the feed has them.
+    """
+
+    def __init__(self, window: Callable[[], Window], published: Callable[[], Iterable[str]] = tuple) -> None:
+        self._window = window
+        self._published = published
+        self._issuer = ""
+        self._signer: Signer | None = None
+        self.credit: Worth = ()
+        """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
+        self._own: tuple[str, ...] = ()
+
+    def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
+        """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
+        self._issuer, self._own, self._signer = issuer, public, Signer(key)
+
+    def signs(self, routing: Routing) -> bool:
+        """Whether the service asks for it."""
+        return routing.ranking.group.service.service.handoff is Handoff.SIGN
+
+    def signed(self, routing: Routing, option: Option, *, once: bool) -> bytes | None:
+        """The handoff of the request that was picked for last; None if there is nothing to hand over, or no key yet."""
+        signer = self._signer
+        if signer is None:
+            return None
+        nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
+        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=self.credit)
+        return None if claims is None else signer.sign(claims)
+
+    @property
+    def page(self) -> Page:
+        """The JWK set."""
+        return Page("jwks", self._jwks)
+
+    def _jwks(self, _incoming: Incoming, _routes: object) -> Response:
+        return response_of(200, _HEADERS, jwks.written([*self._published(), *self._own]))
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
 
 # --- A request resolved: decided for all that are alike but for the draw, and what is told of how one ends. ---
 #

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from gtm.balancer.config import BalancerDocument
 from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.health.checks import Checks, load_in_header
@@ -426,7 +426,7 @@ class Carrier(Carriers):
             says=document.says(settings.service),
             earn=self._gate.earn,
         )
-        self._pusher = Pusher(
+        self._pusher = PeerPusher(
             current,
             settings.region,
             settings.name,

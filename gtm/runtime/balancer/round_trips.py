@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from gtm.balancer.plane.client.downstream import Downstream
 from gtm.core.latency.samples import Interval, SampleMethod
 from gtm.geoip.client import peer_address
 from gtm.http.requests.callers import Reporter
@@ -41,13 +42,6 @@ _REPORTER = Reporter("")
 """Whose token it is, control knows."""
 
 
-class Client(Protocol):
-    """A client's connection."""
-
-    peer: str | None
-    transport: Any
-
-
 @dataclass(eq=False, repr=False)
 class ClientRoundTrips:
     """See above.
@@ -63,10 +57,10 @@ class ClientRoundTrips:
 
     intake: Intake
     region: str
-    clients: Callable[[], Iterable[Client]]
+    clients: Callable[[], Iterable[Downstream]]
     proxies: Sequence[Network]
     _: KW_ONLY
-    draw: Callable[[list[Client], int], list[Client]] = random.sample
+    draw: Callable[[list[Downstream], int], list[Downstream]] = random.sample
     now: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -105,9 +99,9 @@ class ClientRoundTrips:
         self._seen.clear()
         return self.intake.end_interval(SampleMethod.BALANCER)
 
-    def _of(self, client: Client) -> Posted | None:
+    def _of(self, client: Downstream) -> Posted | None:
         transport = client.transport
-        peer = None if transport is None else transport.get_extra_info("peername")
+        peer = transport.get_extra_info("peername")
         if not isinstance(peer, tuple) or peer[0] != client.peer:
             return None
         address = peer_address(peer[0])

@@ -20,15 +20,17 @@ from gtm.core.quota.names import QuotaText
 from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers import pool as pools
-from gtm.runtime.balancer.workers.messages import (
+from gtm.runtime.balancer.workers.pool import (
+    HANGS,
+    SILENT,
     AskMessage,
     LoadMessage,
     ReadyMessage,
     ShownMessage,
     WordMessage,
     WorkerEnd,
+    WorkerPool,
 )
-from gtm.runtime.balancer.workers.pool import HANGS, SILENT, WorkerPool
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.settings import BalancerSettings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gtm.core.quota.leases import LeaseHolder
-from gtm.runtime.edge.agent.worker_pool import EdgeWorkers
+from gtm.runtime.edge.agent.agent import EdgeWorkers
 from gtm.runtime.edge.line import PulseMessage
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listeners

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uvloop
 
-from gtm.runtime.balancer.workers.messages import WorkerSettings
-from gtm.runtime.balancer.workers.worker import BalancerWorker
+from gtm.runtime.balancer.workers.pool import BalancerWorker, WorkerSettings
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received

@@ -21,7 +21,7 @@ from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
-from gtm.runtime.process.http_server import PatientServer, server_config
+from gtm.runtime.process.http import PatientServer, server_config
 from gtm.runtime.process.logs import configure
 
 

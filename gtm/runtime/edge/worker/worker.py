@@ -51,8 +51,8 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
-from gtm.http.answers.handoffs import HandoffSigner
 from gtm.http.answers.quotas import QuotaGate
+from gtm.http.answers.routes import HandoffSigner
 from gtm.http.samples.intake import Intake
 from gtm.runtime.edge.line import (
     CountsMessage,
