@@ -32,7 +32,6 @@ from gtm.balancer.plane.access import AccessLines, ClientDetail
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.health import BackendHealth, Check, Settings
 from gtm.core.health.verdicts import ProbeResult
@@ -111,7 +110,7 @@ class Ways(Route):
         return found
 
 
-def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
+def plane(loop: asyncio.AbstractEventLoop, log: AccessLines | None = None) -> Proxy:
     """As `gtm.runtime.balancer` makes it, with four backends."""
     urls = tuple(f"http://127.0.0.1:{port}" for port in range(9001, 9005))
     document = config.of_urls(urls, None)
