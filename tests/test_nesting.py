@@ -26,7 +26,7 @@ from starlette.requests import Request
 import gtm
 from gtm.adapters.listing import read_list
 from gtm.adapters.orca import MAX_HEADER, read_orca
-from gtm.balancer.health.asking import Answer
+from gtm.balancer.health.asking import BackendAnswer
 from gtm.balancer.health.checks import tokenless
 from gtm.balancer.wire.facts import read_facts, with_model
 from gtm.client import reading
@@ -45,7 +45,7 @@ from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
 from gtm.nesting import DEEPER, MAX_DEPTH, TwiceError, loads, read, shallow
 from gtm.prober.checks import judge_json
-from gtm.runtime.balancer.peers.datagrams import opened
+from gtm.runtime.balancer.peers import opened
 from tests.effort import examples
 from tests.sources import parsed
 
@@ -153,7 +153,10 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "the feed of a newer gtm": ('{"type": "new", "body": %s}', lambda text: wire.decode(text.encode())),
     "keys": ('{"keys": [], "more": %s}', lambda text: jwks.read(text.encode())),
     "models": ('{"data": [], "more": %s}', lambda text: read_list(text.encode())),
-    "a completion": ('{"choices": [%s]}', lambda text: _raised(tokenless(Answer(200, text.encode(), 0.1)))),
+    "a completion": (
+        '{"choices": [%s]}',
+        lambda text: _raised(tokenless(BackendAnswer(200, text.encode(), 0.1))),
+    ),
     "Route 53": ('{"ResourceRecordSets": [%s]}', route53.read),
     "YAML": ("%s", yamls.load),
     "JSON of a policy": ("%s", lambda text: yamls.load_json(text.encode())),

@@ -19,15 +19,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, Vali
 
 from gtm.balancer.decide.gate import Says
 from gtm.balancer.health.check_settings import CheckSettings, OwnChecks
-from gtm.balancer.plane.access import Clients
+from gtm.balancer.plane.access import ClientDetail
 from gtm.balancer.plane.backend.backends import is_srv
 from gtm.balancer.plane.timeouts import TimeoutRule, TimeoutRules, Timeouts
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
-from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE
+from gtm.balancer.wire.endpoints import INFERENCE, TOKENIZE, Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
-from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.heads import is_host
-from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.tls import BackendTls, ServerTls
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.backends import Backend
@@ -123,7 +122,7 @@ class AccessLogDocument(Document):
 
     path: Annotated[str, Field(max_length=4000), AfterValidator(_log_path)]
     """Relative to the file's own folder; `-`: standard output."""
-    clients: Clients = Clients.NETWORK
+    clients: ClientDetail = ClientDetail.NETWORK
     """How much of a client's address is in it."""
 
 
@@ -271,9 +270,9 @@ class PrefixDocument(Document):
     bytes: int | None = Field(default=None, ge=64, le=65_536)
     """Of the beginning (`hash`), or of a block (`map`). Absent: what was measured to do well."""
 
-    def cut(self) -> Cut:
+    def cut(self) -> PromptCut:
         """The same for who reads prompts."""
-        return Cut(self.bytes or HASHED, 1) if self.by == "hash" else Cut(self.bytes or MAPPED)
+        return PromptCut(self.bytes or HASHED, 1) if self.by == "hash" else PromptCut(self.bytes or MAPPED)
 
 
 def _by(value: object) -> object:
@@ -465,7 +464,7 @@ class BalancerDocument(Document):
             if AT_START in field.metadata and getattr(self, name) != getattr(started, name)
         )
 
-    def cut(self) -> Cut | None:
+    def cut(self) -> PromptCut | None:
         """How prompts are cut; None: nobody looks at them."""
         return None if self.choosing.prefix is None else self.choosing.prefix.cut()
 

@@ -16,7 +16,7 @@ from statistics import pstdev
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import OTHER, QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
@@ -60,7 +60,7 @@ def collect(
     picker: PoolPicker,
     queue: QueueAdmission,
     gate: LawGate,
-    pusher: Pusher,
+    pusher: PeerPusher,
     *,
     said: Mapping[str, Mapping[str, float]],
     access: Mapping[str, int],

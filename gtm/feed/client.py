@@ -65,17 +65,34 @@ class _Line:
     Args:
         url: control's base URL, as in `http://127.0.0.1:8080`.
         token: a bearer token.
+        name: this edge's or balancer's.
         ca_file: certificates that count besides the public ones, None for no others.
+        key: what opens zone-signing keys that are sealed to this edge; None: it is sent none.
         skipped: told of each message of the feed that is left out, with the reason in words.
+
+    Raises:
+        CertificatesError: `ca_file` cannot be read.
     """
 
     _whose = ""
     """Whose token it is, and how one is made."""
     _made_by = ""
 
-    def __init__(self, url: str, token: str, ca_file: Path | None, skipped: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        name: str,
+        ca_file: Path | None = None,
+        *,
+        key: SealingKey | None = None,
+        skipped: Callable[[str], None] = lambda _: None,
+    ) -> None:
         remember(token)
         self.url = url.rstrip("/")
+        self.name = name
+        self._token = token
+        self._key = key
         self._skipped = skipped
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -164,37 +181,10 @@ class _Line:
 
 
 class FeedClient(_Line):
-    """An edge's line to one control address.
-
-    Args:
-        url: control's base URL, as in `http://127.0.0.1:8080`.
-        token: a bearer token of role `edge`.
-        edge: this edge's name.
-        ca_file: certificates that count besides the public ones, None for no others.
-        key: what opens zone-signing keys that are sealed to this edge; None: it is sent none.
-        skipped: told of each message of the feed that is left out, with the reason in words.
-
-    Raises:
-        CertificatesError: `ca_file` cannot be read.
-    """
+    """An edge's line to one control address. `token` has the role `edge`."""
 
     _whose = "edge"
     _made_by = "gtm token create NAME --role edge"
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        edge: str,
-        ca_file: Path | None = None,
-        *,
-        key: SealingKey | None = None,
-        skipped: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        super().__init__(url, token, ca_file, skipped)
-        self.name = edge
-        self._token = token
-        self._key = key
 
     def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
         headers = {} if self._key is None else {SEALING_KEY: self._key.public}
@@ -226,33 +216,10 @@ class FeedClient(_Line):
 
 
 class BalancerFeedClient(_Line):
-    """A balancer's line to one control address. It is sent no zone-signing keys, and would not take any.
-
-    Args:
-        url: control's base URL, as in `http://127.0.0.1:8080`.
-        token: a bearer token of role `balancer`.
-        balancer: this balancer's name, for people.
-        ca_file: certificates that count besides the public ones, None for no others.
-        skipped: told of each message of the feed that is left out, with the reason in words.
-
-    Raises:
-        CertificatesError: `ca_file` cannot be read.
-    """
+    """A balancer's line to one control address. It is sent no zone-signing keys, and would not take any. `token` has the role `balancer`."""
 
     _whose = "balancer"
     _made_by = "gtm token create NAME --role balancer --regions REGION"
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        balancer: str,
-        ca_file: Path | None = None,
-        *,
-        skipped: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        super().__init__(url, token, ca_file, skipped)
-        self.name = balancer
 
     def _feed(self) -> tuple[str, dict[str, str], dict[str, str]]:
         return f"/v1/balancers/{quote(self.name, safe='')}/feed", {}, {}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 
 from gtm.core.balance.spill.room import Room, Transit
@@ -49,6 +50,7 @@ _FAR = 86_400.0
 """Seconds to a change that no process sleeps through."""
 
 
+@dataclass(eq=False, repr=False)
 class CurrentView:
     """The current Router of a process, and what it was made from.
 
@@ -60,14 +62,13 @@ class CurrentView:
         boot: seconds that go on at an even pace whatever the clock shows; where processes share times, the boot clock.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        on_swap: Callable[[Router], None] | None = None,
-        edge: EdgePlace | None = None,
-        *,
-        boot: Callable[[], float] = time.monotonic,
-    ) -> None:
+    clock: Callable[[], float]
+    on_swap: Callable[[Router], None] | None = None
+    edge: EdgePlace | None = None
+    _: KW_ONLY
+    boot: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self.router: Router | None = None
         self.access = Access()
         self.keys = NO_KEYS
@@ -82,15 +83,11 @@ class CurrentView:
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
-        self.boot = boot
-        self.times = ClockTimes.of(boot(), clock())
+        self.times = Times.of(self.boot(), self.clock())
         self.deadline = inf
         """The moment by `boot` from which nothing may be answered from the current Router before `tick` was called: the
         process slept while it should have been replaced. Infinite while that is far, so that no clock need be read."""
-        self._clock = clock
         self._told_at = -inf
-        self._on_swap = on_swap
-        self._edge = edge
         self._changing = threading.RLock()  # never taken on the answer path
 
     @property
@@ -101,7 +98,7 @@ class CurrentView:
     @property
     def place(self) -> EdgePlace:
         """Where the edge stands, with what its region says of it."""
-        place = self._edge if self.router is None else self.router.view.basis.edge
+        place = self.edge if self.router is None else self.router.view.basis.edge
         return place or NOWHERE
 
     def apply(self, message: Message) -> None:
@@ -204,7 +201,7 @@ class CurrentView:
         """Read the clock, unless somebody else does for this process."""
         boot = self.boot()
         if boot - self._told_at >= SILENT:
-            self.times = self.times.read(boot, self._clock())
+            self.times = self.times.read(boot, self.clock())
 
     def _keep_up(self) -> None:
         """Rebuild if the View is over by the times known."""
@@ -231,12 +228,12 @@ class CurrentView:
             estimator = previous.estimator if previous is not None else None
             if estimator is None or self.snapshot is not snapshot or estimator.table is not table:
                 estimator = Estimator(snapshot.regions, table)
-            basis = build_basis(snapshot, estimator, window, previous, self._edge)
+            basis = build_basis(snapshot, estimator, window, previous, self.edge)
             if ranker is None or ranker.basis is not basis:
                 ranker = Ranker(basis)
             router = Router(build_view(basis, state, window), ranker)
-            if self._on_swap is not None:
-                self._on_swap(router)
+            if self.on_swap is not None:
+                self.on_swap(router)
         self.snapshot, self.state, self.table, self.router = snapshot, state, table, router
         if router is not None:
             self._set_deadline(router)

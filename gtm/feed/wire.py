@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from gtm.core.balance.spill.room import Room, Slots
 from gtm.core.handoff.keys import PublicKeys
@@ -24,11 +25,29 @@ from gtm.core.latency.table import LatencyTable
 from gtm.core.model.access import Access
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State
+from gtm.core.model.units import MOST_INTEGER, MOST_MOMENT, MOST_REQUESTS, MOST_SECONDS
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.signing.keys import Keys
-from gtm.feed.units import Counter, Followers, Moment, Seconds
 from gtm.nesting import shallow
+
+# --- The types of numbers in reports and messages, one for each unit: whoever decodes one refuses what is beyond (`gtm.core.model.units`). ---
+
+
+CounterValue = Annotated[int, Meta(ge=0, le=MOST_INTEGER)]
+"""What only grows: sequence numbers, requests since a start, microseconds of work."""
+Requests = Annotated[int, Meta(ge=0, le=int(MOST_REQUESTS))]
+"""Requests at once."""
+Moment = Annotated[float, Meta(ge=0, le=MOST_MOMENT)]
+"""POSIX seconds."""
+Seconds = Annotated[float, Meta(ge=0, le=MOST_SECONDS)]
+"""An age or a duration."""
+Followers = Annotated[int, Meta(ge=1, le=1_000_000)]
+"""Tokens, or whoever follows by one."""
+
+
+# --- The feed's wire format: one JSON message a line (application/x-ndjson), told apart by `type`. ---
+
 
 MAX_LINE = 64 * 1024 * 1024
 """Longest message accepted, in bytes: far above 1,000 regions × 10,000 rules, far below what would hurt."""
@@ -155,7 +174,7 @@ class RoomReport:
 
     source: str
     started: Moment
-    sequence: Counter
+    sequence: CounterValue
     age: Seconds
     whole: Slots
     parts: dict[str, Slots] = field(default_factory=dict)

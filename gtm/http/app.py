@@ -17,7 +17,7 @@ import random
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import Any
 
@@ -30,13 +30,18 @@ from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
 from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.handoffs import Handoffs
-from gtm.http.answers.routes import Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.answers.routes import HandoffSigner, Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
-from gtm.http.problems import NO_STORE, ProblemError, Response, instance_of, json_response, response_of
-from gtm.http.requests.access import Grant, check_subject
-from gtm.http.requests.callers import Callers
-from gtm.http.requests.incoming import SAID, Incoming, Receive, Scope, Send
+from gtm.http.problems import (
+    NO_STORE,
+    ProblemError,
+    Response,
+    instance_of,
+    json_response,
+    response_of,
+)
+from gtm.http.requests.callers import Callers, Grant, check_subject
+from gtm.http.requests.incoming import REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
 from gtm.http.requests.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
@@ -46,7 +51,6 @@ from gtm.http.requests.lookup import (
     parse_item,
     read_priority,
 )
-from gtm.http.requests.pages import OTHER, REDIRECT, Page
 from gtm.http.samples.intake import Intake, SamplePages
 from gtm.settings import LOOPBACK, Network
 from gtm.telemetry import Counts
@@ -90,6 +94,7 @@ class EdgeOptions:
     names: frozenset[str] = frozenset()
 
 
+@dataclass(eq=False, repr=False)
 class EdgeApp:
     """The application.
 
@@ -109,34 +114,23 @@ class EdgeApp:
         draw: uniform in [0, 1), anew for each request.
     """
 
-    def __init__(
-        self,
-        current: CurrentView,
-        locate: Locate,
-        options: EdgeOptions,
-        counts: Counts,
-        metrics: Callable[[], str],
-        *,
-        silent: Callable[[], tuple[str, ...]] = tuple,
-        afford: Afford | None = None,
-        earn: Earn | None = None,
-        alone: Callable[[], dict[str, object]] = dict,
-        clock: Callable[[], float] = time.time,
-        handoffs: Handoffs | None = None,
-        corrections: Corrections | None = None,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
+    current: InitVar[CurrentView]
+    locate: Locate
+    options: InitVar[EdgeOptions]
+    counts: Counts
+    metrics: Callable[[], str]
+    _: KW_ONLY
+    silent: Callable[[], tuple[str, ...]] = tuple
+    afford: Afford | None = None
+    earn: Earn | None = None
+    alone: Callable[[], dict[str, object]] = dict
+    clock: InitVar[Callable[[], float]] = time.time
+    handoffs: HandoffSigner | None = None
+    corrections: Corrections | None = None
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self, current: CurrentView, options: EdgeOptions, clock: Callable[[], float]) -> None:
         self._current_view = current
-        self._locate = locate
-        self._counts = counts
-        self._metrics = metrics
-        self._silent = silent
-        self._afford = afford
-        self._earn = earn
-        self._handoffs = handoffs
-        self._corrections = corrections
-        self._draw = draw
-        self._alone = alone
         self._callers = Callers(
             current,
             trusted_proxies=options.trusted_proxies,
@@ -148,8 +142,8 @@ class EdgeApp:
             clock=clock,
         )
         self._queries = Queries()
-        self._routes = Routes(None, locate)
-        self.intake = Intake(lambda: current.snapshot, locate, clock, lambda: current.table.doubts)
+        self._routes = Routes(None, self.locate)
+        self.intake = Intake(lambda: current.snapshot, self.locate, clock, lambda: current.table.doubts)
         """Where posted samples gather; whoever runs the application takes them from there."""
         self._pages = {
             "/v1/route": Page("lookup", self._lookup),
@@ -159,11 +153,11 @@ class EdgeApp:
             "/metrics": Page("metrics", self._metrics_page),
             "/openapi.json": Page("openapi", lambda _incoming, _routes: DESCRIPTION),
         }
-        self._pages |= SamplePages(lambda: self.intake, self._callers, counts).pages(
+        self._pages |= SamplePages(lambda: self.intake, self._callers, self.counts).pages(
             open_to_all=options.beacons
         )
-        if handoffs is not None:
-            self._pages[jwks.PATH] = handoffs.page
+        if self.handoffs is not None:
+            self._pages[jwks.PATH] = self.handoffs.page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI 3 has it."""
@@ -226,22 +220,22 @@ class EdgeApp:
         if self._routes.router is not router:
             self._routes = Routes(
                 router,
-                self._locate,
-                self._afford,
-                handoffs=self._handoffs,
-                corrections=self._corrections,
-                earn=self._earn,
-                draw=self._draw,
+                self.locate,
+                self.afford,
+                handoffs=self.handoffs,
+                corrections=self.corrections,
+                earn=self.earn,
+                draw=self.draw,
             )
         return self._routes
 
     def _count_request(self, page: Page, status: int) -> None:
-        self._counts.add(f"gtm_http_requests_total\t{page.label}\t{status}")
+        self.counts.add(f"gtm_http_requests_total\t{page.label}\t{status}")
 
     def _count(self, incoming: Incoming, response: Response) -> None:
         self._count_request(incoming.page, response.head.status)
         if response.counted_as is not None:
-            self._counts.add(response.counted_as)
+            self.counts.add(response.counted_as)
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
@@ -365,7 +359,7 @@ class EdgeApp:
         except ProblemError as error:
             return error.document(instance)
         option, _, document, _ = resolved.answered()
-        self._counts.add(resolved.counted_as(option, "lookup"))
+        self.counts.add(resolved.counted_as(option, "lookup"))
         return document
 
     def _healthz(self, _incoming: Incoming, _routes: Routes) -> Response:
@@ -374,7 +368,7 @@ class EdgeApp:
     def _readyz(self, _incoming: Incoming, routes: Routes) -> Response:
         if routes.router is None:
             raise ProblemError("not_ready", "no policy has been loaded yet", ((b"retry-after", b"1"),))
-        silent = [kind for kind in self._silent() if kind != "http"]
+        silent = [kind for kind in self.silent() if kind != "http"]
         if silent:
             text = f"no worker listens for {', '.join(silent)}"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
@@ -389,11 +383,11 @@ class EdgeApp:
                 f"the disk refuses revision {view.snapshot.revision}: after a restart without control this edge would "
                 "answer by an older one; its log says why"
             )
-        return json_response(200, document | self._alone())
+        return json_response(200, document | self.alone())
 
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
         self._callers.check_scraper(incoming)
-        return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self._metrics().encode())
+        return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self.metrics().encode())
 
 
 def _subject(lookup: Lookup, caller: ClientAddress | None, grant: Grant) -> ClientAddress | None:

@@ -18,7 +18,9 @@ import ssl
 import struct
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -27,15 +29,72 @@ from urllib.parse import SplitResult, urlsplit
 import httpx
 import msgspec
 import re2
+from cryptography.x509 import (
+    Certificate as Parsed,
+)
+from cryptography.x509 import (
+    DNSName,
+    ExtensionNotFound,
+    IPAddress,
+    SubjectAlternativeName,
+    load_der_x509_certificate,
+)
 
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.certificates import Certificate
 from gtm.core.model.regions import Probe, ProbeType
 from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
-from gtm.prober import certificates
 from gtm.settings import Network
 from gtm.transport import no_room, tls_context
+
+# --- Certificates that endpoints show to probes, read. ---
+#
+# Law: of one that was not verified only its time and its hash are told. What it says of itself is what an endpoint sends, and whoever
+# reads of health may not read what edges can (`gtm.prober.checks`, law 5).
+
+
+MAX_NAMES = 20
+"""Names kept of a certificate: the first."""
+MAX_TEXT = 200
+"""Characters kept of its subject, of its issuer and of each name."""
+
+
+@lru_cache(maxsize=1024)
+def read_certificate(der: bytes, *, verified: bool) -> Certificate | None:
+    """What a certificate says; None if it cannot be read.
+
+    Args:
+        der: as the server sent it.
+        verified: whether it was, for the name that was asked for.
+    """
+    try:
+        parsed = load_der_x509_certificate(der)
+        times = parsed.not_valid_before_utc.timestamp(), parsed.not_valid_after_utc.timestamp()
+        if not verified:
+            return Certificate(sha256(der).hexdigest(), *times)
+        return Certificate(
+            sha256(der).hexdigest(),
+            *times,
+            subject=parsed.subject.rfc4514_string()[:MAX_TEXT],
+            issuer=parsed.issuer.rfc4514_string()[:MAX_TEXT],
+            names=_names(parsed),
+        )
+    except ValueError:
+        return None
+
+
+def _names(parsed: Parsed) -> tuple[str, ...]:
+    try:
+        found = parsed.extensions.get_extension_for_class(SubjectAlternativeName).value
+    except ExtensionNotFound:
+        return ()
+    names = [*found.get_values_for_type(DNSName), *map(str, found.get_values_for_type(IPAddress))]
+    return tuple(name[:MAX_TEXT] for name in names[:MAX_NAMES])
+
+
+# --- One health check of one endpoint: HTTP, HTTPS or TCP. ---
+
 
 MAX_BODY = 64 * 1024
 """Bytes of a body that are looked at."""
@@ -69,6 +128,7 @@ def target_of(url: str, probe: Probe) -> Destination:
     return Destination(host, port or _DEFAULT_PORTS.get(scheme, 80))
 
 
+@dataclass(eq=False, repr=False)
 class Checker:
     """Makes checks. Belongs to one event loop; `close` when done.
 
@@ -78,16 +138,11 @@ class Checker:
         ca_file: certificates that count besides the public ones, None for no others.
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        allowed: tuple[Network, ...] = (),
-        ca_file: Path | None = None,
-    ) -> None:
-        self._clock = clock
-        self._allowed = allowed
-        self._ca_file = ca_file
-        # Reading the system's certificates takes tens of milliseconds: two transports, made when first needed.
+    clock: Callable[[], float]
+    allowed: tuple[Network, ...] = ()
+    ca_file: Path | None = None
+
+    def __post_init__(self) -> None:
         self._transports: dict[bool, httpx.AsyncHTTPTransport] = {}
 
     async def close(self) -> None:
@@ -114,7 +169,7 @@ class Checker:
             started = monotonic()
             async with asyncio.timeout(probe.timeout):
                 place = Destination(address, target.port) if address else target
-                found = await addresses(place, self._allowed)
+                found = await addresses(place, self.allowed)
                 share = probe.timeout / len(found)  # of the time, for each to connect
                 for tried in found[:-1]:
                     with suppress(OSError, httpx.ConnectError, httpx.ConnectTimeout):
@@ -160,7 +215,7 @@ class Checker:
     ) -> ProbeResult:
         return ProbeResult(
             ok=ok,
-            at=self._clock(),
+            at=self.clock(),
             detail=detail,
             latency_ms=latency_ms,
             connect_ms=connection.round_trip_ms,
@@ -171,7 +226,7 @@ class Checker:
     def _transport(self, *, verify: bool) -> httpx.AsyncHTTPTransport:
         if verify not in self._transports:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-            checked = tls_context(self._ca_file) if verify else False
+            checked = tls_context(self.ca_file) if verify else False
             self._transports[verify] = httpx.AsyncHTTPTransport(
                 verify=checked, trust_env=False, limits=limits
             )
@@ -198,7 +253,7 @@ class _Connection:
         """Note the certificate that a TLS server has shown, be it accepted or not looked at."""
         shown = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
         if shown is not None:
-            self.certificate = certificates.read(shown, verified=self._verifies)
+            self.certificate = read_certificate(shown, verified=self._verifies)
 
     def made(self, sock: Any) -> None:
         """Read a connected socket; nothing is known where the system has no TCP_INFO."""

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
+from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
@@ -100,7 +100,7 @@ class Here:
     gate: Gate
     admission: QueueAdmission
     picker: PoolPicker
-    pusher: Pusher
+    pusher: PeerPusher
     current: CurrentView
     bank: Bank
     key: OwnKey
@@ -269,14 +269,16 @@ async def regions(
             settings or core.AdmissionSettings(reserves=NO_RESERVES), loop=loop, cost=lambda _: 1.0
         )
         admission.resize(count)
-        gate = Gate(current, name, locate, ClientFinder([ip_network("::1/128")]), Handoffs(current, locate))
+        gate = Gate(
+            current, name, locate, ClientFinder([ip_network("::1/128")]), HandoffReader(current, locate)
+        )
         bank = Bank(tokens)
 
         def beside(holder: list[Here] = holder) -> Slots:
             free = holder[0].free()
             return Slots(free.free, free.limit, max(0.0, free.waiting - 1))
 
-        pusher = Pusher(
+        pusher = PeerPusher(
             current,
             name,
             f"{name}-1",

@@ -14,9 +14,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from gtm.balancer.plane.access import AccessLines
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
-from gtm.balancer.plane.contracts import Limits, Log, Pushed, Sent
+from gtm.balancer.plane.contracts import Limits, PushedRequest, SentRequest
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Flight, Peer, Picker, World, world
@@ -135,14 +136,16 @@ class _Peers:
         self._picker = picker
         picker.counts[route.url] = 0
 
-    def push(self, exchange: object, refusal: Refusal | None) -> Sent | None:  # noqa: ARG002 - the contract
+    def push(self, exchange: object, refusal: Refusal | None) -> SentRequest | None:  # noqa: ARG002 - the contract
         if not self.takes:
             return None
-        return Sent(
-            self._route, Flight(self._picker, self._route.url), Pushed("r2", b"peer", b"gtm-push: x\r\n")
+        return SentRequest(
+            self._route,
+            Flight(self._picker, self._route.url),
+            PushedRequest("r2", b"peer", b"gtm-push: x\r\n"),
         )
 
-    def answered(self, sent: Sent, said: bytes | None) -> bool:  # noqa: ARG002 - the contract
+    def answered(self, sent: SentRequest, said: bytes | None) -> bool:  # noqa: ARG002 - the contract
         return said == b"taken"
 
     def routes(self) -> tuple[Route, ...]:
@@ -375,7 +378,7 @@ async def _reads(peer: Peer) -> None:
         pass
 
 
-async def play(steps: list[tuple[Any, ...]], log: Log | None = None) -> World:
+async def play(steps: list[tuple[Any, ...]], log: AccessLines | None = None) -> World:
     """A world of these steps, to its end: then every request has had one end, and nothing is left."""
     backend, other, far = Backend(_reads), Backend(_reads), Backend(_reads)
     urls = await backend.start(_HOST), await other.start(_HOST), await far.start(_HOST)

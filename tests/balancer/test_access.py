@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.access import AccessLines, Clients, Line
-from gtm.balancer.plane.contracts import Pushed, Sent
+from gtm.balancer.plane.access import AccessLine, AccessLines, ClientDetail
+from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.geoip.client import ClientFinder
@@ -45,7 +45,7 @@ class Lines:
     """What was put, read as the page says it is written."""
 
     def __init__(
-        self, clients: Clients = Clients.NETWORK, trusted: tuple[str, ...] = (), **more: Any
+        self, clients: ClientDetail = ClientDetail.NETWORK, trusted: tuple[str, ...] = (), **more: Any
     ) -> None:
         self.raw: list[bytes] = []
         finder = ClientFinder([ip_network(one) for one in trusted])
@@ -68,7 +68,7 @@ def read(raw: bytes) -> dict[str, Any]:
     assert text.isprintable()
     assert text.splitlines() == [text]
     found: dict[str, Any] = json.loads(text)
-    assert REQUIRED <= found.keys() <= set(Line.__struct_fields__)
+    assert REQUIRED <= found.keys() <= set(AccessLine.__struct_fields__)
     assert None not in found.values()
     assert found["how"] in HOW
     assert TIME.fullmatch(found["time"])
@@ -89,7 +89,7 @@ def test_the_page_lists_each_field_and_its_example_is_a_line() -> None:
         for cell in re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", cell)
     }
-    assert listed == set(Line.__struct_fields__)
+    assert listed == set(AccessLine.__struct_fields__)
     assert listed - found.keys() == {"code", "pushed_to"}
 
 
@@ -155,7 +155,7 @@ def _one(raw: bytes, answer: bytes | None = _OK, **more: Any) -> dict[str, Any]:
 
 def test_an_answered_one() -> None:
     """What of it is known without a policy."""
-    line = _one(_GET, clients=Clients.FULL)
+    line = _one(_GET, clients=ClientDetail.FULL)
     assert line.pop("backend").startswith("http://127.0.0.1:")
     at = datetime.fromisoformat(line.pop("time"))
     assert abs(at.timestamp() - datetime.now(at.tzinfo).timestamp()) < 60
@@ -291,11 +291,13 @@ def test_a_push_is_told_by_its_region_and_only_if_it_was_taken() -> None:
             w.picker.configure((first,))
 
             class Pusher:
-                def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent:  # noqa: ARG002
+                def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest:  # noqa: ARG002
                     flight = SimpleNamespace(end=lambda *_: None)
-                    return Sent(peer, cast("Any", flight), Pushed("r2", b"p", b"gtm-push: x\r\n"))
+                    return SentRequest(
+                        peer, cast("Any", flight), PushedRequest("r2", b"p", b"gtm-push: x\r\n")
+                    )
 
-                def answered(self, sent: Sent, said: bytes | None) -> bool:  # noqa: ARG002
+                def answered(self, sent: SentRequest, said: bytes | None) -> bool:  # noqa: ARG002
                     return said == b"taken"
 
                 def routes(self) -> tuple[Any, ...]:
@@ -401,21 +403,21 @@ def _told(
 @pytest.mark.parametrize(
     ("clients", "peer", "shown"),
     [
-        (Clients.NETWORK, BERLIN, "95.90.1.0/24"),
-        (Clients.FULL, BERLIN, BERLIN),
-        (Clients.NONE, BERLIN, None),
-        (Clients.NETWORK, "2001:db8:1:2::3", "2001:db8:1::/48"),
-        (Clients.FULL, "2001:db8:1:2::3", "2001:db8:1:2::3"),
-        (Clients.NETWORK, PROXY, "8.8.8.0/24"),
-        (Clients.FULL, PROXY, MOUNTAIN_VIEW),
-        (Clients.NONE, PROXY, None),
-        (Clients.FULL, None, "unknown"),
-        (Clients.NETWORK, None, "unknown"),
-        (Clients.NONE, None, None),
+        (ClientDetail.NETWORK, BERLIN, "95.90.1.0/24"),
+        (ClientDetail.FULL, BERLIN, BERLIN),
+        (ClientDetail.NONE, BERLIN, None),
+        (ClientDetail.NETWORK, "2001:db8:1:2::3", "2001:db8:1::/48"),
+        (ClientDetail.FULL, "2001:db8:1:2::3", "2001:db8:1:2::3"),
+        (ClientDetail.NETWORK, PROXY, "8.8.8.0/24"),
+        (ClientDetail.FULL, PROXY, MOUNTAIN_VIEW),
+        (ClientDetail.NONE, PROXY, None),
+        (ClientDetail.FULL, None, "unknown"),
+        (ClientDetail.NETWORK, None, "unknown"),
+        (ClientDetail.NONE, None, None),
     ],
 )
 @pytest.mark.parametrize("judged", [True, False])
-def test_whose_it_is(clients: Clients, peer: str | None, shown: str | None, judged: bool) -> None:
+def test_whose_it_is(clients: ClientDetail, peer: str | None, shown: str | None, judged: bool) -> None:
     """By the law's judgement, or of what is for no service by the same rule; no more of the address than is said."""
     lines = Lines(clients, trusted=("10.0.0.0/8",))
     told = (b"x-forwarded-for", MOUNTAIN_VIEW.encode())
@@ -448,7 +450,7 @@ def test_for_whom_it_is() -> None:
 
 def test_of_a_pushed_one_its_network_is_all_that_is_told() -> None:
     """No more of its client is known here: a network's first address is nobody's."""
-    lines = Lines(Clients.FULL)
+    lines = Lines(ClientDetail.FULL)
     gate, _ = _gate("iad")
     _, asked = _asked(gate, MOUNTAIN_VIEW)
     assert asked.verdict is not None
@@ -488,9 +490,9 @@ _BYTES = st.binary(max_size=3000) | st.sampled_from(
 
 
 @settings(max_examples=examples(1500, 300), deadline=None)
-@given(_BYTES, _BYTES, _TEXT, st.binary(max_size=70), _BYTES, st.sampled_from([*Clients]))
+@given(_BYTES, _BYTES, _TEXT, st.binary(max_size=70), _BYTES, st.sampled_from([*ClientDetail]))
 def test_whatever_bytes_it_is_one_line(  # noqa: PLR0917 - hypothesis gives them so
-    path: bytes, agent: bytes, model: str, parent: bytes, target: bytes, clients: Clients
+    path: bytes, agent: bytes, model: str, parent: bytes, target: bytes, clients: ClientDetail
 ) -> None:
     """JSON, in ASCII, of 4,096 bytes at the most."""
     lines = Lines(clients)
@@ -501,7 +503,7 @@ def test_whatever_bytes_it_is_one_line(  # noqa: PLR0917 - hypothesis gives them
         lines=[b"user-agent: %b\r\n" % agent],
         written=object(),
     )
-    backend = Sent(cast("Any", SimpleNamespace(url="http://a" + "b" * 5000)), cast("Any", None))
+    backend = SentRequest(cast("Any", SimpleNamespace(url="http://a" + "b" * 5000)), cast("Any", None))
     for _ in range(2):
         lines.log.ended(_exchange(head=head, facts=SimpleNamespace(model=model)), backend, "broken", 1.0)
     lines.log.unread(cast("Any", SimpleNamespace(peer="192.0.2.1")), Refusal(400, "malformed", "x"), target)
@@ -509,7 +511,9 @@ def test_whatever_bytes_it_is_one_line(  # noqa: PLR0917 - hypothesis gives them
     assert first | {"time": ""} == second | {"time": ""}
     if len(model) < 40 and not model.encode("utf-16", "surrogatepass").count(b"\xd8"):
         assert first["model"] == model
-    assert third.get("client") == {Clients.FULL: "192.0.2.1", Clients.NETWORK: "192.0.2.0/24"}.get(clients)
+    assert third.get("client") == {ClientDetail.FULL: "192.0.2.1", ClientDetail.NETWORK: "192.0.2.0/24"}.get(
+        clients
+    )
 
 
 @pytest.mark.parametrize(
@@ -542,7 +546,7 @@ def test_times_are_the_walls(at: float) -> None:
 
 def test_memory_of_what_is_written_is_bounded() -> None:
     """Anybody can make up heads and addresses."""
-    log = AccessLines(lambda _: None, clients=Clients.FULL, find=ClientFinder([]).find)
+    log = AccessLines(lambda _: None, clients=ClientDetail.FULL, find=ClientFinder([]).find)
 
     def work() -> None:
         for number in range(30_000):

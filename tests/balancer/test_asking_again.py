@@ -8,8 +8,7 @@ from typing import cast
 
 import pytest
 
-from gtm.balancer.plane.asking_again import Reached, may_ask_another
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange import Exchange, Reached, may_ask_another
 from gtm.balancer.wire.endpoints import named_in
 from tests.balancer.world import Backend, Peer, answering, run, world
 
@@ -51,7 +50,7 @@ def test_the_table() -> None:
             keeps_body=kept,
             heard=heard,
             goes_on_with=named_in(target),
-            tries=1,
+            tried=("http://one",),
             proxy=SimpleNamespace(may_retry=may_retry),
         )
         expected = _expected(

@@ -50,7 +50,7 @@ from gtm.balancer.wire.bodies import (
     read_strictly,
 )
 from gtm.balancer.wire.endpoints import BodyKind, target_of
-from gtm.balancer.wire.facts import Facts, read_facts
+from gtm.balancer.wire.facts import RequestFacts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Peer, run, world
@@ -77,7 +77,7 @@ def _kind_of(head: RequestHead, rules: BodyRules) -> BodyKind:
     return kind_of(head, target_of(head.method, head.target), rules)
 
 
-def _read(body: bytes, head: RequestHead | None = None, rules: BodyRules = LIMITED) -> Facts | str:
+def _read(body: bytes, head: RequestHead | None = None, rules: BodyRules = LIMITED) -> RequestFacts | str:
     """What is known of a request, or the code of its refusal."""
     head = head or _head(len(body))
     try:
@@ -483,7 +483,7 @@ def test_what_libraries_write_is_carried(
     """Nothing that a JSON library writes of a sound request is refused."""
     raw = json.dumps({**more, "model": model, "max_tokens": 7}, indent=indent, ensure_ascii=ascii_).encode()
     found = _read(raw)
-    assert isinstance(found, Facts)
+    assert isinstance(found, RequestFacts)
     assert (found.model, found.max_tokens) == (model, 7)
 
 
@@ -905,7 +905,7 @@ def test_go_finds_no_other_model(tmp_path: Path) -> None:
     def collect(body: bytes, form: tuple[bytes, bytes]) -> None:
         for kind, raw in ((b"", body), form):
             found = _read(raw, _head(len(raw), AUDIO if kind else CHAT, kind or None), CHOSEN)
-            if isinstance(found, Facts):
+            if isinstance(found, RequestFacts):
                 carried.append((kind, raw, found.model or None))
 
     collect()

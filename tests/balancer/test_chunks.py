@@ -13,9 +13,9 @@ from httptools import HttpParserError, HttpResponseParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.answer import Answer
+from gtm.balancer.plane.access import AccessLines
 from gtm.balancer.plane.backend.upstream import Upstream
-from gtm.balancer.plane.contracts import Log
+from gtm.balancer.plane.exchange import Answer
 from gtm.balancer.wire import responses as wire
 from gtm.balancer.wire.responses import PIECE, TURN, Chunks
 from tests.balancer import world as worlds
@@ -356,7 +356,7 @@ def test_a_stream_that_breaks_off(known: bool) -> None:
 
         sizes: list[int] = []
         log = SimpleNamespace(ended=lambda exchange, *_: sizes.append(exchange.returned))
-        async with world(await Backend(script).start(), log=cast("Log", log)) as w:
+        async with world(await Backend(script).start(), log=cast("AccessLines", log)) as w:
             for path in [b"/again", b"/again"] * known + [b"/whole", b"/half"]:
                 client = await w.client()
                 client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path)

@@ -23,13 +23,14 @@ from gtm.balancer.config import (
     of_urls,
 )
 from gtm.balancer.health.check_settings import CheckSettings
-from gtm.balancer.plane.access import Clients
-from gtm.balancer.wire.facts import Cut
-from gtm.core.balance.admission.settings import AdmissionSettings
-from gtm.core.balance.choosing.values import ChoosingSettings, Prefix
-from gtm.core.balance.health.settings import HealthSettings
+from gtm.balancer.plane.access import ClientDetail
+from gtm.balancer.wire.facts import PromptCut
+from gtm.core.balance.admission.settings import Settings as AdmissionSettings
+from gtm.core.balance.choosing.values import Prefix
+from gtm.core.balance.choosing.values import Settings as ChoosingSettings
+from gtm.core.balance.health import Settings as HealthSettings
 from gtm.core.model.problems import PolicyError
-from gtm.runtime.balancer.health import health_settings
+from gtm.runtime.balancer.carrier import health_settings
 from tests.docs.blocks import ROOT
 from tests.effort import examples
 
@@ -62,15 +63,15 @@ def test_the_least_is_a_url() -> None:
     [
         ("", Prefix.NONE, None),
         ("prefix: none", Prefix.NONE, None),
-        ("prefix: map", Prefix.MAP, Cut(512)),
-        ("prefix: {by: map}", Prefix.MAP, Cut(512)),
-        ("prefix: {by: map, bytes: 256}", Prefix.MAP, Cut(256)),
-        ("prefix: hash", Prefix.HASH, Cut(1024, 1)),
-        ("prefix: {by: hash}", Prefix.HASH, Cut(1024, 1)),
-        ("prefix: {by: hash, bytes: 4096}", Prefix.HASH, Cut(4096, 1)),
+        ("prefix: map", Prefix.MAP, PromptCut(512)),
+        ("prefix: {by: map}", Prefix.MAP, PromptCut(512)),
+        ("prefix: {by: map, bytes: 256}", Prefix.MAP, PromptCut(256)),
+        ("prefix: hash", Prefix.HASH, PromptCut(1024, 1)),
+        ("prefix: {by: hash}", Prefix.HASH, PromptCut(1024, 1)),
+        ("prefix: {by: hash, bytes: 4096}", Prefix.HASH, PromptCut(4096, 1)),
     ],
 )
-def test_how_prompts_are_looked_at(tmp_path: Path, text: str, prefix: Prefix, cut: Cut | None) -> None:
+def test_how_prompts_are_looked_at(tmp_path: Path, text: str, prefix: Prefix, cut: PromptCut | None) -> None:
     """Not at all by default: then nothing of them is hashed."""
     found = _load(tmp_path, f"backends: [{{url: 'http://x'}}]\nchoosing: {{{text}}}\n")
     assert (found.choice().prefix, found.cut()) == (prefix, cut)
@@ -81,9 +82,12 @@ def test_how_prompts_are_looked_at(tmp_path: Path, text: str, prefix: Prefix, cu
     [
         ("", None),
         ("access_log: null", None),
-        ("access_log: a.log", AccessLogDocument(path="a.log", clients=Clients.NETWORK)),
+        ("access_log: a.log", AccessLogDocument(path="a.log", clients=ClientDetail.NETWORK)),
         ("access_log: '-'", AccessLogDocument(path="-")),
-        ("access_log: {path: /a.log, clients: full}", AccessLogDocument(path="/a.log", clients=Clients.FULL)),
+        (
+            "access_log: {path: /a.log, clients: full}",
+            AccessLogDocument(path="/a.log", clients=ClientDetail.FULL),
+        ),
     ],
 )
 def test_where_requests_are_logged(tmp_path: Path, text: str, said: AccessLogDocument | None) -> None:

@@ -24,7 +24,7 @@ import pytest
 from gtm.adapters.fullness import MOST_BYTES
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.client.downstream import LINGER, MOST_LINGER
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.backends import Backend as Server
@@ -222,7 +222,7 @@ def test_what_one_client_sends_ejects_nobody(*, early: bool) -> None:
     for _ in range(60):
         exchange = ended_exchange()
         sent = picker.pick(exchange, (), 1.0)
-        assert isinstance(sent, Sent)
+        assert isinstance(sent, SentRequest)
         exchange.status = 413 if sent.route.url == strict else 200
         exchange.complete = not early or exchange.status == 200
         sent.flight.end(exchange, "answered")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.balancer.decide import gate as gate_module
-from gtm.balancer.decide.gate import Handoffs, LawGate, Says
+from gtm.balancer.decide.gate import HandoffReader, LawGate, Says
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import read_head
 from gtm.core.balance.spill.edge import counted_at, owed, ways
@@ -110,7 +110,7 @@ class World:
             HOME,
             locate,
             ClientFinder(()),
-            Handoffs(self.current, locate),
+            HandoffReader(self.current, locate),
             says=Says(service="web"),
             earn=self.gate.earn,
         )
@@ -321,7 +321,7 @@ def test_only_the_home_s_balancer_earns() -> None:
         "eu-west",
         locate,
         ClientFinder(()),
-        Handoffs(world.current, locate),
+        HandoffReader(world.current, locate),
         says=Says(service="web"),
         earn=gate.earn,
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gtm.balancer.wire.facts import Cut, Facts, read_facts
+from gtm.balancer.wire.facts import PromptCut, RequestFacts, read_facts
 from gtm.balancer.wire.heads import RequestHead, read_head
 from tests.effort import examples
 
@@ -22,7 +22,7 @@ def _head(
     return read_head(b"POST", target, "1.1", headers, keep_alive=True)
 
 
-def _facts(body: Any) -> Facts:
+def _facts(body: Any) -> RequestFacts:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return read_facts(_head(len(raw)), raw)
 
@@ -38,10 +38,10 @@ def test_what_is_read() -> None:
     assert found.prefix == other.prefix == ()
 
 
-_SMALL = Cut(64)
+_SMALL = PromptCut(64)
 
 
-def _blocks(body: Any, cut: Cut = _SMALL, target: bytes = b"/v1/chat/completions") -> tuple[int, ...]:
+def _blocks(body: Any, cut: PromptCut = _SMALL, target: bytes = b"/v1/chat/completions") -> tuple[int, ...]:
     raw = json.dumps(body).encode()
     return read_facts(_head(len(raw), target), raw, cut).prefix
 
@@ -104,12 +104,12 @@ def test_completions_too(one: dict[str, Any], other: dict[str, Any], least: int)
 
 def test_prompts_that_are_too_short_have_no_blocks() -> None:
     """Nor has what cannot be read; of a beginning that is hashed there is one, however long the prompt is."""
-    assert _blocks(_chat("", "Hello"), Cut(1024)) == ()
+    assert _blocks(_chat("", "Hello"), PromptCut(1024)) == ()
     assert _blocks([1, 2]) == ()
     assert _blocks({"model": "m", "messages": "x" * 2000}) != ()
     texts = ("You are a poet. " * 40, "Write of the sea.")
-    assert len(_blocks(_chat(*texts), Cut(64, 1))) == 1
-    assert _blocks(_chat(*texts), Cut(512, 1)) == _blocks(_chat(texts[0], "Other"), Cut(512, 1))
+    assert len(_blocks(_chat(*texts), PromptCut(64, 1))) == 1
+    assert _blocks(_chat(*texts), PromptCut(512, 1)) == _blocks(_chat(texts[0], "Other"), PromptCut(512, 1))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_names_are_bounded() -> None:
 )
 def test_garbage(body: bytes) -> None:
     """Whatever a body holds, it is read or unknown."""
-    found = read_facts(_head(len(body)), body, Cut(64))
+    found = read_facts(_head(len(body)), body, PromptCut(64))
     assert found.input_tokens >= 0
     assert found.model is None or len(found.model) <= 256

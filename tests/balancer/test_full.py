@@ -20,7 +20,7 @@ from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendState, Check
 from gtm.core.health.verdicts import ProbeResult
-from gtm.runtime.balancer.health import HealthLoop
+from gtm.runtime.balancer.carrier import HealthLoop
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.world import (
     PATIENCE,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.decide.gate import Handoffs, LawGate, Says
+from gtm.balancer.decide.gate import HandoffReader, LawGate, Says
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.heads import HeadError, read_head
 from gtm.core.handoff.claims import Claims, client_network, hash_of
@@ -43,7 +43,7 @@ def _gate(region: str, **more: Any) -> tuple[LawGate, CurrentView]:
     current.apply(SnapshotMessage.of(1, 1.0, law, shipped_jurisdictions()))
     current.apply(StateMessage(State(1, "", worlds.health(law.regions, since=1.0))))
     finder = ClientFinder((ip_network("10.0.0.0/8"),))
-    gate = LawGate(current, region, _locate, finder, Handoffs(current, _locate), says=Says(**more))
+    gate = LawGate(current, region, _locate, finder, HandoffReader(current, _locate), says=Says(**more))
     return gate, current
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.decide.gate import Handoffs, LawGate, Says
+from gtm.balancer.decide.gate import HandoffReader, LawGate, Says
 from gtm.core.handoff.claims import Claims, client_network, hash_of
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.requests import Location, Request
@@ -65,7 +65,7 @@ class Moment:
     def fresh(self) -> LawGate:
         """A gate that remembers nothing."""
         finder = ClientFinder((ip_network("10.0.0.0/8"),))
-        handoffs = Handoffs(self.current, self.locate)
+        handoffs = HandoffReader(self.current, self.locate)
         return LawGate(
             self.current, self.region, self.locate, finder, handoffs, says=self.says, draw=lambda: 0.5
         )

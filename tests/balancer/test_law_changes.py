@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from gtm.balancer.decide.gate import Handoffs, LawGate
-from gtm.balancer.plane.contracts import Pushed, Sent
+from gtm.balancer.decide.gate import HandoffReader, LawGate
+from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.handoff.claims import Claims, client_network, fence_hash
@@ -137,7 +137,7 @@ def test_what_was_sent_whole_is_answered() -> None:
 _NOW = 2e9
 
 
-class _Handoffs(Handoffs):
+class _Handoffs(HandoffReader):
     """Reads what a test made, as if it had been verified."""
 
     claims: Claims
@@ -297,10 +297,10 @@ def test_a_peer_chosen_by_another_law_gets_nothing() -> None:
 async def _push_late(w: World) -> None:
     picked = w.picker.pick
 
-    def pushed(exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+    def pushed(exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         sent = picked(exchange, tried, now)
-        assert isinstance(sent, Sent)
-        return Sent(sent.route, sent.flight, Pushed("r2", b"peer", b""))
+        assert isinstance(sent, SentRequest)
+        return SentRequest(sent.route, sent.flight, PushedRequest("r2", b"peer", b""))
 
     def another_law(exchange: Exchange) -> Refusal | None:
         exchange.verdict = object()

@@ -20,7 +20,7 @@ import pytest
 from gtm.balancer.config import checked
 from gtm.balancer.decide.picking import PoolPicker, looks_at
 from gtm.balancer.plane.contracts import Looks
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import Paths
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
 from gtm.core.balance.choosing.values import ChoosingSettings

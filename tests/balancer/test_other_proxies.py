@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.balancer.wire.endpoints import INFERENCE
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import INFERENCE, Paths
 from tests.adapters.test_balancers import _running
 from tests.docs.blocks import ROOT
 from tests.handoff.test_nginx import _MAIN

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.wire.endpoints import ENDPOINTS, GROUPS, INFERENCE, UNLISTED
-from gtm.balancer.wire.paths import Paths, ambiguous
+from gtm.balancer.wire.endpoints import ENDPOINTS, GROUPS, INFERENCE, UNLISTED, Paths, ambiguous
 from tests.balancer.world import Backend, Message, answering, run, world
 
 DEFAULT = Paths([INFERENCE])

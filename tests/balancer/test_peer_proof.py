@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.backend.peers import PeerRoute, UnprovenError
+from gtm.balancer.plane.backend.backends import PeerRoute, UnprovenError
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy

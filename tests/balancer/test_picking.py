@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from gtm.balancer.decide.picking import LOOSE_S, PoolPicker
-from gtm.balancer.plane.contracts import Sent
-from gtm.balancer.wire.facts import Cut, Facts
+from gtm.balancer.plane.contracts import SentRequest
+from gtm.balancer.wire.facts import PromptCut, RequestFacts
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.values import By, ChoosingSettings, Prefix
@@ -31,7 +31,7 @@ class _Loop:
         return 1.0
 
 
-def _picker(settings: ChoosingSettings = MAP, cut: Cut | None = Cut(512)) -> PoolPicker:  # noqa: B008 - a value
+def _picker(settings: Settings = MAP, cut: PromptCut | None = PromptCut(512)) -> PoolPicker:  # noqa: B008 - a value
     health = BackendHealth(HealthSettings(), SERVERS, 0.0)
     loop = cast("asyncio.AbstractEventLoop", _Loop())
     picker = PoolPicker(SERVERS, settings, health, loop=loop, cut=cut, draw=lambda: 0.4)
@@ -41,9 +41,9 @@ def _picker(settings: ChoosingSettings = MAP, cut: Cut | None = Cut(512)) -> Poo
 
 def _ask(picker: PoolPicker, *blocks: int, session: str | None = None) -> str:
     """A request that ends at once; where it went."""
-    exchange = ended_exchange(facts=Facts("m", 100, prefix=blocks, session=session))
+    exchange = ended_exchange(facts=RequestFacts("m", 100, prefix=blocks, session=session))
     sent = picker.pick(exchange, (), 1.0)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, SentRequest)
     assert exchange.chosen is not None
     sent.flight.end(exchange, "answered")
     return sent.route.url
@@ -53,15 +53,15 @@ def test_prompts_are_kept_over_configurations() -> None:
     """A file that is read anew forgets no prompt; another size of blocks forgets all, a server that has left its own."""
     picker = _picker()
     places = {number: _ask(picker, number, number + 100) for number in range(8)}
-    picker.configure(SERVERS, MAP, cut=Cut(512))
+    picker.configure(SERVERS, MAP, cut=PromptCut(512))
     picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
     assert {number: _ask(picker, number, number + 100) for number in range(8)} == places
     assert picker.choices == {(By.LOAD, False): 8, (By.CACHE, False): 8}
     gone = places[0]
-    picker.configure([one for one in SERVERS if one.name != gone], MAP, cut=Cut(512))
+    picker.configure([one for one in SERVERS if one.name != gone], MAP, cut=PromptCut(512))
     assert _ask(picker, 0, 100) != gone
     assert len(picker.prefixes) == 2 * sum(place != gone for place in places.values()) + 2
-    picker.configure(SERVERS, MAP, cut=Cut(256))
+    picker.configure(SERVERS, MAP, cut=PromptCut(256))
     assert len(picker.prefixes) == 0
 
 
@@ -71,10 +71,7 @@ def test_no_more_is_kept_than_a_cache_holds() -> None:
     place = _ask(picker, *range(10))
     picker.cached(place, 4 * 128.0)
     assert picker.prefixes.holders(range(10)) == [(4, [place])]
-    for one in (
-        _picker(ChoosingSettings(), None),
-        _picker(ChoosingSettings(prefix=Prefix.HASH), Cut(1024, 1)),
-    ):
+    for one in (_picker(Settings(), None), _picker(Settings(prefix=Prefix.HASH), PromptCut(1024, 1))):
         one.cached(place, 128.0)
         _ask(one, 1)
         assert len(one.prefixes) == 0
@@ -85,7 +82,7 @@ def test_sessions_may_be_told_not_to_stick() -> None:
     picker = _picker()
     assert len({_ask(picker, number, session="s") for number in range(8)}) == 1
     assert picker.choices == {(By.SESSION, False): 8}
-    picker.configure(SERVERS, MAP, affinity=False, cut=Cut(512))
+    picker.configure(SERVERS, MAP, affinity=False, cut=PromptCut(512))
     picker.conditions({one.name: Condition(healthy=True) for one in SERVERS})
     _ask(picker, 3, session="s")
     assert picker.choices[By.CACHE, False] == 1
@@ -121,13 +118,13 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
             return self.at
 
     picker, clock = _picker(), Clock()
-    picker._loop = cast("asyncio.AbstractEventLoop", clock)  # noqa: SLF001 - a clock that is set
+    picker.loop = cast("asyncio.AbstractEventLoop", clock)  # a clock that is set
 
     def by(status: int, **facts: object) -> By:
         before = Counter(picker.choices)
-        exchange = ended_exchange(facts=Facts("m", 100, **facts), status=status)
+        exchange = ended_exchange(facts=RequestFacts("m", 100, **facts), status=status)
         sent = picker.pick(exchange, (), clock.at)
-        assert isinstance(sent, Sent)
+        assert isinstance(sent, SentRequest)
         sent.flight.end(exchange, "answered")
         (found,) = [by for by, _ in picker.choices - before]
         return found
@@ -153,7 +150,7 @@ def test_a_model_that_nobody_has_is_named(model: str) -> None:
     """Whatever a client calls it: the refusal can be written, and says the name."""
     picker = _picker()
     picker.configure([Backend("http://10.0.0.1:8000", models=frozenset({"llama"}))], MAP)
-    exchange = ended_exchange(facts=Facts(model))
+    exchange = ended_exchange(facts=RequestFacts(model))
     refusal = picker.pick(exchange, (), 1.0)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.code) == (404, "backends_no_model")
@@ -170,7 +167,7 @@ def test_names_are_those_that_backends_are_for_or_list() -> None:
         {first.name: Condition(healthy=True, models=frozenset({"m"}), adapters=frozenset({"lora"}))}
     )
     assert picker.names == {"m", "lora"}
-    picker.configure([first, Backend(second.name, models=frozenset({"x"}))], MAP, cut=Cut(512))
+    picker.configure([first, Backend(second.name, models=frozenset({"x"}))], MAP, cut=PromptCut(512))
     assert picker.names == {"m", "lora", "x"}
     picker.conditions({first.name: Condition(healthy=True, models=frozenset({"n"}))})
     assert picker.names == {"n", "x"}

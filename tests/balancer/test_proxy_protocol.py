@@ -18,7 +18,7 @@ from gtm.balancer.plane.client.proxy_protocol import (
     ProxyHeaderError,
     read_proxy_header,
 )
-from gtm.balancer.wire.tls import Listener, ServerTls
+from gtm.balancer.wire.tls import ServerContext, ServerTls
 from tests.balancer.certificates import Authority
 from tests.balancer.world import PATIENCE, Backend, Peer, World, answering, run, world
 from tests.effort import examples
@@ -182,12 +182,12 @@ def test_a_check_that_names_nobody_is_answered() -> None:
     run(main)
 
 
-def _tls(tmp_path: Path) -> tuple[Listener, ssl.SSLContext]:
+def _tls(tmp_path: Path) -> tuple[ServerContext, ssl.SSLContext]:
     """A listener with a certificate, and who trusts it."""
     ours = Authority(tmp_path, "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ours.file)
-    return Listener(ServerTls(certificates=(ours.issue("a", "a.test"),))), context
+    return ServerContext(ServerTls(certificates=(ours.issue("a", "a.test"),))), context
 
 
 def test_before_tls(tmp_path: Path) -> None:

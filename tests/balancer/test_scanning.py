@@ -31,6 +31,7 @@ from gtm.balancer.wire.bodies import (
     MAX_READ,
     TIMES,
     BodyError,
+    BodyScan,
     TooMuchError,
     Undoing,
     plain_body,
@@ -40,7 +41,6 @@ from gtm.balancer.wire.bodies import (
 from gtm.balancer.wire.endpoints import BodyKind
 from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME
 from gtm.balancer.wire.heads import RequestHead, read_head
-from gtm.balancer.wire.scanning import BodyScan
 from gtm.nesting import MAX_DEPTH
 from tests.balancer.test_bodies import (
     AUDIO,

@@ -19,7 +19,7 @@ import pytest
 from gtm.balancer.config import checked
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.backend.backends import KEEPALIVE
-from gtm.balancer.plane.contracts import Limits, Sent
+from gtm.balancer.plane.contracts import Limits, SentRequest
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts, wish
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.backends import Condition
@@ -294,11 +294,11 @@ def test_an_engine_that_is_dead_behind_its_checks_is_found() -> None:
         draw = random.Random(5)
         picker = PoolPicker(servers, Choosing(pick=Pick.RANDOM), health, loop=loop, draw=draw.random)
         picker.conditions({one.name: Condition(healthy=True) for one in servers})
-        waiting: list[Sent] = []
+        waiting: list[SentRequest] = []
         for _ in range(200):
             exchange = ended_exchange()
             sent = picker.pick(exchange, (), 50.0)
-            assert isinstance(sent, Sent)
+            assert isinstance(sent, SentRequest)
             if sent.route.url == dead and len(waiting) < waits:
                 waiting.append(sent)
             else:

@@ -20,12 +20,12 @@ from gtm.balancer.wire.tls import (
     BackendContext,
     BackendTls,
     ClientCertificates,
-    Listener,
     ServerCertificate,
+    ServerContext,
     ServerTls,
     TlsError,
 )
-from gtm.runtime.balancer.front import Front
+from gtm.runtime.balancer.carrier import Front
 from tests.balancer.certificates import Authority
 from tests.balancer.world import Backend, Peer, World, answering, run, world
 
@@ -34,8 +34,8 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @contextlib.asynccontextmanager
-async def _secure(settings: ServerTls) -> AsyncIterator[tuple[World, Listener]]:
-    listener = Listener(settings)
+async def _secure(settings: ServerTls) -> AsyncIterator[tuple[World, ServerContext]]:
+    listener = ServerContext(settings)
     async with world(await Backend(answering(_OK)).start()) as w:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
@@ -245,9 +245,9 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="client_certificates"):
         ServerTls(certificates=(one,), client_ca=ours.file)
     with pytest.raises(TlsError, match=r"b-key\.pem"):
-        Listener(ServerTls(certificates=(ServerCertificate(chain=one.chain, key=other.key),)))
+        ServerContext(ServerTls(certificates=(ServerCertificate(chain=one.chain, key=other.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
-        Listener(ServerTls(certificates=(ServerCertificate(chain=tmp_path / "gone.pem", key=one.key),)))
+        ServerContext(ServerTls(certificates=(ServerCertificate(chain=tmp_path / "gone.pem", key=one.key),)))
     with pytest.raises(TlsError, match=r"gone\.pem"):
         BackendContext(BackendTls(ca=tmp_path / "gone.pem"))
 

@@ -50,8 +50,8 @@ def test_times_of_tokens(together: bool) -> None:
                 room=Connections(MAX_CONNECTIONS),
                 loop=loop,
                 region="fra",
-                now=lambda: times[0],
             )
+            proxy.now = lambda: times[0]
             listening = await loop.create_server(proxy.connection, "127.0.0.1", 0)
             reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
             writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.balancer.plane.tracing import Context, Tracer, TraceSettings, read_parent, written
+from gtm.balancer.plane.tracing import TraceContext, Tracer, TraceSettings, read_parent, written
 from tests.balancer.world import Backend, Message, World, answering, run, world
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -30,7 +30,7 @@ _OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 )
 def test_parents_are_read(text: str, sampled: bool) -> None:
     """As W3C Trace Context §3.2 writes them; later versions by the part that is known."""
-    assert read_parent(text.encode()) == Context(bytes.fromhex(TRACE), bytes.fromhex(PARENT), sampled)
+    assert read_parent(text.encode()) == TraceContext(bytes.fromhex(TRACE), bytes.fromhex(PARENT), sampled)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_what_is_no_parent(text: str) -> None:
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=8, max_size=8), st.booleans())
 def test_what_is_written_is_read(trace: bytes, span: bytes, sampled: bool) -> None:
     """Whatever is told can be followed, but for names of zeros."""
-    line = written(Context(trace, span, sampled))
+    line = written(TraceContext(trace, span, sampled))
     found = read_parent(line.removeprefix(b"traceparent: ").strip())
-    assert found == (Context(trace, span, sampled) if any(trace) and any(span) else None)
+    assert found == (TraceContext(trace, span, sampled) if any(trace) and any(span) else None)
 
 
 @given(st.binary(max_size=80))

@@ -19,14 +19,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from gtm.balancer.plane.access import AccessLines
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.contracts import Limits, Log, Looks, Sent
+from gtm.balancer.plane.contracts import Limits, Looks, SentRequest
 from gtm.balancer.plane.exchange import TRANSITIONS, Exchange, ExchangePhase
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules
 from gtm.balancer.wire.endpoints import target_of
-from gtm.balancer.wire.facts import Facts
+from gtm.balancer.wire.facts import RequestFacts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
@@ -111,7 +112,7 @@ def ended_exchange(**more: Any) -> Any:
     """What a picker looks at of an exchange: a chat that ends well, but for what a test says."""
     path = b"/v1/chat/completions"
     usual: dict[str, Any] = {
-        "facts": Facts("m", 100),
+        "facts": RequestFacts("m", 100),
         "answer": SimpleNamespace(events=False),
         "target": target_of(b"POST", path),
         "client": SimpleNamespace(peer="192.0.2.1"),
@@ -323,19 +324,19 @@ class Picker:
         """From now on these."""
         self._routes = routes
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         for route in self._routes:
             if route.url not in tried:
-                return Sent(route, Flight(self, route.url))
+                return SentRequest(route, Flight(self, route.url))
         return Refusal(503, "no_backend", "none is left")
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         self.failures.append(detail)
 
-    def failing_since(self, sent: Sent) -> float | None:
+    def failing_since(self, sent: SentRequest) -> float | None:
         return self.failing.get(sent.route.url)
 
-    def silent(self, sent: Sent, since: float, now: float) -> None:
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
         self.silences.append(sent.route.url)
 
     def usable(self) -> int:
@@ -419,11 +420,11 @@ class World:
 class _Ends:
     """Counts ends, and tells another log of them."""
 
-    def __init__(self, ends: Counter[Exchange], log: Log | None) -> None:
+    def __init__(self, ends: Counter[Exchange], log: AccessLines | None) -> None:
         self._ends = ends
         self._log = log
 
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
+    def ended(self, exchange: Exchange, sent: SentRequest | None, how: str, now: float) -> None:
         self._ends.update((exchange,))
         if self._log is not None:
             self._log.ended(exchange, sent, how, now)
@@ -476,7 +477,7 @@ async def world(
     limits: Limits | None = None,
     timeouts: TimeoutRules | None = None,
     narrow: bool = False,
-    log: Log | None = None,
+    log: AccessLines | None = None,
     room: Connections | None = None,
     trusts: Callable[[str | None], bool] = lambda _: False,
     **more: Any,
@@ -496,10 +497,10 @@ async def world(
         trusts=trusts,
         region="r1",
         limits=limits or Limits(retries_free=100),
-        timeouts=timeouts,
-        now=clock,
+        timeouts=timeouts or TimeoutRules(),
         log=_Ends(ends, log),
     )
+    proxy.now = clock
     proxy.start()
     listener = socket.create_server(("127.0.0.1", 0))
     if narrow:

@@ -25,14 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import uvloop
 
 from gtm.balancer import config
-from gtm.balancer.decide.gate import Handoffs, LawGate
+from gtm.balancer.decide.gate import HandoffReader, LawGate
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.plane.access import AccessLines, Clients
+from gtm.balancer.plane.access import AccessLines, ClientDetail
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
-from gtm.balancer.plane.contracts import Log
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
@@ -113,7 +112,7 @@ class Ways(Route):
         return found
 
 
-def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
+def plane(loop: asyncio.AbstractEventLoop, log: AccessLines | None = None) -> Proxy:
     """As `gtm.runtime.balancer` makes it, with four backends."""
     urls = tuple(f"http://127.0.0.1:{port}" for port in range(9001, 9005))
     document = config.of_urls(urls, None)
@@ -144,7 +143,7 @@ def plane(loop: asyncio.AbstractEventLoop, log: Log | None = None) -> Proxy:
         "fra",
         lambda _: UNKNOWN_LOCATION,
         ClientFinder(()),
-        Handoffs(current, lambda _: UNKNOWN_LOCATION),
+        HandoffReader(current, lambda _: UNKNOWN_LOCATION),
         says=document.says(),
     )
     return Proxy(gate, admission, picker, room=Connections(MAX_CONNECTIONS), loop=loop, region="fra", log=log)
@@ -209,7 +208,7 @@ def least(act: Callable[[], None], slices: int, each: int) -> float:
 async def measure(options: argparse.Namespace) -> None:
     """Measure and print."""
     lines: list[bytes] = []
-    log = AccessLines(lines.append, clients=Clients.NETWORK, find=ClientFinder(()).find)
+    log = AccessLines(lines.append, clients=ClientDetail.NETWORK, find=ClientFinder(()).find)
     proxy = plane(asyncio.get_running_loop(), log if options.access_log else None)
     acts = {
         "chat": asking(connected(proxy), CHAT),

@@ -23,8 +23,7 @@ from gtm.core.model.requests import Location
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientAddress
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.resolved import ResolvedRequest
-from gtm.http.answers.routes import Routes
+from gtm.http.answers.routes import ResolvedRequest, Routes
 from gtm.http.requests.lookup import Lookup
 from gtm.telemetry import Counts
 

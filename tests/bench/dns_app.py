@@ -22,7 +22,7 @@ import dns_world
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.io.server import DnsServer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
@@ -38,7 +38,7 @@ class Worker:
         self.current = current
         self.counts = Counts()
         self._locate = Locator().locate
-        self._signer = Signer(keys([dns_world.ZONE], now=time.time()), time.time) if signed else None
+        self._signer = ZoneSigner(keys([dns_world.ZONE], now=time.time()), time.time) if signed else None
         self.answerer = self._next(None)
 
     def _next(self, predecessor: Answerer | None) -> Answerer:

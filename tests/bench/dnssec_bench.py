@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
-from gtm.dns.zone.dnssec import Signer
-from gtm.dns.zone.signatures import LIMIT, Signatures, ZoneKey
+from gtm.dns.zone.dnssec import LIMIT, Signatures, ZoneKey, ZoneSigner
 from gtm.dns.zone.zones import wire_name
 from tests.dns.world import query
 from tests.dns.zone.signing import KEYS, NOW, signing, zone_keys
@@ -110,7 +109,7 @@ def main() -> None:
     parser.add_argument("--names", type=int, default=10_000, help=f"at most {LIMIT // REGIONS}")
     parser.add_argument("--json", action="store_true", help="print the last line only")
     options = parser.parse_args()
-    server = signing(signer=Signer(KEYS, lambda: NOW))
+    server = signing(signer=ZoneSigner(KEYS, lambda: NOW))
     key = ZoneKey(KEYS.zones[0], Signatures())
     digest = bytes(range(32))
     result: dict[str, object] = {"sign_us": round(best([partial(key.sign, digest)], 2000)[0], 1)}

@@ -8,7 +8,7 @@ from bench_view import current_view
 
 from gtm.geoip.reader import Locator
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.process.http_server import PatientServer, server_config
+from gtm.runtime.process.http import PatientServer, server_config
 from gtm.telemetry import Counts
 
 app = EdgeApp(current_view(), Locator().locate, EdgeOptions(open_lookups=True), Counts(), lambda: "")

@@ -22,7 +22,7 @@ from pathlib import Path
 import uvloop
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
@@ -66,14 +66,14 @@ class _Open:
 
     def tick(self, now: float) -> None: ...
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest:
         self.held += 1
-        return Sent(self._route, self)
+        return SentRequest(self._route, self)
 
     def end(self, exchange: Exchange, how: str) -> None:
         self.held -= 1
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None: ...
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None: ...
 
     def usable(self) -> int:
         return 1

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.balancer import config
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.wire.facts import read_facts
 from gtm.balancer.wire.heads import read_head
@@ -172,7 +172,7 @@ class Job(Sequence):
 
     __slots__ = ("exchange", "sent", "talk")
     exchange: Any
-    sent: Sent
+    sent: SentRequest
     talk: Talk
 
 
@@ -326,7 +326,7 @@ class World:
         prompt = chat_prompt([(one["role"], one["content"]) for one in talk.messages])
         self.asking = content = Content(prompt, "m")
         sent = picker.pick(cast("Exchange", exchange), (), self.now)
-        assert isinstance(sent, Sent), sent
+        assert isinstance(sent, SentRequest), sent
         job = Job(content, content.usual_length, 0, self.now)
         job.exchange, job.sent, job.talk = exchange, sent, talk
         number = self.numbers[sent.route.url]

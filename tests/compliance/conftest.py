@@ -8,7 +8,7 @@ import pytest
 
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.server import DnsServer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests.dns.io.test_server import running
 from tests.dns.world import locate, router
@@ -19,7 +19,7 @@ from tests.resolvers.harness import OPTIONS
 @pytest.fixture(scope="package", params=["plain", "signed"])
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server of the tests' world on 127.0.0.1, with an identifier, cookies and all; then one that signs."""
-    signer = Signer(keys(), lambda: NOW) if request.param == "signed" else None
+    signer = ZoneSigner(keys(), lambda: NOW) if request.param == "signed" else None
     answerer = Answerer(router(), locate, Counts(), options=OPTIONS, signer=signer)
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:

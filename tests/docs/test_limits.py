@@ -50,7 +50,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             ),
         ),
         "path and query, at an edge": ("http.app.MAX_URL",),
-        "a token, at an edge": ("http.requests.access._MAX_TOKEN",),
+        "a token, at an edge": ("http.requests.callers._MAX_TOKEN",),
         "a batch of look-ups": ("http.requests.lookup.MAX_BATCH_BYTES", "http.requests.lookup.MAX_BATCH"),
         "a value of a look-up": ("http.requests.lookup.MAX_VALUE",),
         "round trips that are posted to an edge": (
@@ -138,16 +138,16 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "runtime.balancer.backends_file.MOST_OF_NAME",
             "runtime.balancer.backends_file.MOST",
         ),
-        "a peer's proof": ("balancer.plane.backend.peers._MOST",),
+        "a peer's proof": ("balancer.plane.backend.backends._MOST",),
         "balancers of a region that hear each other": (
-            "runtime.balancer.peers.known.MOST_PEERS",
-            "runtime.balancer.peers.known.MOST_OF_A_TOKEN",
-            "runtime.balancer.peers.known.MOST_STARTS",
+            "runtime.balancer.peers.MOST_PEERS",
+            "runtime.balancer.peers.MOST_OF_A_TOKEN",
+            "runtime.balancer.peers.MOST_STARTS",
         ),
         "a peer's datagram": (
-            "runtime.balancer.peers.datagrams.MOST",
-            "runtime.balancer.peers.datagrams.MOST_MEMBERS",
-            "runtime.balancer.peers.datagrams.MOST_BACKENDS",
+            "runtime.balancer.peers.MOST",
+            "runtime.balancer.peers.MOST_MEMBERS",
+            "runtime.balancer.peers.MOST_BACKENDS",
         ),
         "answers before the answer (1xx)": ("balancer.plane.backend.upstream._MAX_INTERIM",),
         "chunks and reads that an answer comes in": (
@@ -254,7 +254,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
 
 ROOMS = (
     *("adapters", "balancer", "dns/io", "dns/protocol", "geoip/client.py", "handoff", "http", "nesting.py"),
-    *("prober", "runtime/process/http.py", "runtime/balancer/admin.py", "runtime/balancer/peers"),
+    *("prober", "runtime/process/http.py", "runtime/balancer/admin.py", "runtime/balancer/peers.py"),
     *("api/app.py", "api/routes/balancers.py", "api/routes/load.py", "control/lead/rooms.py"),
     *("control/live/sessions.py", "control/live/subscribers.py", "dashboard/form_bodies.py"),
     *("dashboard/sign_in", "feed/wire.py", "documents/imports/parts.py", "yaml_nodes.py"),
@@ -291,8 +291,8 @@ APART: Mapping[str, str] = {
     "http.problems._MAX_INSTANCE": "of what it answers",
     "http.samples.beacons.MAX_TARGETS": "of what it answers",
     "http.samples.intake.MAX_PAIRS": "a memory",
-    "prober.certificates.MAX_NAMES": "of what it tells",
-    "prober.certificates.MAX_TEXT": "of what it tells",
+    "prober.checks.MAX_NAMES": "of what it tells",
+    "prober.checks.MAX_TEXT": "of what it tells",
     "prober.schedule.MOST_MISSED": "of its own rounds",
     "prober.schedule._MOST_LEFT_OUT": "of what it tells",
     "prober.schedule.MOST_OUTCOMES": "of what it tells",

@@ -19,20 +19,19 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.client.proxy_protocol import SIGNATURE, read_proxy_header
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.wire.bodies import MAX_MEMBERS, BodyRules, read_strictly
-from gtm.balancer.wire.endpoints import BodyKind
-from gtm.balancer.wire.facts import Cut, read_facts
+from gtm.balancer.wire.endpoints import BodyKind, Paths
+from gtm.balancer.wire.facts import PromptCut, read_facts
 from gtm.balancer.wire.heads import MAX_HEAD, MAX_TRAILER_BYTES, RequestHead, read_head
-from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Flaw
 from gtm.handoff.jwt import MAX_TOKEN, HandoffSigner, made
 from gtm.handoff.verifier import Verifier
-from gtm.runtime.balancer.peers.datagrams import opened
+from gtm.runtime.balancer.peers import opened
 from gtm.runtime.process.connections import Connections
 from tests.balancer.world import Admission, Gate, Picker
 from tests.drills.cost_http import Loop, Pipe
@@ -66,7 +65,7 @@ class _Way(Route):
 class _Picker(Picker):
     """One that reads what a backend says of its load."""
 
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:  # noqa: ARG002 - the contract
+    def loaded(self, sent: SentRequest, said: bytes, now: float) -> None:  # noqa: ARG002 - the contract
         with suppress(MetricsError):
             read_orca(said.decode("latin-1"))
 
@@ -189,7 +188,7 @@ _PROMPT = [
 
 
 def _hinted(text: bytes) -> None:
-    facts = read_facts(_JSON_HEAD, text, Cut(64))
+    facts = read_facts(_JSON_HEAD, text, PromptCut(64))
     bounds_of(b"/v1/chat/completions", text, facts.most_output)
     if facts.model is None:
         raise RefusedError
@@ -381,7 +380,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         "JSON bodies that limits go by",
-        lambda text: read_strictly(_JSON_HEAD, BodyKind.JSON, text, _RULES, Cut(64)),
+        lambda text: read_strictly(_JSON_HEAD, BodyKind.JSON, text, _RULES, PromptCut(64)),
         _MEMBERS,
         steps=9.0,
         peak=120.0,
@@ -391,7 +390,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         "prompts that limits go by",
-        lambda text: read_strictly(_JSON_HEAD, BodyKind.JSON, text, _RULES, Cut(64)),
+        lambda text: read_strictly(_JSON_HEAD, BodyKind.JSON, text, _RULES, PromptCut(64)),
         _PROMPT,
         steps=20.0,
         peak=120.0,

@@ -19,8 +19,7 @@ from gtm.geoip.client import ClientFinder
 from gtm.http.app import EdgeOptions
 from gtm.http.requests.lookup import MAX_BATCH, parse_batch, parse_item, parse_query
 from gtm.http.samples.beacons import parse_service
-from gtm.runtime.process.direct import Direct
-from gtm.runtime.process.http import MAX_HEAD, MAX_HEADERS, PatientProtocol
+from gtm.runtime.process.http import MAX_HEAD, MAX_HEADERS, Direct, PatientProtocol
 from gtm.settings import LOOPBACK
 from tests.drills.costs import Reader, RefusedError
 from tests.http.world import Edge

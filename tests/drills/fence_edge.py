@@ -17,7 +17,7 @@ from gtm.core.model.state import State
 from gtm.feed import clockfile
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
-from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.following.following import ClockKeeper
 from tests.core.reference import Clock
 from tests.drills.fence_worlds import DAY
 

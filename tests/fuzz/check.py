@@ -10,7 +10,7 @@ from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests.dns.world import locate, router
 from tests.dns.zone.signing import KEYS, NOW, SIGNED
@@ -18,11 +18,11 @@ from tests.dns.zone.signing import KEYS, NOW, SIGNED
 COOKIES = ServerCookies(bytes(16))
 OPTIONS = ServerOptions(b"fra-1", b"gtm", 10.0, COOKIES)
 DRAW = 0.3
-_SIGNER = Signer(KEYS, lambda: NOW)
+_SIGNER = ZoneSigner(KEYS, lambda: NOW)
 _UP, _DOWN = router("us", policy=SIGNED), router("eu", "us", "ie", policy=SIGNED)
 
 
-def _server(view: Router, signer: Signer | None, options: ServerOptions) -> Answerer:
+def _server(view: Router, signer: ZoneSigner | None, options: ServerOptions) -> Answerer:
     return Answerer(view, locate, Counts(), signer=signer, options=options, draw=lambda: DRAW)
 
 

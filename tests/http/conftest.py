@@ -13,7 +13,7 @@ import uvicorn
 
 from gtm.core.policy.edges import EdgePlace
 from gtm.http.app import EdgeOptions
-from gtm.runtime.process.http_server import server_config
+from gtm.runtime.process.http import server_config
 from tests.http.world import Edge
 
 

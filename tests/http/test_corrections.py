@@ -808,7 +808,6 @@ def test_nobody_but_the_edge_s_http_tier_asks_an_edge_s_corrections() -> None:
     assert {user for user in users if not user.startswith("gtm/core/balance/spill/")} == {
         "gtm/http/app.py",
         "gtm/http/answers/corrections.py",
-        "gtm/http/answers/resolved.py",
         "gtm/http/answers/routes.py",
         "gtm/runtime/edge/worker/__main__.py",
     }

@@ -27,7 +27,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.demo.policy import demo_policy
 from gtm.geoip.reader import Locator
 from gtm.http.problems import ProblemError
-from gtm.http.requests.access import Reporter
+from gtm.http.requests.callers import Reporter
 from gtm.http.samples.beacons import PREFLIGHT, target_url
 from gtm.http.samples.intake import (
     MAX_BEACON_BYTES,

@@ -24,8 +24,7 @@ from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.handoffs import Handoffs
-from gtm.http.answers.routes import Locate
+from gtm.http.answers.routes import HandoffSigner, Locate
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
 from tests import worlds
@@ -118,7 +117,7 @@ class Edge:
         self.counts = Counts()
         self.draw: Callable[[], float] = random.random
         self.silent: tuple[str, ...] = ()
-        self.handoffs = Handoffs(
+        self.handoffs = HandoffSigner(
             lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
         )
         self.app = EdgeApp(

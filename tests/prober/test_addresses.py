@@ -15,7 +15,7 @@ from gtm.core.model.regions import AdminState, Endpoint, Probe, Region
 from gtm.core.model.state import HealthStatus
 from gtm.prober import Prober, schedule
 from gtm.prober.checks import Checker
-from gtm.runtime.edge.agent.own_files import ADDRESSES, addresses_up, keep_addresses_up
+from gtm.runtime.edge.agent.agent import ADDRESSES, addresses_up, keep_addresses_up
 from gtm.settings import LOOPBACK
 from tests.descriptors import none_left
 from tests.prober.servers import Server, http, raw_http, serve

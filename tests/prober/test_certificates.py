@@ -20,7 +20,7 @@ from cryptography.x509 import (
 )
 from cryptography.x509.oid import NameOID
 
-from gtm.prober.certificates import MAX_NAMES, read
+from gtm.prober.checks import MAX_NAMES, read_certificate
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def made(*names: str) -> bytes:
 def test_what_it_says_is_told_if_it_was_verified() -> None:
     """Whose it is, by whom, and for which names; of one that was not verified when it ends, and which it is."""
     der = made("eu.example.com", "*.eu.example.com")
-    found = read(der, verified=True)
+    found = read_certificate(der, verified=True)
     assert found is not None
     assert (found.subject, found.issuer) == ("CN=eu.example.com", "CN=Example CA")
     assert found.names == ("eu.example.com", "*.eu.example.com", "192.0.2.1")
@@ -55,7 +55,7 @@ def test_what_it_says_is_told_if_it_was_verified() -> None:
         (BEGAN + timedelta(days=90)).timestamp(),
     )
     assert found.sha256 == sha256(der).hexdigest()
-    bare = read(der, verified=False)
+    bare = read_certificate(der, verified=False)
     assert bare is not None
     assert (bare.subject, bare.issuer, bare.names) == ("", "", ())
     assert (bare.not_after, bare.sha256) == (found.not_after, found.sha256)
@@ -63,10 +63,10 @@ def test_what_it_says_is_told_if_it_was_verified() -> None:
 
 def test_it_may_have_no_names_or_very_many() -> None:
     """Names are bounded; one without an extension has none; what is no certificate is None."""
-    many = read(made(*(f"{number}.example.com" for number in range(500))), verified=True)
-    none = read(made(), verified=True)
+    many = read_certificate(made(*(f"{number}.example.com" for number in range(500))), verified=True)
+    none = read_certificate(made(), verified=True)
     assert many is not None
     assert none is not None
     assert (len(many.names), none.names) == (MAX_NAMES, ())
-    assert read(b"no certificate", verified=True) is None
-    assert read(made("a.example.com")[:-20], verified=False) is None
+    assert read_certificate(b"no certificate", verified=True) is None
+    assert read_certificate(made("a.example.com")[:-20], verified=False) is None

@@ -18,7 +18,7 @@ import pytest
 
 from gtm.core.signing.keys import Keys
 from gtm.dns.io.server import DnsServer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from tests.dns.io.test_server import running
 from tests.dns.world import addresses
 from tests.dns.zone.signing import SIGNED_ZONES, keys, signing, trusted
@@ -59,7 +59,7 @@ class Served:
 @contextmanager
 def serving(known: Keys) -> Iterator[Served]:
     """Gtm with keys, until the end."""
-    answerer = signing(signer=Signer(known, time.time))
+    answerer = signing(signer=ZoneSigner(known, time.time))
     made = Served(known)
 
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
@@ -321,7 +321,7 @@ def test_resolvers_find_another_key_out(start: Start, served: Served, tmp_path: 
 def test_resolvers_refuse_signatures_of_the_past(start: Start, tmp_path: Path) -> None:
     """The check can fail: an edge whose clock stands still is found out when its signatures have expired."""
     known = keys(now=time.time())
-    answerer = signing(signer=Signer(known, lambda: time.time() - 4 * 86400))
+    answerer = signing(signer=ZoneSigner(known, lambda: time.time() - 4 * 86400))
     with running(
         DnsServer(
             [("127.0.0.1", 0)], lambda packet, _, tcp: answerer.answer(packet, AMERICAN, tcp=tcp, draw=0.5)

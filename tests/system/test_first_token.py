@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.serve.facts import Facts
+from gtm.runtime.serve.facts import ServeFacts
 from tests.system.harness import System, eventually, kill_remains, marked, system
 
 pytestmark = [pytest.mark.system, pytest.mark.drill, pytest.mark.endurance]
@@ -69,7 +69,7 @@ def test_what_nobody_could_read_is_shown_again(tmp_path: Path) -> None:
         )
     os.close(pipe)
     try:
-        eventually(lambda: Facts.path(data).exists() or first.poll() is not None, "it is ready")
+        eventually(lambda: ServeFacts.path(data).exists() or first.poll() is not None, "it is ready")
         assert first.poll() is None, (tmp_path / "errors").read_text()
         assert (data / "first-admin-token").exists()
     finally:

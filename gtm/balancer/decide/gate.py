@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,7 @@ class Says:
 NOTHING = Says()
 
 
+@dataclass(eq=False, repr=False)
 class LawGate:
     """See above.
 
@@ -102,28 +103,19 @@ class LawGate:
         boot: the clock of `current`.
     """
 
-    def __init__(
-        self,
-        current: CurrentView,
-        region: str,
-        locate: Callable[[bytes], Location],
-        finder: ClientFinder,
-        handoffs: Handoffs,
-        *,
-        says: Says = NOTHING,
-        draw: Callable[[], float] = random.random,
-        earn: Earn | None = None,
-    ) -> None:
+    current: CurrentView
+    region: str
+    locate: Callable[[bytes], Location]
+    finder: ClientFinder
+    handoffs: HandoffReader
+    _: KW_ONLY
+    says: Says = NOTHING
+    draw: Callable[[], float] = random.random
+    earn: Earn | None = None
+
+    def __post_init__(self) -> None:
         self.flaws: dict[str, int] = {}
         """How often a handoff was not believed, by why."""
-        self._current = current
-        self._region = region
-        self._locate = locate
-        self._finder = finder
-        self._handoffs = handoffs
-        self._says = says
-        self._draw = draw
-        self._earn = earn
         self._router: Router | None = None
         self._published: PublicKeys | None = None
         self._memory: dict[Any, Verdict] = {}
@@ -134,7 +126,7 @@ class LawGate:
 
     def configure(self, says: Says) -> None:
         """Go on by what the file says now: requests that come from now on are judged by it."""
-        self._says, self._memory = says, {}
+        self.says, self._memory = says, {}
 
     def forget(self) -> None:
         """Judge anew whoever comes from now on: clients may be elsewhere than was known."""
@@ -142,7 +134,7 @@ class LawGate:
 
     def judge(self, exchange: Exchange, now: float) -> Refusal | None:  # noqa: ARG002 - the contract
         """None if the request may be served here."""
-        current = self._current
+        current = self.current
         if current.boot() >= current.deadline:
             current.tick()  # this process slept while the View should have been replaced
         router = current.router
@@ -160,7 +152,7 @@ class LawGate:
             exchange.head = head
         if handoff is not None:
             exchange.shown = (handoff, current.window)
-        seen, keys = head.seen.get, self._says.keys
+        seen, keys = head.seen.get, self.says.keys
         key = (
             head.host,
             client,
@@ -169,13 +161,13 @@ class LawGate:
             seen(_ANTHROPIC_KEY) if keys else None,
             seen(_AZURE_KEY) if keys else None,
             seen(_PRIORITY),
-            b"" if self._says.priority_from and self._free(exchange) else None,
+            b"" if self.says.priority_from and self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
         if verdict is None or not self._holds(verdict):
-            verdict = self._judged(router, exchange, (handoff, current.window), self._handoffs.used)
+            verdict = self._judged(router, exchange, (handoff, current.window), self.handoffs.used)
             if handoff is not None and verdict.believed is None:
-                self._handoffs.disbelieved(_prefix(client), current.boot())
+                self.handoffs.disbelieved(_prefix(client), current.boot())
             for flaw in verdict.flaws:
                 self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
             lasting = verdict.believed is None or not verdict.believed.once
@@ -188,14 +180,14 @@ class LawGate:
 
     def unready(self) -> str:
         """Say why it lets no request pass: there is no policy, or no such region in it."""
-        router = self._current.router
+        router = self.current.router
         if router is None:
             return "no policy has been loaded yet"
-        return "" if self._region in router.view.snapshot.region_numbers else no_region(self._region)
+        return "" if self.region in router.view.snapshot.region_numbers else no_region(self.region)
 
     def renew(self, exchange: Exchange) -> Refusal | None:
         """Judge a request again whose verdict may be of another law than now; None: it may go on."""
-        current, verdict = self._current, exchange.verdict
+        current, verdict = self.current, exchange.verdict
         if current.boot() >= current.deadline:
             current.tick()
         router = current.router
@@ -223,11 +215,11 @@ class LawGate:
 
     def _see(self, verdict: Verdict, host: bytes) -> None:
         """A request has come, which the law lets be served here: at its home, it earns what nobody has counted yet."""
-        routing, earn = verdict.routing, self._earn
+        routing, earn = verdict.routing, self.earn
         if earn is None or routing is None or verdict.code is not _SERVE or not routing.choice.earns:
             return
         chosen, view = routing.choice, routing.view
-        if chosen.at_home != view.snapshot.region_numbers.get(self._region):
+        if chosen.at_home != view.snapshot.region_numbers.get(self.region):
             return
         left = self._left.get(chosen)
         if left is None:
@@ -238,24 +230,24 @@ class LawGate:
             left = self._left[chosen] = left_at_home(view, chosen.at_home, chosen.shares)
         named = view.snapshot.host_of(host_name(host)) is not None
         credit = {} if verdict.believed is None else verdict.believed.credit
-        worth = earned(sight(verdict, named=named, used=self._handoffs.came), chosen.earns, left, credit)
+        worth = earned(sight(verdict, named=named, used=self.handoffs.came), chosen.earns, left, credit)
         if worth:
             earn(worth)
 
     def _holds(self, verdict: Verdict) -> bool:
         """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""
-        return verdict.believed is None or verdict.believed.expires > self._current.window.latest
+        return verdict.believed is None or verdict.believed.expires > self.current.window.latest
 
     def cors(self, exchange: Exchange) -> Cors | None:
         """What pages may read by the service that is judged, or, of a request that nobody judged, by its host name."""
-        verdict, router = exchange.verdict, self._current.router
+        verdict, router = exchange.verdict, self.current.router
         name: str | None
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             snapshot, name = verdict.routing.view.snapshot, verdict.routing.request.service
         elif router is not None:  # it was refused before anybody judged it
             snapshot = router.view.snapshot
             host = snapshot.host_of(host_name(exchange.head.host))
-            name = self._says.service if host is None else snapshot.hostnames[host.name]
+            name = self.says.service if host is None else snapshot.hostnames[host.name]
         else:
             return None
         service = snapshot.services.get(name) if name is not None else None
@@ -266,7 +258,7 @@ class LawGate:
         head, verdict = exchange.head, exchange.verdict
         peer = exchange.client.peer or "unknown"
         before = head.seen.get(b"x-forwarded-for")
-        if before is not None and not self._finder.trusts(exchange.client.peer):
+        if before is not None and not self.finder.trusts(exchange.client.peer):
             before = None
         chain = peer.encode() if before is None else before + b", " + peer.encode()
         lines = b"x-forwarded-for: %b\r\nx-forwarded-proto: %b\r\nx-forwarded-host: %b\r\n" % (
@@ -283,11 +275,11 @@ class LawGate:
         found = self._peers.get(peer)
         if found is not None:
             return found
-        trusted = self._finder.trusts(peer)
+        trusted = self.finder.trusts(peer)
         address = (
-            self._finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
+            self.finder.find(peer, seen.get(b"x-forwarded-for"), seen.get(b"forwarded"))
             if trusted
-            else self._finder.find(peer, None, None)
+            else self.finder.find(peer, None, None)
         )
         packed = b"" if address is None else address.packed
         if not trusted:
@@ -308,17 +300,17 @@ class LawGate:
         head, client, (handoff, window) = exchange.head, self.client(exchange), shown
         snapshot = router.view.snapshot
         host = snapshot.host_of(host_name(head.host))
-        says = self._says
+        says = self.says
         service = snapshot.hostnames[host.name] if host is not None else says.service
         tenant, proven = self._tenant(head, host.tenant if host is not None else None)
         presented: Presented | Flaw | None
         if isinstance(handoff, bytes):
             whose = None if again else _prefix(client)
-            presented = self._handoffs.read(handoff, whose, self._current.boot())
+            presented = self.handoffs.read(handoff, whose, self.current.boot())
         else:
             presented = handoff
         seen = Seen(
-            self._locate(client) if client else UNKNOWN_LOCATION,
+            self.locate(client) if client else UNKNOWN_LOCATION,
             client,
             service,
             tenant,
@@ -326,13 +318,11 @@ class LawGate:
             priority=_PRIORITIES.get(head.seen.get(_PRIORITY, b"").strip().lower().replace(b"-", b"_")),
             grant=says.grant(tenant, proven=proven, free=self._free(exchange)),
         )
-        return judge(
-            router, self._region, window, seen=seen, presented=presented, used=used, draw=self._draw()
-        )
+        return judge(router, self.region, window, seen=seen, presented=presented, used=used, draw=self.draw())
 
     def _free(self, exchange: Exchange) -> bool:
         """Whether the request states a priority and comes from where any may be claimed."""
-        networks = self._says.priority_from
+        networks = self.says.priority_from
         return bool(networks) and _PRIORITY in exchange.head.seen and is_in(exchange.client.peer, networks)
 
     def _tenant(self, head: RequestHead, of_host: str | None) -> tuple[str | None, bool]:
@@ -341,7 +331,7 @@ class LawGate:
         None, which matches every rule, if host name and key differ, or two keys: which of them a server takes, nobody knows. A key that is no tenant's shows none,
         and a header that only names a tenant is nobody's word.
         """
-        keys = self._says.keys
+        keys = self.says.keys
         found = {keys.get(sha256(given).hexdigest()) for given in _shown(head)} - {None} if keys else None
         if not found:
             return of_host, False
@@ -409,7 +399,7 @@ def _taken(head: RequestHead, given: bytes | None) -> tuple[RequestHead, bytes |
 # --- Handoffs as one balancer reads them, by the keys that control publishes and a memory of those that were for one request; and signs them. ---
 
 
-class Handoffs:
+class HandoffReader:
     """See above.
 
     Args:

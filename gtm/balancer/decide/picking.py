@@ -10,13 +10,14 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Looks, Sent
+from gtm.balancer.plane.contracts import Looks, SentRequest
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
-from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
@@ -95,26 +96,23 @@ def _names_of(one: Candidate) -> frozenset[str] | None:
     return None if names is None else names | (one.condition.adapters or frozenset())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Flying:
     """A request at a backend."""
 
-    __slots__ = ("_picker", "asked", "began", "sending", "ticket")
-
-    def __init__(
-        self, picker: PoolPicker, asked: AskedWork, ticket: FlightTicket, sending: Sending, began: float
-    ) -> None:
-        self._picker = picker
-        self.asked = asked
-        self.ticket = ticket
-        self.sending = sending
-        self.began = began
+    picker: PoolPicker
+    asked: Asked
+    ticket: Ticket
+    sending: Sending
+    began: float
 
     def end(self, exchange: Exchange, how: str) -> None:
         """Count the request no more at its backend."""
         if not self.ticket.ended:
-            self._picker.landed(self, exchange, how)
+            self.picker.landed(self, exchange, how)
 
 
+@dataclass(eq=False, repr=False)
 class PoolPicker:
     """See above.
 
@@ -130,22 +128,21 @@ class PoolPicker:
         corrects: whether that corrects counts, as scrapes do; not beside them: a server is asked one question at a time.
     """
 
-    def __init__(
-        self,
-        backends: Sequence[Backend],
-        settings: ChoosingSettings,
-        health: BackendHealth,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        route: Callable[[str], Route] = Route,
-        affinity: bool = True,
-        cut: Cut | None = None,
-        draw: Callable[[], float] = random.random,
-        read_load: Callable[[bytes], BackendLoad | None] | None = None,
-        corrects: bool = False,
+    backends: InitVar[Sequence[Backend]]
+    settings: InitVar[Settings]
+    health: BackendHealth
+    _: KW_ONLY
+    loop: asyncio.AbstractEventLoop
+    route: InitVar[Callable[[str], Route]] = Route
+    affinity: bool = True
+    cut: PromptCut | None = None
+    draw: Callable[[], float] = random.random
+    read_load: Callable[[bytes], Load | None] | None = None
+    corrects: bool = False
+
+    def __post_init__(
+        self, backends: Sequence[Backend], settings: Settings, route: Callable[[str], Route]
     ) -> None:
-        self._read_load = read_load
-        self._corrects = corrects
         self._loaded: dict[str, float] = {}
         self._learned: set[str] = set()
         """Servers whose slots are learned now."""
@@ -154,15 +151,10 @@ class PoolPicker:
         self.flights = Flights()
         self.holders = Holders()
         self.prefixes = PrefixMap()
-        self.cut = cut
         self.choices: Counter[tuple[By, bool]] = Counter()
         """Requests by what their server was chosen by, and whether the bound moved them from where that led."""
         self.costs = Costs()
-        self._loop = loop
         self._make_route = route
-        self._health = health
-        self._affinity = affinity
-        self._draw = draw
         self._placements = Placements()
         self._conditions: dict[str, Condition] = {}
         self._routes: dict[str, Route] = {}
@@ -186,13 +178,13 @@ class PoolPicker:
         settings: ChoosingSettings,
         *,
         affinity: bool = True,
-        cut: Cut | None = None,
+        cut: PromptCut | None = None,
         corrects: bool = False,
     ) -> None:
         """Go on with these servers: requests in flight at others end where they are."""
         if cut != self.cut:
             self.prefixes = PrefixMap()
-        self._affinity, self.cut, self._corrects = affinity, cut, corrects
+        self.affinity, self.cut, self.corrects = affinity, cut, corrects
         self.pool = self._pooled(backends, settings)
 
     def conditions(self, conditions: Mapping[str, Condition]) -> None:
@@ -212,11 +204,11 @@ class PoolPicker:
 
     def _look(self, now: float) -> None:
         """Take in what live requests have changed."""
-        self.conditions(self._health.changes(now))
+        self.conditions(self.health.changes(now))
 
     def start(self) -> None:
         """Begin to settle counts."""
-        self._timer = self._loop.call_later(SETTLE_EVERY, self._settle)
+        self._timer = self.loop.call_later(SETTLE_EVERY, self._settle)
 
     def stop(self) -> None:
         """End that."""
@@ -243,8 +235,8 @@ class PoolPicker:
         )
 
     def _settle(self) -> None:
-        now = self._loop.time()
-        self._timer = self._loop.call_later(SETTLE_EVERY, self._settle)
+        now = self.loop.time()
+        self._timer = self.loop.call_later(SETTLE_EVERY, self._settle)
         self.flights.settle(now)
         self._settled += 1
         if self._settled % _REVISE_EVERY == 0:
@@ -262,7 +254,7 @@ class PoolPicker:
         exchange.asked = asked, cost
         return cost
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         """Choose a backend for an admitted request, not one of those that were tried (by URL)."""
         facts = exchange.facts
         model = facts.model
@@ -270,7 +262,7 @@ class PoolPicker:
             self.cost(exchange)
         assert exchange.asked is not None  # noqa: S101 - see there
         asked, cost = exchange.asked
-        session, prefix, mark = facts.session if self._affinity else None, facts.prefix, None
+        session, prefix, mark = facts.session if self.affinity else None, facts.prefix, None
         if session is not None or prefix:
             mark = _mark(exchange, session, prefix)
             if self._loosened.get(mark, -inf) > now:
@@ -283,7 +275,7 @@ class PoolPicker:
         held = None if thing is None else self._held(exchange, thing)
         if isinstance(held, Refusal):
             return held
-        found = held or choice(self.pool, wanted, self._draw())
+        found = held or choice(self.pool, wanted, self.draw())
         if isinstance(found, Why):
             if found is Why.NO_MODEL:
                 return no_model(model)
@@ -292,13 +284,13 @@ class PoolPicker:
         self.choices[by, moved] += 1
         exchange.chosen = found
         name = chosen.backend.name
-        sending = self._health.begun(name, now, self._health.asker(model, None if by is _LOAD else mark))
+        sending = self.health.begun(name, now, self.health.asker(model, None if by is _LOAD else mark))
         flying = _Flying(self, asked, begin(self.pool, chosen, wanted), sending, now)
-        if self._health.pending:
+        if self.health.pending:
             self._look(now)
         self._flying[flying] = None
         self._begun += now
-        return Sent(self._routes[name], flying)
+        return SentRequest(self._routes[name], flying)
 
     def _held(self, exchange: Exchange, thing: str) -> BackendChoice | Refusal | None:
         """The server that has what a request goes on with; None: any will do, or nobody knows which it is."""
@@ -320,7 +312,7 @@ class PoolPicker:
 
     def landed(self, flying: _Flying, exchange: Exchange, how: str) -> None:
         """A request has ended at its backend."""
-        now = self._loop.time()
+        now = self.loop.time()
         if self._flying.pop(flying, self) is None:
             self._begun -= flying.began
         if exchange.finds is not None or exchange.seeks:
@@ -329,7 +321,7 @@ class PoolPicker:
             self._answered(flying, exchange, now)
         else:
             self._unanswered(flying, exchange, how, now)
-        if self._health.pending:
+        if self.health.pending:
             self._look(now)
 
     def _answered(self, flying: _Flying, exchange: Exchange, now: float) -> None:
@@ -340,14 +332,14 @@ class PoolPicker:
                 self._loosen(sending, now)
             elif status < 500 and not exchange.complete:
                 # By its head alone: what a client wants to send says nothing of who refuses it.
-                self._health.cancelled(sending)
+                self.health.cancelled(sending)
                 return
         else:
             flying.ticket.end(took, now)
             if not exchange.tunnelled:
                 self.costs.learn(flying.asked, took)
         if exchange.tunnelled:
-            self._health.answered(sending, status, None, now)
+            self.health.answered(sending, status, None, now)
             return
         latency, streams = exchange.first_byte - flying.began, exchange.answer.events
         # As `CallKind(…)`, in half of the time.
@@ -357,18 +349,18 @@ class PoolPicker:
         if self._learned and sending.name in self._learned:
             beside = min(flying.ticket.met, self.flights.of(sending.name).outstanding)
             who = _whose(exchange)
-        self._health.answered(sending, status, latency, now, call, tokens=tokens, beside=beside, who=who)
+        self.health.answered(sending, status, latency, now, call, tokens=tokens, beside=beside, who=who)
 
     def _unanswered(self, flying: _Flying, exchange: Exchange, how: str, now: float) -> None:
         flying.ticket.end(None, now)
         if how in _FAILED:
             self._loosen(flying.sending, now)
         if how in ("answered", "full"):  # by a server that is full
-            self._health.full(flying.sending, flying.ticket.met, now, _whose(exchange))
+            self.health.full(flying.sending, flying.ticket.met, now, _whose(exchange))
         elif how in ("cancelled", "refused"):
-            self._health.cancelled(flying.sending)
+            self.health.cancelled(flying.sending)
         else:
-            self._health.failed(flying.sending, exchange.failure, now)
+            self.health.failed(flying.sending, exchange.failure, now)
 
     def _learn(self, flying: _Flying, exchange: Exchange) -> None:
         """Remember who has what was made, or found."""
@@ -388,18 +380,18 @@ class PoolPicker:
                 return
         self._loosened[mark] = now + LOOSE_S
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         """Do nothing: the end of the request's place in the counts says that the backend failed."""
 
-    def failing_since(self, sent: Sent) -> float | None:
+    def failing_since(self, sent: SentRequest) -> float | None:
         """Since when a check of a request's backend fails; None: none does."""
-        return self._health.failing_since(sent.route.url)
+        return self.health.failing_since(sent.route.url)
 
-    def silent(self, sent: Sent, since: float, now: float) -> None:
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """A request waits at a backend that has said nothing to anybody since then: a stall, though it goes on."""
         if isinstance(sent.flight, _Flying):
-            self._health.stalled(sent.flight.sending, now, since)
-            if self._health.pending:
+            self.health.stalled(sent.flight.sending, now, since)
+            if self.health.pending:
                 self._look(now)
 
     @property
@@ -421,9 +413,9 @@ class PoolPicker:
     def looks_at(self) -> Looks:
         """What of a request's body choosing may go by: worked out once for each pool."""
         looked = self._looked
-        if looked is None or looked[0] is not self.pool or looked[1] is not self._affinity:
-            self._looked = self.pool, self._affinity
-            self._looks = looks_at(self.pool, sticks=self._affinity or self.cut is not None)
+        if looked is None or looked[0] is not self.pool or looked[1] is not self.affinity:
+            self._looked = self.pool, self.affinity
+            self._looks = looks_at(self.pool, sticks=self.affinity or self.cut is not None)
         return self._looks
 
     def service_s(self) -> float:
@@ -433,21 +425,21 @@ class PoolPicker:
         (in a renewal process age and residual life are distributed alike: Cox, "Renewal Theory", 1962, §5).
         """
         count = len(self._flying)
-        age = self._loop.time() - self._begun / count if count else 0.0
+        age = self.loop.time() - self._begun / count if count else 0.0
         return max(self.costs.mean, age)
 
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
+    def loaded(self, sent: SentRequest, said: bytes, now: float) -> None:
         """Take in what an answer's head says of its backend's load. Of a server that says it with each answer not each is read."""
         name = sent.route.url
-        if self._read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:
+        if self.read_load is None or now - self._loaded.get(name, -inf) < LOADS_EVERY:
             return
         if name not in self._routes:
             return
         self._loaded[name] = now  # damaged ones cost as much to read
-        load = self._read_load(said)
+        load = self.read_load(said)
         if load is not None:
-            self._health.reported(name, load, now)
-            if self._corrects and load.running is not None and load.waiting is not None:
+            self.health.reported(name, load, now)
+            if self.corrects and load.running is not None and load.waiting is not None:
                 self.flights.asking(name)
                 self.flights.scraped(name, Scraped(load.running, load.waiting, now))
 

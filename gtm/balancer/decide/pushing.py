@@ -6,7 +6,7 @@ Laws:
   3. What owes a quota takes a token of it, or does not happen.
   4. A client that is sent on (`push: redirect`) has a handoff of one hop in its link: nobody pushes it further.
   5. Who has not proven to be a balancer of the peer's region sees nothing of a request, and no address is connected to that probes would not
-     (`gtm.balancer.plane.backend.peers`).
+     (`gtm.balancer.plane.backend.backends`).
   6. A peer that does not take a push leaves the request where it was: it waits here, unless some backend may have begun it.
 
 A peer says whether it takes a push, in a field of its answer that no client gets: `taken`, or `not-taken` where it was refused before any
@@ -22,15 +22,14 @@ import ssl
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from gtm.balancer.decide.gate import PUSH, OwnHandoffs
-from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.backend.peers import PeerRoute
-from gtm.balancer.plane.contracts import Pushed
-from gtm.balancer.plane.contracts import Sent as SentTo
+from gtm.balancer.plane.backend.backends import PeerRoute, Route
+from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission.values import RefusalCode, Ticket, TicketState
 from gtm.core.balance.spill.edge import counted_at, owed, ways
@@ -101,7 +100,7 @@ class _Flight:
 
     __slots__ = ("_ended", "_pusher", "region", "service", "url")
 
-    def __init__(self, pusher: Pusher, service: str, region: str, url: str) -> None:
+    def __init__(self, pusher: PeerPusher, service: str, region: str, url: str) -> None:
         self._pusher = pusher
         self._ended = False
         self.service = service
@@ -115,7 +114,8 @@ class _Flight:
             self._pusher.landed(self, how)
 
 
-class Pusher:
+@dataclass(eq=False, repr=False)
+class PeerPusher:
     """See above.
 
     Args:
@@ -133,22 +133,21 @@ class Pusher:
         siblings: how many such processes this balancer has.
     """
 
-    def __init__(
-        self,
-        current: CurrentView,
-        region: str,
-        name: str,
-        own: OwnHandoffs,
-        *,
-        slots: Callable[[], Slots | None],
-        service_s: Callable[[], float],
-        afford: Callable[[tuple[QuotaText, ...]], bool],
-        now: Callable[[], float],
-        allowed: tuple[Network, ...] = (),
-        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
-        siblings: int = 1,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
+    current: CurrentView
+    region: str
+    name: str
+    own: OwnHandoffs
+    _: KW_ONLY
+    slots: Callable[[], Slots | None]
+    service_s: Callable[[], float]
+    afford: Callable[[tuple[QuotaText, ...]], bool]
+    now: Callable[[], float]
+    allowed: tuple[Network, ...] = ()
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+    siblings: int = 1
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         """Requests that found no slot, by the region that took them (empty: none) and why."""
         self.pushes: Counter[str] = Counter()
@@ -157,21 +156,9 @@ class Pusher:
         """Requests at peers, by region."""
         self.unproven: Counter[str] = Counter()
         """Connections to peers' endpoints on which nothing was sent, for who is there did not prove to be a balancer."""
-        self._current = current
-        self._region = region
-        self._name = name
-        self._own = own
-        self._slots = slots
-        self._service_s = service_s
-        self._afford = afford
-        self._now = now
-        self._allowed = allowed
-        self._tls = tls
-        self._draw = draw
-        self._sent = SentBeyond()
+        self._sent = Sent()
         self._routes: dict[str, Route] = {}
         self._shunned: dict[str, float] = {}
-        self._siblings = siblings
         self._heard: object = None
         self._wanting = 1
         self._view: View | None = None
@@ -180,7 +167,7 @@ class Pusher:
 
     # --- for the proxy ---
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentTo | Refusal | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
         """Find a peer for a request that waits, or is to be refused so; None: it stays."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None or not self._asks(exchange, refusal):
@@ -190,7 +177,7 @@ class Pusher:
         if how is Push.NEVER:
             return None
         hops = 0 if verdict.believed is None else verdict.believed.hop
-        if not hops and not self._own.signs:
+        if not hops and not self.own.signs:
             self._count(routing, "", NO_KEY)
             return None
         view = self._present(routing.view)
@@ -199,29 +186,29 @@ class Pusher:
         link = how is Push.REDIRECT and not head.upgrade and head.target[:1] == b"/"
         if link:
             peers = [peer._replace(extra_s=_TRIPS * peer.extra_s) for peer in peers]
-        current = self._current
+        current = self.current
         part = exchange.facts.model or routing.request.service
-        sender = Sender(lambda number: self._known(number, part), self._sent, self._share(), self._afford)
+        sender = Sender(lambda number: self._known(number, part), self._sent, self._share(), self.afford)
         wait = self._wait() if refusal is None else inf
-        found = push(wait, hops, peers, sender, current.boot(), draws=(self._draw(), self._draw()))
+        found = push(wait, hops, peers, sender, current.boot(), draws=(self.draw(), self.draw()))
         if found.peer is None:
             self._count(routing, "", found.why.value)
             return None
         return self._to(exchange, verdict, view, routing, found.peer.number, link=link)
 
-    def answered(self, sent: SentTo, said: bytes | None) -> bool:
+    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
         """Whether a peer took a push, by what its answer says of it."""
         if said is None:
-            self._shunned[sent.route.url] = self._now() + MISUNDERSTOOD
+            self._shunned[sent.route.url] = self.now() + MISUNDERSTOOD
         return said != PUSH_NOT_TAKEN
 
     def proof(self, asked: bytes) -> bytes | None:
         """What proves to a peer that this is a balancer of its region; None: nothing does, or somebody else is asked for."""
-        return self._own.proof(asked, self._region)
+        return self.own.proof(asked, self.region)
 
     def _unproven(self, url: str, why: str) -> None:
         """Leave an endpoint alone; its region's operator, or this one's, must hear why."""
-        self._shunned[url] = self._now() + MISUNDERSTOOD
+        self._shunned[url] = self.now() + MISUNDERSTOOD
         self.unproven[url] += 1
         if self.unproven[url] & (self.unproven[url] - 1) == 0:  # the 1st, 2nd, 4th, 8th … time
             logger.warning("nothing is pushed to %s for %d s: %s", url, MISUNDERSTOOD, why)
@@ -236,7 +223,7 @@ class Pusher:
         if how == "failed":
             self.counts[flight.region, FAILED] += 1
             self.pushes[f"{flight.service}\t{flight.region}\t{FAILED}"] += 1
-            until = self._now() + SHUNNED
+            until = self.now() + SHUNNED
             self._shunned[flight.url] = max(until, self._shunned.get(flight.url, until))
 
     def _count(self, routing: Routing, region: str, why: str) -> None:
@@ -257,23 +244,23 @@ class Pusher:
 
     def _wait(self) -> float:
         """Seconds that one more request is expected to wait here. Slots that are free are kept for others: it waits."""
-        slots = self._slots()
+        slots = self.slots()
         return (
-            inf if slots is None else expected_wait(Slots(0.0, slots.limit, slots.waiting), self._service_s())
+            inf if slots is None else expected_wait(Slots(0.0, slots.limit, slots.waiting), self.service_s())
         )
 
     def _share(self) -> float:
         """Of what is open elsewhere: one part in as many as there are that may want to send, by tokens, and then by those of this one's."""
-        rooms = self._current.rooms
+        rooms = self.current.rooms
         if rooms is not self._heard:
             self._heard = rooms
             every = (room for several in rooms.values() for room in several)
-            current = self._current
+            current = self.current
             self._wanting = wanting(every, current.senders, current.boot()) * current.beside
-        return 1 / (self._wanting * self._siblings)
+        return 1 / (self._wanting * self.siblings)
 
-    def _known(self, number: int, part: str) -> OpenSlots | None:
-        current = self._current
+    def _known(self, number: int, part: str) -> Standing | None:
+        current = self.current
         view = self._view
         if view is None:
             return None
@@ -285,7 +272,7 @@ class Pusher:
 
     def _present(self, judged: View) -> View:
         """The View of now, where only the world's state has changed since a request was judged: else the one that its verdict is of."""
-        router = self._current.router
+        router = self.current.router
         return router.view if router is not None and router.view.basis is judged.basis else judged
 
     def _peers(self, view: View, routing: Routing, reach: int, model: str | None) -> Sequence[Peer]:
@@ -299,7 +286,7 @@ class Pusher:
             if len(self._ways) >= _REMEMBERED:
                 self._ways = {}
             found = self._ways[group] = tuple(self._made(view, group))
-        snapshot, now = view.snapshot, self._now()
+        snapshot, now = view.snapshot, self.now()
         wanted = model if model in snapshot.models else None
         return [
             peer
@@ -310,8 +297,8 @@ class Pusher:
         ]
 
     def _made(self, view: View, group: RankingClass) -> list[Peer]:
-        here = view.snapshot.region_numbers.get(self._region)
-        every = ways(view, group, self._name)
+        here = view.snapshot.region_numbers.get(self.region)
+        every = ways(view, group, self.name)
         counted = counted_at(view, group, every, here)
         return [
             Peer(way.number, self._extra_s(view, here, way.number), owed(way.quotas, counted), way.key)
@@ -336,7 +323,7 @@ class Pusher:
         known = {one.url for region in view.snapshot.regions for one in region.endpoints}
         for url in [url for url in self._routes if url not in known]:
             self._routes.pop(url).close()
-        now = self._now()
+        now = self.now()
         self._shunned = {url: until for url, until in self._shunned.items() if until > now}
         self.unproven = Counter({url: count for url, count in self.unproven.items() if url in known})
 
@@ -344,8 +331,8 @@ class Pusher:
 
     def _to(
         self, exchange: Exchange, verdict: Verdict, view: View, routing: Routing, number: int, *, link: bool
-    ) -> SentTo | Refusal | None:
-        region, now = view.snapshot.regions[number].name, self._now()
+    ) -> SentRequest | Refusal | None:
+        region, now = view.snapshot.regions[number].name, self.now()
         endpoint = endpoint_for(view, _To(number), routing.key)
         if endpoint is not None and self._shunned.get(endpoint.url, 0.0) > now:
             able = (one for one in view.endpoints[number] if self._shunned.get(one.url, 0.0) <= now)
@@ -354,13 +341,13 @@ class Pusher:
         claims = onward(
             verdict,
             region,
-            self._current.window,
-            issuer=self._own.issuer,
+            self.current.window,
+            issuer=self.own.issuer,
             nonce=nonce,
             client=routing.client,
             push=not link,
         )
-        handoff = None if claims is None else self._own.sign(claims)
+        handoff = None if claims is None else self.own.sign(claims)
         if endpoint is None or handoff is None:
             self._count(routing, "", NO_HANDOFF)
             return None
@@ -372,9 +359,9 @@ class Pusher:
             route = self._routes[endpoint.url] = PeerRoute(
                 endpoint.url,
                 region,
-                lambda: self._current.handoff_keys,
-                allowed=self._allowed,
-                tls=self._tls,
+                lambda: self.current.handoff_keys,
+                allowed=self.allowed,
+                tls=self.tls,
                 idle=IDLE,
                 unproven=self._unproven,
             )
@@ -384,8 +371,10 @@ class Pusher:
         if view.snapshot.host_of(host_name(host)) is None:
             host = urlsplit(endpoint.url).netloc.encode()
         lines = _lines(handoff, exchange.head.seen)
-        return SentTo(
-            route, _Flight(self, routing.request.service, region, endpoint.url), Pushed(region, host, lines)
+        return SentRequest(
+            route,
+            _Flight(self, routing.request.service, region, endpoint.url),
+            PushedRequest(region, host, lines),
         )
 
 

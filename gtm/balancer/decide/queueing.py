@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -38,7 +39,7 @@ OTHER = "other"
 OTHERS = (OTHER, OTHER)
 
 
-class Totals:
+class RequestTotals:
     """Requests that ended, those of them that were answered with a failure (5xx), and seconds from their coming to their end."""
 
     __slots__ = ("errors", "requests", "seconds")
@@ -48,6 +49,7 @@ class Totals:
         self.seconds = 0.0
 
 
+@dataclass(eq=False, repr=False)
 class QueueAdmission:
     """See above.
 
@@ -59,23 +61,18 @@ class QueueAdmission:
         declared: whether a model's name is one that policy, file or backends declare.
     """
 
-    def __init__(
-        self,
-        settings: AdmissionSettings,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        cost: Callable[[Exchange], float],
-        priority: Priority = Priority.REAL_TIME,
-        declared: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        self._declared = declared
+    settings: InitVar[Settings]
+    _: KW_ONLY
+    loop: asyncio.AbstractEventLoop
+    cost: Callable[[Exchange], float]
+    priority: Priority = Priority.REAL_TIME
+    declared: Callable[[str], bool] = lambda _: True
+
+    def __post_init__(self, settings: Settings) -> None:
         self.admission = Admission(settings)
-        self._loop = loop
-        self._cost = cost
-        self._priority = priority
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.totals: dict[tuple[str | None, str | None], Totals] = {}
+        self.totals: dict[tuple[str | None, str | None], RequestTotals] = {}
         """Of requests that were taken in and have ended, by tenant and model; what nobody declares under `OTHER`, beyond `MOST_TOTALS` under `OTHERS`."""
         self.cut: Counter[tuple[str, str]] = Counter()
         """Tokens that answers said and that cannot be, by backend and kind (`input`, `output`)."""
@@ -130,12 +127,12 @@ class QueueAdmission:
         model = arrival.model
         totals = self.totals.get((arrival.tenant, model))
         if totals is None:
-            if model is not None and not (model.isprintable() and self._declared(model)):
+            if model is not None and not (model.isprintable() and self.declared(model)):
                 model = OTHER
             key = arrival.tenant, model
             if key not in self.totals and len(self.totals) >= MOST_TOTALS:
                 key = OTHERS
-            totals = self.totals.setdefault(key, Totals())
+            totals = self.totals.setdefault(key, RequestTotals())
         totals.requests += 1
         totals.seconds += now - ticket.offered
         if status >= 500:  # 0: its client left before it was answered
@@ -154,17 +151,17 @@ class QueueAdmission:
         changed = self.admission.due(now)
         if changed:
             # Not at once: each that begins, and fails, would lead to the next from within.
-            self._loop.call_soon(self._tell, changed)
+            self.loop.call_soon(self._tell, changed)
 
     def resize(self, slots: int | None, usable: bool | None = None) -> None:
         """So many may be served at once; None: unknown. `usable`: see `gtm.core.balance.admission.Admission.resize`."""
-        now = self._loop.time()
+        now = self.loop.time()
         self.admission.resize(slots, now, usable=usable)
         self.tick(now)
 
     def _arrival(self, exchange: Exchange, now: float) -> core.Arrival:
         facts, verdict = exchange.facts, exchange.verdict
-        priority, tenant = self._priority, None
+        priority, tenant = self.priority, None
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             priority = verdict.routing.ranking.group.priority
             tenant = verdict.routing.request.tenant
@@ -172,7 +169,7 @@ class QueueAdmission:
         arrival = (
             priority,
             tenant,
-            max(self._cost(exchange), 1e-6),
+            max(self.cost(exchange), 1e-6),
             self._deadline(exchange, now) if FIELD in exchange.head.seen else None,
             exchange.come,
             facts.input_tokens,
@@ -206,7 +203,7 @@ class QueueAdmission:
             not exchange.status
         ):  # its client left before it was answered: its prompt was read, as far as anybody knows
             return core.Used(None, 0.0, cost)
-        used = meter.used(exchange.returned, events=exchange.streams_events)
+        used = meter.used(exchange.returned, events=exchange.answer.events)
         if used.input_cut or used.output_cut:
             self._cut(exchange, used)
         return core.Used(used.inputs, used.outputs, cost)
@@ -237,11 +234,11 @@ class QueueAdmission:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = first
-            self._timer = self._loop.call_later(max(0.0, first - now) + 0.001, self._late)
+            self._timer = self.loop.call_later(max(0.0, first - now) + 0.001, self._late)
 
     def _late(self) -> None:
         self._timer = None
-        now = self._loop.time()
+        now = self.loop.time()
         self.tick(now)
         self._watch(now)
 

@@ -34,7 +34,7 @@ from gtm.transport import no_room
 _Answered = TypeVar("_Answered")
 
 
-class Question(asyncio.Protocol, Generic[_Answered]):
+class BackendQuestion(asyncio.Protocol, Generic[_Answered]):
     """`done` gets what is answered, or an exception."""
 
     def __init__(self, done: asyncio.Future[_Answered]) -> None:
@@ -61,7 +61,7 @@ class NoRoomError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BackendAnswer:
     """A backend's answer. `seconds` from the beginning, with the connection."""
 
     status: int
@@ -78,7 +78,7 @@ async def ask(
     content: bytes | None = None,
     port: int | None = None,
     key: str = "",
-) -> Answer:
+) -> BackendAnswer:
     """Ask once: GET, or POST of JSON.
 
     Args:
@@ -110,7 +110,7 @@ async def ask(
         raise AskingError(words_of(error)) from error
     finally:
         protocol.close()
-    return Answer(status, body, loop.time() - began)
+    return BackendAnswer(status, body, loop.time() - began)
 
 
 def authority(route: Route, port: int) -> bytes:
@@ -148,7 +148,7 @@ _FRAMING, _FRAMED = 2 * MAX_HEAD, 8
 """It may have so many bytes that are not of its body, and so many more for each that is: what a server can send is bounded by nothing else."""
 
 
-class Asking(Question[tuple[int, bytes]]):
+class Asking(BackendQuestion[tuple[int, bytes]]):
     """A connection for one request. `done` gets status and body, or an exception."""
 
     def __init__(self, done: asyncio.Future[tuple[int, bytes]], most: int) -> None:
@@ -295,7 +295,7 @@ async def check_grpc(
     timeout: float,  # noqa: ASYNC109 - it is for the whole, and said in the error
     port: int | None = None,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
+) -> BackendAnswer:
     """Ask once whether a service is served.
 
     Args:
@@ -331,7 +331,7 @@ async def check_grpc(
     wrong = _wrong(status, code, message, service)
     if wrong:
         raise AskingError(wrong)
-    return Answer(200, b"", loop.time() - began)
+    return BackendAnswer(200, b"", loop.time() - began)
 
 
 def _wrong(status: str, code: str | None, message: bytes, service: str) -> str:
@@ -440,7 +440,7 @@ def _read_varint(body: bytes, at: int) -> tuple[int, int]:
 _HEADS = (h2.events.InformationalResponseReceived, h2.events.ResponseReceived, h2.events.TrailersReceived)
 
 
-class Checking(Question[tuple[str, str | None, bytes]]):
+class Checking(BackendQuestion[tuple[str, str | None, bytes]]):
     """A connection for one call. `done` gets HTTP's status, gRPC's and the body, or an exception.
 
     Args:

@@ -20,7 +20,7 @@ import logging
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import MappingProxyType
 
@@ -28,7 +28,11 @@ import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
-from gtm.balancer.health.asking import Answer, AskingError, NoRoomError, ask, check_grpc
+from gtm.adapters.orca import read_orca
+from gtm.adapters.recognised import load_lines, recognised
+from gtm.adapters.scrape import Scrape, signals
+from gtm.adapters.servers import ServerType, read_server
+from gtm.balancer.health.asking import AskingError, BackendAnswer, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
     CheckSettings,
@@ -40,7 +44,6 @@ from gtm.balancer.health.check_settings import (
     ModelList,
     OwnChecks,
 )
-from gtm.balancer.health.scraping import Scraper
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
@@ -49,6 +52,83 @@ from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import BackendLoad, Check
 from gtm.core.health.verdicts import ProbeResult
 from gtm.nesting import NestingError, shallow
+
+# --- What a backend's answers say of its load: metrics, lists of models, headers. ---
+#
+# Silence and damage say nothing: what was known becomes stale, and then unknown (`gtm.core.balance.health.monitor`).
+
+
+@dataclass(slots=True)
+class Scraper:
+    """One backend's metrics, read again and again. `server_type`: what it is; None: as its metrics say."""
+
+    server_type: ServerType | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
+    """What was last read, as load reports have it (`gtm.core.capacity.load.SIGNALS`)."""
+    _before: Scrape | None = None
+
+    def read(self, body: bytes, at: float) -> Load:
+        """What its metrics say of its load.
+
+        Args:
+            body: its answer.
+            at: seconds of a clock that never steps back.
+
+        Raises:
+            MetricsError: it is no such text, of no server that is known, or says neither what runs nor what waits.
+        """
+        text = body.decode(errors="replace")
+        server_type = self.server_type or recognised(text)
+        if server_type is None:
+            raise MetricsError(
+                "these are metrics of no server that is known (vLLM, SGLang, TGI, Triton): set `server_type`, "
+                "or `scrape` to none"
+            )
+        found = read_server(server_type, load_lines(server_type, text), at)
+        known = signals(self._before, found)
+        self._before = found
+        self.signals = known
+        load = load_of(known, found)
+        if load.running is None and load.waiting is None and found.missing:
+            raise MetricsError(f"its metrics lack {', '.join(found.missing)}")
+        return load
+
+
+def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
+    """Signals as what choosing takes: memory is the KV cache, else the GPU's; what is not there is unknown.
+
+    Args:
+        known: signals of load reports (`gtm.core.capacity.load.SIGNALS`).
+        found: the scrape that they come from, for names of models and adapters.
+    """
+    memory = known.get("kv_cache_usage")
+    total = known.get("gpu_memory_total_bytes")
+    used = known.get("gpu_memory_used_bytes")
+    if memory is None and total and used is not None:
+        memory = used / total
+    models = found.models if found is not None else ()
+    adapters = found.adapters if found is not None else None
+    return Load(
+        running=known.get("outstanding"),
+        waiting=known.get("queue"),
+        memory=None if memory is None else min(max(memory, 0.0), 1.0),
+        models=frozenset(models) if models else None,
+        adapters=None if adapters is None else frozenset(adapters),
+        cache_tokens=found.cache_tokens if found is not None else None,
+    )
+
+
+def load_in_header(header: bytes) -> Load | None:
+    """What a response's `endpoint-load-metrics` says; None: nothing that can be read."""
+    try:
+        known = read_orca(header.decode("latin-1"))
+    except MetricsError:
+        return None
+    return load_of(known) if known else None
+
+
+# --- The loops that check backends and read what they say of their load. ---
+
 
 logger = logging.getLogger(__name__)
 
@@ -99,11 +179,12 @@ class _Watched:
 class _ListError(Exception):
     """There is no list of models to take one of, but this answer."""
 
-    def __init__(self, answer: Answer, words: str) -> None:
+    def __init__(self, answer: BackendAnswer, words: str) -> None:
         super().__init__(words)
         self.answer = answer
 
 
+@dataclass(eq=False, repr=False)
 class Checks:
     """See above. Belongs to one event loop, in which it is made.
 
@@ -117,28 +198,20 @@ class Checks:
         cached: is told how many tokens a backend's cache holds, where it says so.
     """
 
-    def __init__(
-        self,
-        settings: CheckSettings,
-        health: BackendHealth,
-        changed: Callable[[], None],
-        flights: Flights | None = None,
-        http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2"),
-        *,
-        cached: Callable[[str, float], None] | None = None,
-        not_made: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._settings = settings
-        self._health = health
-        self._changed = changed
-        self._flights = flights
-        self._cached = cached
-        self._http2 = http2
+    settings: CheckSettings
+    health: BackendHealth
+    changed: Callable[[], None]
+    flights: Flights | None = None
+    http2: Callable[[], ssl.SSLContext] = lambda: backend_context(BackendTls(), "h2")
+    _: KW_ONLY
+    cached: Callable[[str, float], None] | None = None
+    not_made: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._slots = [(asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)) for _ in range(4)]
         self._watched: dict[str, _Watched] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._not_made = not_made
         self._without_room = False
 
     def update(
@@ -203,7 +276,7 @@ class Checks:
     # --- loops ---
 
     def _start(self, backend: Backend, route: Route, own: OwnChecks) -> _Watched:
-        settings = self._settings
+        settings = self.settings
         scraper = Scraper(settings.scrape.type if settings.scrape is not None else None)
         watched = _Watched(backend, route, scraper, own)
         asked: list[tuple[Callable[[], Awaitable[float]], float] | None] = [None] * len(self._slots)
@@ -263,7 +336,7 @@ class Checks:
 
     def _note_no_room(self) -> None:
         """Something could not be asked, which says nothing of the backend: what is known of it stays."""
-        self._not_made()
+        self.not_made()
         if not self._without_room:
             self._without_room = True
             logger.error(
@@ -274,7 +347,7 @@ class Checks:
     # --- what is asked: each returns the seconds from its beginning to the next ---
 
     async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong = ""
         try:
             if check.type == "grpc":
@@ -295,12 +368,12 @@ class Checks:
         self._result(watched, Check.HEALTH, wrong, answer)
         return check.interval
 
-    async def _ask_grpc(self, route: Route, check: HealthCheck) -> Answer:
-        tls = None if route.tls is None else self._http2()
+    async def _ask_grpc(self, route: Route, check: HealthCheck) -> BackendAnswer:
+        tls = None if route.tls is None else self.http2()
         return await check_grpc(route, check.service, timeout=check.timeout, port=check.port, tls=tls)
 
     async def _list_models(self, watched: _Watched, models: ModelList) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong = ""
         try:
             answer = await self._ask(watched, models.path, timeout=models.timeout, most=MAX_LIST)
@@ -318,7 +391,7 @@ class Checks:
         return models.interval if answer is None or answer.status != 404 else max(ABSENT, models.interval)
 
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
-        answer: Answer | None = None
+        answer: BackendAnswer | None = None
         wrong, model = "", ""
         if watched.absent:  # what is told is believed for a while alone; and a model's time may be over
             self._tell_models(watched)
@@ -345,9 +418,11 @@ class Checks:
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
 
-    async def _completed(self, watched: _Watched, check: CompletionCheck, model: str) -> tuple[Answer, str]:
+    async def _completed(
+        self, watched: _Watched, check: CompletionCheck, model: str
+    ) -> tuple[BackendAnswer, str]:
         """Ask for a token: of a server that is not known yet, by each kind until one is answered. What is wrong with the first answer else."""
-        first: tuple[Answer, str] | None = None
+        first: tuple[BackendAnswer, str] | None = None
         for _ in PATHS:
             path = _path(watched, check) or ""
             answer = await self._complete(watched, path, model, check.timeout)
@@ -365,13 +440,13 @@ class Checks:
 
     async def _ask_for_nothing(self, watched: _Watched, check: CompletionCheck) -> None:
         """Ask for any answer at all, where no other check asks for one."""
-        if self._settings.health is None:
+        if self.settings.health is None:
             await self._ask(watched, "/", timeout=check.timeout, most=MAX_BODY)
 
     async def _scrape(self, watched: _Watched, scrape: MetricsScrape) -> float:
         name = watched.backend.name
-        if self._flights is not None:
-            self._flights.asking(name)
+        if self.flights is not None:
+            self.flights.asking(name)
         try:
             answer = await self._ask(
                 watched, scrape.path, timeout=scrape.timeout, most=MAX_BYTES, port=scrape.port
@@ -398,7 +473,7 @@ class Checks:
         if watched.backend.models:
             return _first(watched.backend.models, watched.absent)
         if watched.listed is None or not watched.listed.models:
-            path = (self._settings.models or ModelList()).path
+            path = (self.settings.models or ModelList()).path
             answer = await self._ask(watched, path, timeout=check.timeout, most=MAX_LIST)
             wrong = _unexpected(answer, (200,))
             if wrong:
@@ -412,17 +487,17 @@ class Checks:
 
     async def _warm_up(self, watched: _Watched) -> None:
         """Let it generate some tokens, whatever comes of it."""
-        check = self._settings.completion or CompletionCheck()
+        check = self.settings.completion or CompletionCheck()
         path = _path(watched, check)
         if path is None:
             return
-        for _ in range(self._settings.warm_up):
+        for _ in range(self.settings.warm_up):
             try:
                 await self._complete(watched, path, await self._model(watched, check), check.timeout)
             except (AskingError, NoRoomError, MetricsError, _ListError):
                 return
 
-    async def _complete(self, watched: _Watched, path: str, model: str, timeout: float) -> Answer:  # noqa: ASYNC109 - of `ask`
+    async def _complete(self, watched: _Watched, path: str, model: str, timeout: float) -> BackendAnswer:  # noqa: ASYNC109 - of `ask`
         wanted: dict[str, object] = {"model": model}
         if path.endswith("/embeddings"):
             wanted["input"] = "1"
@@ -442,14 +517,14 @@ class Checks:
         most: int,
         content: bytes | None = None,
         port: int | None = None,
-    ) -> Answer:
+    ) -> BackendAnswer:
         """Ask, with the key of the check, if it has one. A port of its own is another server's: it gets none.
 
         Raises:
             NoRoomError: see `ask`.
             AskingError: likewise; or the key cannot be read.
         """
-        key = (watched.own.key or self._settings.key) if port is None else None
+        key = (watched.own.key or self.settings.key) if port is None else None
         try:
             shown = "" if key is None else key.read()
         except KeyReadError as error:
@@ -460,29 +535,31 @@ class Checks:
 
     # --- what comes of it ---
 
-    def _heard(self, name: str, load: BackendLoad, now: float) -> None:
-        self._health.scraped(name, load, now)
-        if self._flights is not None and load.running is not None and load.waiting is not None:
-            self._flights.scraped(name, Scraped(load.running, load.waiting, now))
-        if self._cached is not None and load.cache_tokens is not None:
-            self._cached(name, load.cache_tokens)
+    def _heard(self, name: str, load: Load, now: float) -> None:
+        self.health.scraped(name, load, now)
+        if self.flights is not None and load.running is not None and load.waiting is not None:
+            self.flights.scraped(name, Scraped(load.running, load.waiting, now))
+        if self.cached is not None and load.cache_tokens is not None:
+            self.cached(name, load.cache_tokens)
 
     def _tell_models(self, watched: _Watched) -> None:
         """Say which models a backend has: those that it lists, or is for, but for those of which it has said that they are not there."""
         now, listed, name = self._now(), watched.listed, watched.backend.name
         watched.absent = {model: until for model, until in watched.absent.items() if until > now}
         if listed is not None:
-            self._health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
+            self.health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
         elif watched.backend.models:
-            self._health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
+            self.health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
 
-    def _is_fault(self, watched: _Watched, check: Check, answer: Answer | None) -> bool:
+    def _is_fault(self, watched: _Watched, check: Check, answer: BackendAnswer | None) -> bool:
         """Whether an answer says that the check is wrong, and nothing of the server (law 6)."""
         if answer is None:
             return False
         return answer.status in _KEYS or (answer.status in _NOT_THERE and check.value not in watched.passed)
 
-    def _result(self, watched: _Watched, check: Check, wrong: str, answer: Answer | None = None) -> None:
+    def _result(
+        self, watched: _Watched, check: Check, wrong: str, answer: BackendAnswer | None = None
+    ) -> None:
         """A check's result: `wrong` is empty if it passed."""
         if wrong and self._is_fault(watched, check, answer):
             self._passes(watched, check, answer)
@@ -492,7 +569,7 @@ class Checks:
             self._note(watched, check.value, f"the check is switched off here: {wrong}{key}")
         elif wrong:
             now = self._now()
-            self._health.checked(
+            self.health.checked(
                 watched.backend.name, check, ProbeResult(False, now, wrong, _latency(answer)), now
             )
             self._note(watched, check.value, wrong)
@@ -500,12 +577,12 @@ class Checks:
             watched.passed.add(check.value)
             self._passes(watched, check, answer)
             self._note(watched, check.value, "")
-        if self._health.pending:
-            self._changed()
+        if self.health.pending:
+            self.changed()
 
-    def _passes(self, watched: _Watched, check: Check, answer: Answer | None) -> None:
+    def _passes(self, watched: _Watched, check: Check, answer: BackendAnswer | None) -> None:
         now = self._now()
-        self._health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
+        self.health.checked(watched.backend.name, check, ProbeResult(True, now, "", _latency(answer)), now)
 
     def _note(self, watched: _Watched, kind: str, wrong: str) -> None:
         """Log what is newly wrong, or right again."""
@@ -517,7 +594,7 @@ class Checks:
             logger.info("backend %s: %s is right again", watched.backend.name, kind)
 
 
-def _latency(answer: Answer | None) -> float | None:
+def _latency(answer: BackendAnswer | None) -> float | None:
     """Milliseconds."""
     return None if answer is None else round(answer.seconds * 1000, 3)
 
@@ -541,7 +618,7 @@ def _path(watched: _Watched, check: CompletionCheck) -> str | None:
     return check.path if check.path is not None and watched.own.kind is None else PATHS[kind]
 
 
-def _unexpected(answer: Answer, expected: tuple[int, ...]) -> str:
+def _unexpected(answer: BackendAnswer, expected: tuple[int, ...]) -> str:
     if answer.status in expected:
         return ""
     return f"status {answer.status}, expected {' or '.join(map(str, expected))}"
@@ -561,7 +638,7 @@ class _Completion(msgspec.Struct):
     data: list[msgspec.Raw] | None = None
 
 
-def tokenless(answer: Answer) -> str:
+def tokenless(answer: BackendAnswer) -> str:
     """What is wrong with the answer to a completion, or to what else makes a model work."""
     try:
         found = msgspec.json.decode(shallow(answer.body), type=_Completion)

@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from gtm.geoip.address import Address
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.client.downstream import Downstream
-    from gtm.balancer.plane.contracts import Sent
+    from gtm.balancer.plane.contracts import SentRequest
     from gtm.balancer.plane.exchange import Exchange
     from gtm.balancer.wire.heads import RequestHead
 
@@ -43,7 +44,7 @@ _ODD = re.compile(rb"[^\x21-\x7e]")
 _USER_AGENT = b"user-agent:"
 
 
-class Clients(StrEnum):
+class ClientDetail(StrEnum):
     """How much of a client's address is told."""
 
     FULL = "full"
@@ -52,7 +53,7 @@ class Clients(StrEnum):
     NONE = "none"
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class AccessLine(msgspec.Struct, omit_defaults=True):
     """One request. Times in milliseconds, sizes in bytes of bodies; what is not known, or was not, is left out."""
 
     time: str
@@ -92,8 +93,9 @@ _TEXTS = (
 _encoder = msgspec.json.Encoder()
 
 
+@dataclass(eq=False, repr=False)
 class AccessLines:
-    """Makes the lines; `gtm.balancer.plane.contracts.Log`.
+    """Makes the lines, of each request's end, once.
 
     Args:
         put: takes each line, with its newline.
@@ -102,29 +104,24 @@ class AccessLines:
         wall: POSIX seconds.
     """
 
-    def __init__(
-        self,
-        put: Callable[[bytes], None],
-        *,
-        clients: Clients,
-        find: Callable[[str | None, bytes | None, bytes | None], Address | None],
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._put = put
-        self._clients = clients
-        self._find = find
-        self._wall = wall
+    put: Callable[[bytes], None]
+    _: KW_ONLY
+    clients: ClientDetail
+    find: Callable[[str | None, bytes | None, bytes | None], Address | None]
+    wall: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._second = -1
         self._begins = ""
         """The present second as it is written."""
         self._texts: dict[bytes, str] = {}
         """Clients' addresses as they are written."""
 
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
+    def ended(self, exchange: Exchange, sent: SentRequest | None, how: str, now: float) -> None:
         """Write the line of a request that has ended."""
         head, began, status, refusal = exchange.head, exchange.began, exchange.status, exchange.refusal
         took = now - began
-        line = Line(self._time(self._wall() - took), how, round(1000 * took, 1))
+        line = AccessLine(self._time(self.wall() - took), how, round(1000 * took, 1))
         line.method, line.path, line.user_agent = (
             head.method.decode("latin-1")[:_NAME],
             _path(head.path),
@@ -148,17 +145,17 @@ class AccessLines:
             else:
                 line.pushed_to = sent.push.region
         self._asked(line, exchange)
-        self._put(_encoded(line))
+        self.put(_encoded(line))
 
     def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
         """Write the line of a request that could not be read."""
-        line = Line(self._time(self._wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
+        line = AccessLine(self._time(self.wall()), "refused", 0.0, status=refusal.status, code=refusal.code)
         if target:
             line.path = _path(target.partition(b"?")[0])
         self._at(line, client.peer, None, None)
-        self._put(_encoded(line))
+        self.put(_encoded(line))
 
-    def _asked(self, line: Line, exchange: Exchange) -> None:
+    def _asked(self, line: AccessLine, exchange: Exchange) -> None:
         """Who asks, and for what: as the law's judgement found out, if there was one."""
         verdict = exchange.verdict
         if not isinstance(verdict, Verdict) or verdict.routing is None:
@@ -170,7 +167,7 @@ class AccessLines:
         line.service, line.tenant = request.service, request.tenant
         line.priority = routing.ranking.group.priority.value
         client = routing.client
-        if self._clients is Clients.NONE:
+        if self.clients is ClientDetail.NONE:
             return
         if client and verdict.believed is not None and verdict.believed.carried:
             line.client = client_network(client)
@@ -178,12 +175,12 @@ class AccessLines:
         line.client = self._texts.get(client) or self._text(client)
 
     def _at(
-        self, line: Line, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
+        self, line: AccessLine, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None
     ) -> None:
         """Who asks, where nothing was judged."""
-        if self._clients is Clients.NONE:
+        if self.clients is ClientDetail.NONE:
             return
-        address = self._find(peer, x_forwarded_for, forwarded)
+        address = self.find(peer, x_forwarded_for, forwarded)
         client = b"" if address is None else address.packed
         line.client = self._texts.get(client) or self._text(client)
 
@@ -192,7 +189,7 @@ class AccessLines:
             self._texts.clear()
         if not client:
             return UNKNOWN
-        text = str(ip_address(client)) if self._clients is Clients.FULL else client_network(client)
+        text = str(ip_address(client)) if self.clients is ClientDetail.FULL else client_network(client)
         self._texts[client] = text
         return text
 
@@ -223,7 +220,7 @@ def _path(path: bytes) -> str:
     return text[:_PATH].decode("latin-1")
 
 
-def _encoded(line: Line) -> bytes:
+def _encoded(line: AccessLine) -> bytes:
     """Laws 1: bytes that are not ASCII (and would be line ends to some readers) are escaped, as DEL is; long lines are cut."""
     try:
         text = _encoder.encode(line)
@@ -240,6 +237,8 @@ def _encoded(line: Line) -> bytes:
     return text + b"\n"
 
 
-def _plain(line: Line) -> bytes:
-    found = {name: value for name in Line.__struct_fields__ if (value := getattr(line, name)) is not None}
+def _plain(line: AccessLine) -> bytes:
+    found = {
+        name: value for name in AccessLine.__struct_fields__ if (value := getattr(line, name)) is not None
+    }
     return json.dumps(found, separators=(",", ":")).encode().replace(b"\x7f", b"\\u007f")

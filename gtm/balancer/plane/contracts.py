@@ -1,6 +1,6 @@
 """What the data plane asks, and of whom: each of these may be replaced by another that answers the same questions.
 
-In this order, in process, by plain calls: `Gate` (may this region serve it?), `Admission` (now, later, or not?), `Picker` (by which
+In this order, in process, by plain calls: `Gate` (may this region serve it?), `RequestAdmission` (now, later, or not?), `Picker` (by which
 backend?), `Pusher` (by which peer, where nothing is free here?).
 """
 
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.wire.facts import Cut
+from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.model.cors import Cors
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.exchange import Exchange
 
 
@@ -57,7 +56,7 @@ class Flight(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedRequest:
     """How a request goes to a peer region: the region, its Host header, and header lines that prove it."""
 
     region: str
@@ -66,12 +65,12 @@ class Pushed:
 
 
 @dataclass(slots=True, eq=False)
-class Sent:  # not frozen: that takes three times as long to make
+class SentRequest:  # not frozen: that takes three times as long to make
     """A backend that was picked for a request, or a peer that it is pushed to, and the request's place in its counts. Nobody changes it."""
 
     route: Route
     flight: Flight
-    push: Pushed | None = None
+    push: PushedRequest | None = None
 
 
 class Gate(Protocol):
@@ -96,7 +95,7 @@ class Gate(Protocol):
         """Header lines for the backend: who the client is, as far as that is known."""
 
 
-class Admission(Protocol):
+class RequestAdmission(Protocol):
     """Says when."""
 
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
@@ -140,22 +139,22 @@ class Picker(Protocol):
         """What of a body it may go by."""
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> PromptCut | None:
         """How prompts are cut into blocks for it; None: it does not look at them."""
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         """A backend for an admitted request, not one of those that were tried (by URL)."""
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         """A backend did not answer, or broke off."""
 
-    def failing_since(self, sent: Sent) -> float | None:
+    def failing_since(self, sent: SentRequest) -> float | None:
         """Since when a check of the backend fails, in monotonic seconds; None: none does."""
 
-    def silent(self, sent: Sent, since: float, now: float) -> None:
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """A request waits at a backend, and since then none of those that it has got a byte. It goes on."""
 
-    def loaded(self, sent: Sent, said: bytes, now: float) -> None:
+    def loaded(self, sent: SentRequest, said: bytes, now: float) -> None:
         """A backend said its load in an answer's head, in one of ORCA's forms: whatever bytes may come."""
 
     def usable(self) -> int:
@@ -168,7 +167,7 @@ class Picker(Protocol):
 class Pusher(Protocol):
     """Says which peer region takes what finds no slot here."""
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
         """A peer for a request that waits, or is to be refused so: where it is carried to, or the answer that sends its client there.
 
         None: it stays.
@@ -177,7 +176,7 @@ class Pusher(Protocol):
     def proof(self, asked: bytes) -> bytes | None:
         """What proves to a peer that this is a balancer of its region (`gtm.handoff.proof`); None: nothing does."""
 
-    def answered(self, sent: Sent, said: bytes | None) -> bool:
+    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
         """Whether the peer took it, by what its answer says of that."""
 
     def routes(self) -> tuple[Route, ...]:
@@ -213,13 +212,3 @@ class ConnectionKeeper(Protocol):
 
     def rests(self, connection: Evictable, *, arriving: bool) -> None:
         """All that had arrived is answered; `arriving`: more is on its way."""
-
-
-class Log(Protocol):
-    """Is told of each request's end, once."""
-
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, now: float) -> None:
-        """It has ended: `answered`, `refused`, `cancelled` or `broken`. `sent`: who had it last, if anybody."""
-
-    def unread(self, client: Downstream, refusal: Refusal, target: bytes) -> None:
-        """What a client sent was refused, for it cannot be read as a request; of its target this much came."""

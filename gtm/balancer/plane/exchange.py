@@ -22,13 +22,13 @@ How far its body is awaited before anything is decided:
     `read_mib`         -                                decided, or refused without a model      refused
 
 Where files say which models servers have, and limits, what comes after the decision is looked at before it goes on: a body that proves to have two meanings never
-reaches its server whole (laws of `gtm.balancer.wire.scanning`).
+reaches its server whole (laws of `gtm.balancer.wire.bodies`).
 
 Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it, or it may be done twice (`gtm.balancer.plane.asking_again`). A server that says that it is full
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`may_ask_another`). A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
@@ -43,17 +43,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_full
-from gtm.balancer.plane.answer import Answer, KeptAnswer
-from gtm.balancer.plane.asking_again import Reached, may_ask_another
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.wire.bodies import (
     READ,
     BodyError,
+    BodyScan,
     begins_object,
     kind_of,
     may_be_object,
@@ -63,10 +62,19 @@ from gtm.balancer.wire.bodies import (
     too_large,
     unnamed,
 )
-from gtm.balancer.wire.endpoints import NOT_THERE, NOWHERE, BodyKind, IdFinder, says_absent, target_of
+from gtm.balancer.wire.endpoints import (
+    NOT_THERE,
+    NOWHERE,
+    BodyKind,
+    IdFinder,
+    RequestTarget,
+    says_absent,
+    target_of,
+)
 from gtm.balancer.wire.estimate import unread_tokens
-from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, Facts, read_facts, with_model
+from gtm.balancer.wire.facts import MAX_INSPECTED, MAX_NAME, RequestFacts, read_facts, with_model
 from gtm.balancer.wire.heads import (
+    MAX_HEADERS,
     MAX_TRAILER_BYTES,
     MAX_TRAILERS,
     HeadError,
@@ -74,19 +82,22 @@ from gtm.balancer.wire.heads import (
     announcement,
     forwarded_head,
     goes_on,
+    is_trailer,
     kept_back,
 )
 from gtm.balancer.wire.refusals import Refusal, last_event, refusal_response
 from gtm.balancer.wire.responses import (
+    CHUNKED,
     CLOSE,
     LENGTH,
+    NONE,
     TUNNEL,
     Framing,
     ResponseError,
     ResponseHead,
+    answer_head,
     framing_of,
 )
-from gtm.balancer.wire.scanning import BodyScan
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import BackendChoice
 from gtm.core.balance.health.values import Failure
@@ -102,7 +113,165 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.timeouts import LeastPace, Timeouts
     from gtm.balancer.plane.tracing import Span
 
-_EMPTY = Facts()
+
+# --- Whether a request may be asked of another server, after one has not answered it (law 3). ---
+#
+# Said here once:
+#
+# | the last server | may be asked of another |
+# |---|---|
+# | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
+# | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key` |
+# | began to answer | never |
+#
+# And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
+# of one request and the budget of all; a connection that was refused takes nothing of the budget, for it cost no server anything.
+
+
+class Reached(Enum):
+    """How far a request has come at the server that has not answered it."""
+
+    UNHEARD = auto()
+    """Nobody listened."""
+    UNSENT = auto()
+    """Nothing of it was sent."""
+    DECLINED = auto()
+    """It said that it does not take it."""
+    BEGUN = auto()
+    """It has it, and may have begun it."""
+
+
+_TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
+
+
+def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False) -> bool:
+    """Whether another server may be asked; if so, it is counted.
+
+    Args:
+        exchange: a request that no server has answered, with those that were tried.
+        reached: how far it has come at the last of them.
+        home: that was a peer region, and the region's own servers are the other: it takes nothing of the budget, and any state is as it was.
+    """
+    head = exchange.head
+    twice = head.method in _TWICE or b"idempotency-key" in head.seen
+    if exchange.answering or not exchange.keeps_body:
+        return False
+    if reached is Reached.BEGUN and (exchange.heard or not twice):
+        return False
+    if home:
+        return True
+    if exchange.goes_on_with is not None:
+        return False
+    return exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD)
+
+
+# --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
+
+
+# --- What of an answer waits to be sent to the client, in the framing that the client understands. ---
+
+
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What an event ends with (WHATWG HTML §9.2.5)."""
+
+
+class Answer:
+    """One answer, from its head to its end; pieces are written together by who takes them."""
+
+    __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
+
+    def __init__(self) -> None:
+        self.framing: Framing = NONE
+        self.events = False
+        """It is a stream of server-sent events."""
+        self.size = 0
+        """Bytes of its body."""
+        self.pieces = 0
+        """Pieces that it came in: of a stream of events about one each, as servers send them."""
+        self._out: list[bytes] = []
+        self.tail = b""
+        """How a stream of events ends so far: four bytes at least, if there are so many."""
+        self._trailers: list[bytes] | None = None
+
+    def interim(self, response: ResponseHead) -> None:
+        """A response before the answer (RFC 9110 §15.2)."""
+        lines = b"".join(response.lines)
+        self._out.append(b"HTTP/1.1 %d %b\r\n%b\r\n" % (response.status, response.reason, lines))
+
+    def begin(self, request: RequestHead, response: ResponseHead, framing: Framing, more: bytes) -> None:
+        """Write the head of the answer, as `answer_head` makes it."""
+        self.framing = framing
+        self.events = response.is_events
+        self._out.append(answer_head(request, response, framing, more))
+
+    def body(self, piece: bytes) -> None:
+        """A piece of its body."""
+        self.size += len(piece)
+        self.pieces += 1
+        if self.framing is CHUNKED:
+            self._out.append(b"%x\r\n%b\r\n" % (len(piece), piece))
+            if self.events:
+                # The piece itself where it is a usual one: nothing is copied.
+                self.tail = piece if 3 < len(piece) < 1024 else self.tail[-4:] + piece[-4:]
+        elif self.framing is not NONE:
+            self._out.append(piece)
+
+    def trailer(self, name: bytes, value: bytes) -> None:
+        """A field behind its body (RFC 9110 §6.5): it goes on where the framing has a place for it.
+
+        Raises:
+            ResponseError: there are more than go on. A client that got some of them would take them for all.
+        """
+        if self.framing is not CHUNKED or not is_trailer(name):
+            return
+        if self._trailers is None:
+            self._trailers = []
+        if len(self._trailers) >= MAX_HEADERS:
+            raise ResponseError(f"more than {MAX_HEADERS} fields stand behind its body")
+        self._trailers.append(b"%b: %b\r\n" % (name, value))
+
+    def last_event(self, event: bytes) -> None:
+        """An event of gtm's own behind those that came: not in the middle of one, of which it would become a part."""
+        if self.framing is CHUNKED and (not self.size or self.tail.endswith(_EVENT_ENDS)):
+            self._out.append(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def end(self) -> None:
+        """The backend has sent all of the answer: write what ends it."""
+        if self.framing is CHUNKED:
+            self._out.append(b"0\r\n%b\r\n" % b"".join(self._trailers or ()))
+
+    def take(self) -> bytes:
+        """Take out the bytes that are to be sent to the client now."""
+        out = self._out
+        if not out:
+            return b""
+        self._out = []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+
+class KeptAnswer(Answer):
+    """The body of one that is kept back until it is known whether it goes to the client: of that, nothing is there to send."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.framing = LENGTH
+
+    @property
+    def body_so_far(self) -> bytes:
+        """Those bytes of the body that have come."""
+        return b"".join(self._out)
+
+    def take(self) -> bytes:
+        """Nothing."""
+        return b""
+
+
+# --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
+
+
+_EMPTY = RequestFacts()
 _OBJECTS = (BodyKind.JSON, BodyKind.UNKNOWN)
 _RESET = Failure.RESET
 MAX_REPLAY = 64 * 1024
@@ -149,6 +318,7 @@ TRANSITIONS = {
 """What follows a phase. From one that is at a backend or on its way there it goes to another server (CONNECTING), or comes home from a peer region (WAITING)."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """A request on its way.
 
@@ -158,143 +328,99 @@ class Exchange:
         head: of the request.
     """
 
-    __slots__ = (
-        "_begun",
-        "_body_ended",
-        "_connecting",
-        "_doubted",
-        "_heard",
-        "_keeps",
-        "_kind",
-        "_moved",
-        "_offered",
-        "_pieces",
-        "_plain",
-        "_queued",
-        "_scan",
-        "_sent",
-        "_times",
-        "_trailers",
-        "_tried",
-        "_untaken",
-        "_until",
-        "_withheld",
-        "admission",
-        "answer",
-        "asked",
-        "began",
-        "chosen",
-        "client",
-        "facts",
-        "failure",
-        "fallback",
-        "finds",
-        "first_byte",
-        "full",
-        "head",
-        "lost",
-        "meter",
-        "pace",
-        "phase",
-        "proxy",
-        "received",
-        "refusal",
-        "seeks",
-        "shown",
-        "span",
-        "status",
-        "taking",
-        "target",
-        "tunnelled",
-        "upstream",
-        "verdict",
-        "waited",
-    )
+    proxy: Proxy
+    client: Downstream
+    head: RequestHead
+    facts: RequestFacts = _EMPTY
+    target: RequestTarget = NOWHERE
+    """What its method and target say, from when it begins."""
+    asked: tuple[Asked, float] | None = None
+    """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
+    span: Span | None = None
+    """Of its trace, if it is recorded."""
+    chosen: Choice | None = None
+    """The backend that was chosen for the request, and by what."""
+    fallback: str = ""
+    """The model that it is served by instead of the one that it asks for; empty: by that."""
+    failure: Failure = _RESET
+    """How the last backend that failed it did."""
+    phase: ExchangePhase = NEW
+    began: float = field(init=False)
+    first_byte: float = 0.0
+    received: int = 0
+    """Bytes of the request's body."""
+    status: int = 0
+    tunnelled: bool = False
+    """Both sides have left HTTP."""
+    verdict: object = None
+    """What the gate said of it."""
+    shown: tuple[bytes | Flaw, Window] | None = None
+    """The handoff that it came with, or what was wrong with that, and when."""
+    admission: object = None
+    """Admission keeps this of the request between its arrival and its end."""
+    meter: Meter | None = None
+    """Looks for the tokens that it uses; None: nobody asks."""
+    sent: SentRequest | None = None
+    """Who has it, a backend or a peer, and its place in that one's counts; None: nobody has."""
+    upstream: Upstream | None = None
+    lost: SentRequest | None = None
+    """The last that had it, and failed it."""
+    refusal: Refusal | None = None
+    """Why it was refused."""
+    _connecting: asyncio.Task[None] | None = None
+    _times: Timeouts | None = None
+    """Once somebody has asked."""
+    tried: tuple[str, ...] = ()
+    _pieces: list[bytes | bytearray] = field(default_factory=list)
+    _kind: BodyKind = BodyKind.NONE
+    """Says where a request to its path names its model."""
+    _scan: BodyScan | None = None
+    """Looks for its model in what comes of its body, which is not awaited whole."""
+    _plain: bytes | None = None
+    """Its body without its Content-Encoding, until it is sent; None: it has none, or was not read."""
+    _until: int = 0
+    """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
+    pace: LeastPace | None = None
+    """How its body comes; None: it came at once."""
+    taking: LeastPace | None = None
+    """How its client takes the answer; None: it has always been as fast as its backend."""
+    keeps_body: bool = True
+    """All of its body that came is kept, so that it can be sent again."""
+    complete: bool = field(init=False)
+    """All of the request is there."""
+    _trailers: list[bytes] = field(default_factory=list)
+    """Field lines that stand behind its body."""
+    _withheld: frozenset[bytes] | None = None
+    """Names that no trailer may have; None: there was none."""
+    _queued: float = 0.0
+    """Since when it is in the queue."""
+    waited: float = 0.0
+    """Seconds for which it was."""
+    _offered: bool = False
+    """Admission knows of it."""
+    answer: Answer = field(default_factory=Answer)
+    _untaken: bool = False
+    """A peer has said that it does not take it."""
+    _doubted: ResponseHead | None = None
+    """The head of an answer that is kept back; None: none is."""
+    full: bool = False
+    """The client got an answer by which a backend said that it is full."""
+    finds: IdFinder | None = None
+    """Looks for the id of what it makes; None: it makes nothing that is kept."""
+    seeks: bool = False
+    """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
+    _moved: bool = False
+    """Another server was asked since one was full."""
+    begun: bool = False
+    """It was sent to a backend."""
+    heard: bool = False
+    """Something of an answer came from the present server."""
 
     # --- what is known of it ---
 
-    def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
-        self.proxy, self.client, self.head = proxy, client, head
-        self.facts = _EMPTY
-        self.target = NOWHERE
-        """What its method and target say, from when it begins."""
-        self.asked: tuple[AskedWork, float] | None = None
-        """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
-        self.span: Span | None = None
-        """Of its trace, if it is recorded."""
-        self.chosen: BackendChoice | None = None
-        """The backend that was chosen for the request, and by what."""
-        self.fallback = ""
-        """The model that it is served by instead of the one that it asks for; empty: by that."""
-        self.failure = _RESET
-        """How the last backend that failed it did."""
-        self.phase = NEW
-        self.began, self.first_byte = proxy.now(), 0.0
-        self.received = 0
-        """Bytes of the request's body."""
-        self.status = 0
-        self.tunnelled = False
-        """Both sides have left HTTP."""
-        self.verdict: object = None
-        """What the gate said of it."""
-        self.shown: tuple[bytes | Flaw, Window] | None = None
-        """The handoff that it came with, or what was wrong with that, and when."""
-        self.admission: object = None
-        """Admission keeps this of the request between its arrival and its end."""
-        self.meter: Meter | None = None
-        """Looks for the tokens that it uses; None: nobody asks."""
-        self._sent: Sent | None = None
-        """The backend that has it, and its place in that one's counts."""
-        self.upstream: Upstream | None = None
-        self.lost: Sent | None = None
-        """The last that had it, and failed it."""
-        self.refusal: Refusal | None = None
-        """Why it was refused."""
-        self._connecting: asyncio.Task[None] | None = None
-        self._times: Timeouts | None = None
-        """Once somebody has asked."""
-        self._tried: tuple[str, ...] = ()
-        self._pieces: list[bytes | bytearray] = []
-        self._kind = BodyKind.NONE
-        """Says where a request to its path names its model."""
-        self._scan: BodyScan | None = None
-        """Looks for its model in what comes of its body, which is not awaited whole."""
-        self._plain: bytes | None = None
-        """Its body without its Content-Encoding, until it is sent; None: it has none, or was not read."""
-        self._until = 0
-        """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
-        self.pace: LeastPace | None = None
-        """How its body comes; None: it came at once."""
-        self.taking: LeastPace | None = None
-        """How its client takes the answer; None: it has always been as fast as its backend."""
-        self._keeps = True
-        """All of the body that came is in `_pieces`."""
-        self._body_ended = not head.has_body
-        self._trailers: list[bytes] = []
-        self._withheld: frozenset[bytes] | None = None
-        """Names that no trailer may have; None: there was none."""
-        """Field lines that stand behind its body."""
-        self._queued = 0.0
-        """Since when it is in the queue."""
-        self.waited = 0.0
-        """Seconds for which it was."""
-        self._offered = False
-        """Admission knows of it."""
-        self.answer = Answer()
-        self._untaken = False
-        """A peer has said that it does not take it."""
-        self._doubted: ResponseHead | None = None
-        """The head of an answer that is kept back; None: none is."""
-        self.full = False
-        """The client got an answer by which a backend said that it is full."""
-        self.finds: IdFinder | None = None
-        """Looks for the id of what it makes; None: it makes nothing that is kept."""
-        self.seeks = False
-        """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
-        self._moved = False
-        """Another server was asked since one was full."""
-        self._begun = self._heard = False
-        """It was sent to a backend; something of an answer came from the present one."""
+    def __post_init__(self) -> None:
+        self.began = self.proxy.now()
+        self.complete = not self.head.has_body
 
     @property
     def goes_on_with(self) -> str | None:
@@ -307,34 +433,19 @@ class Exchange:
         return self.target.makes_state and self.facts.stored
 
     @property
-    def keeps_home(self) -> bool:
-        """Whether no peer region may take it: what it makes or goes on with is looked for here later, or stands here."""
-        return self.makes_state or self.goes_on_with is not None
-
-    @property
     def answering(self) -> bool:
         """Whether something of the answer went to the client."""
         return self.phase is ANSWERING
 
     @property
-    def begun(self) -> bool:
-        """Whether it was sent to a backend."""
-        return self._begun
-
-    @property
     def sending(self) -> bool:
         """Whether more of it goes to a backend: of its body, or through a tunnel."""
-        return self.upstream is not None and (self.tunnelled or not self._body_ended)
-
-    @property
-    def streams_events(self) -> bool:
-        """Whether the answer is a stream of server-sent events."""
-        return self.answer.events
+        return self.upstream is not None and (self.tunnelled or not self.complete)
 
     @property
     def held(self) -> int:
         """Bytes of its body that are kept, but for the few that a request at a backend may keep for another try."""
-        if not self._keeps or self.phase is ENDED:
+        if not self.keeps_body or self.phase is ENDED:
             return 0
         sent = self.phase is SENT or self.phase is ANSWERING
         more = 0 if self._plain is None else len(self._plain)
@@ -343,7 +454,7 @@ class Exchange:
     @property
     def come(self) -> int:
         """Bytes of its body that have come, parsed or not."""
-        return self.received if self._body_ended else self.client.come(self)
+        return self.received if self.complete else self.client.come(self)
 
     @property
     def returned(self) -> int:
@@ -369,41 +480,16 @@ class Exchange:
             self._times = self.proxy.times(self)
         return self._times
 
-    @property
-    def sent(self) -> Sent | None:
-        """Who has it, a backend or a peer; None: nobody has."""
-        return self._sent
-
-    @property
-    def keeps_body(self) -> bool:
-        """Whether all of its body that came is kept, so that it can be sent again."""
-        return self._keeps
-
-    @property
-    def heard(self) -> bool:
-        """Whether something of an answer came from the present server."""
-        return self._heard
-
-    @property
-    def tries(self) -> int:
-        """How many servers it was given to that failed it."""
-        return len(self._tried)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of the request is there."""
-        return self._body_ended
-
     def json_body(self) -> bytes | None:
         """Its body, if all of it is there and was read as JSON."""
-        if self._kind not in _OBJECTS or not (self._body_ended and self._keeps):
+        if self._kind not in _OBJECTS or not (self.complete and self.keeps_body):
             return None
         return b"".join(self._pieces) if self._plain is None else self._plain
 
     @property
     def closes(self) -> bool:
         """Whether the client's connection ends with an answer that is given now."""
-        return not self.head.keep_alive or not self._body_ended or self.proxy.draining
+        return not self.head.keep_alive or not self.complete or self.proxy.draining
 
     # --- the request ---
 
@@ -425,7 +511,7 @@ class Exchange:
         except BodyError as error:
             self.refuse(error.refusal)
             return
-        if self._body_ended:
+        if self.complete:
             self._read()
             return
         self._until = FIRST
@@ -445,7 +531,7 @@ class Exchange:
         if upstream is not None:
             upstream.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self.head.chunked else piece)
             self._forget_body()
-        if self._keeps:
+        if self.keeps_body:
             if self._pieces:
                 self._keep(piece)
             else:
@@ -476,7 +562,7 @@ class Exchange:
 
     def body_ended(self) -> None:
         """The request is complete."""
-        self._body_ended = True
+        self.complete = True
         upstream = self.upstream
         if self.phase is READING:
             self._read()
@@ -502,7 +588,7 @@ class Exchange:
         Not while its body is awaited: then the queue's time, or the backend's to take it, is a bound; and some clients count
         interim responses.
         """
-        if self._body_ended and self.phase in (WAITING, CONNECTING, SENT) and self.head.version == "1.1":
+        if self.complete and self.phase in (WAITING, CONNECTING, SENT) and self.head.version == "1.1":
             self.client.write(_CONTINUE)
 
     def renew(self) -> None:
@@ -613,7 +699,7 @@ class Exchange:
             return
         self._admit()
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> RequestFacts:
         """What its body says of its work.
 
         Raises:
@@ -621,20 +707,20 @@ class Exchange:
         """
         head, rules, cut, media = self.head, self.proxy.body_rules, self.proxy.picker.cut, self.proxy.media
         kind, scan = self._kind, self._scan
-        if (scan is not None or not self._body_ended) and rules is not None and kind in READ:
+        if (scan is not None or not self.complete) and rules is not None and kind in READ:
             if scan is None or rules.whole:
                 raise BodyError(
                     "limits_changed", "limits that go by the body came while it was sent: try again", 503
                 )
-            if self._body_ended:
+            if self.complete:
                 scan.end()
         if scan is not None:
             if rules is None:
                 self._scan = None
             model = scan.model if scan.model is None or len(scan.model) <= MAX_NAME else None
             said, size = head.seen.get(b"content-type", b""), head.length or self.received
-            return Facts(model, unread_tokens(head.path, said, size, media))
-        body = b"".join(self._pieces) if self._body_ended and self._keeps else b""
+            return RequestFacts(model, unread_tokens(head.path, said, size, media))
+        body = b"".join(self._pieces) if self.complete and self.keeps_body else b""
         if rules is None:
             return read_loosely(head, kind, body, cut, media)
         if b"content-encoding" in head.seen and kind in READ:
@@ -669,7 +755,7 @@ class Exchange:
     def use_model(self, model: str) -> bool:
         """Ask for another model instead; whether the body is there, and one in which that can be said."""
         in_body = self._kind in (BodyKind.JSON, _UNKNOWN) and self.facts.model is not None
-        if not in_body or not self._body_ended or not self._keeps:
+        if not in_body or not self.complete or not self.keeps_body:
             return False
         body = with_model(b"".join(self._pieces), model)
         if body is None:
@@ -685,7 +771,8 @@ class Exchange:
 
     def _push(self, refusal: Refusal | None) -> bool:
         """Hand it to a peer region, if one takes it. Once: what came back stays."""
-        if self._tried or self.keeps_home:
+        # What it makes or goes on with is looked for here later, or stands here.
+        if self.tried or self.makes_state or self.goes_on_with is not None:
             return False
         sent = self.proxy.push(self, refusal)
         if sent is None:
@@ -713,15 +800,15 @@ class Exchange:
     def _dispatch(self) -> None:
         if self.phase is not CONNECTING:
             return
-        sent = self.proxy.pick(self, self._tried)
+        sent = self.proxy.pick(self, self.tried)
         if isinstance(sent, Refusal):
             if not self._push(sent):
                 self.refuse(sent)
             return
         self._send(sent)
 
-    def _send(self, sent: Sent) -> None:
-        self._sent = sent
+    def _send(self, sent: SentRequest) -> None:
+        self.sent = sent
         upstream = sent.route.take(self.proxy.now())
         if upstream is not None:
             self._attach(upstream)
@@ -730,17 +817,17 @@ class Exchange:
             if self.received:
                 self.client.settle()
 
-    async def _connect(self, sent: Sent) -> None:
+    async def _connect(self, sent: SentRequest) -> None:
         proxy = self.proxy
         try:
             async with asyncio.timeout(self.times.connect):
                 upstream = await sent.route.connect(proxy.loop, proxy.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, the request must end
             self._connecting = None
-            if self._sent is sent and no_room(error):
+            if self.sent is sent and no_room(error):
                 self.proxy.without_room()
                 self.refuse(_NO_ROOM)
-            elif self._sent is sent:
+            elif self.sent is sent:
                 late = isinstance(error, TimeoutError) and not str(error)
                 why = f"not within {self.times.connect:g} s" if late else str(error)
                 self.failure = Failure.CONNECT
@@ -748,7 +835,7 @@ class Exchange:
                 self._failed(f"cannot connect: {why}", Reached.UNHEARD if nobody else Reached.UNSENT)
             return
         self._connecting = None
-        if self._sent is not sent or self.phase is not CONNECTING:
+        if self.sent is not sent or self.phase is not CONNECTING:
             sent.route.put(upstream, proxy.now())
         elif upstream.usable:
             self._attach(upstream)
@@ -758,7 +845,7 @@ class Exchange:
 
     def _attach(self, upstream: Upstream) -> None:
         """Send the request."""
-        push = None if self._sent is None else self._sent.push
+        push = None if self.sent is None else self.sent.push
         more = self.proxy.added(self, push)
         if isinstance(more, Refusal):
             upstream.route.put(upstream, self.proxy.now())
@@ -766,11 +853,11 @@ class Exchange:
             return
         self.upstream = upstream
         self._plain = None
-        self._begun = True
-        self._heard = False
+        self.begun = True
+        self.heard = False
         self.phase = SENT
         head, route = self.head, upstream.route
-        if self.target.makes_state and self.facts.stored:
+        if self.makes_state:
             self.finds = IdFinder()
         host = route.host_field or head.host
         if push is not None:
@@ -782,7 +869,7 @@ class Exchange:
         if head.chunked:
             for piece in self._pieces:
                 parts += (b"%x\r\n" % len(piece), piece, b"\r\n")
-            if self._body_ended:
+            if self.complete:
                 parts.append(self._last_chunk())
         else:
             parts += self._pieces
@@ -791,27 +878,27 @@ class Exchange:
         client = self.client
         if client.held:
             client.settle()
-        if client.paused or not client.writable or not self._body_ended:
+        if client.paused or not client.writable or not self.complete:
             self.regulate()
 
     def _forget_body(self) -> None:
         """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
-        if self.received <= MAX_REPLAY or not self._keeps:
+        if self.received <= MAX_REPLAY or not self.keeps_body:
             return
-        pushed = self._sent is not None and self._sent.push is not None
+        pushed = self.sent is not None and self.sent.push is not None
         if not pushed or self.received > MAX_INSPECTED:
             self.forget()
 
     def forget(self) -> None:
         """Keep nothing of the body: it is sent once."""
-        self._keeps = False
+        self.keeps_body = False
         self._pieces.clear()
 
     # --- the answer ---
 
     def interim(self, response: ResponseHead) -> None:
         """A 1xx response, which goes on as it is (RFC 9110 §15.2)."""
-        self._heard = True
+        self.heard = True
         if self.head.version == "1.1" and self.phase is SENT:
             if response.status == 100:
                 if not self.head.expects:
@@ -826,10 +913,10 @@ class Exchange:
             ResponseError: it is none to this request.
         """
         framing = framing_of(self.head, response)
-        sent = self._sent
+        sent = self.sent
         if sent is not None and sent.push is not None:
             taken = self.proxy.taken(sent, response.seen.get(b"gtm-push"))
-            if not taken and self._keeps:
+            if not taken and self.keeps_body:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")
         if self.meter is not None and b"content-encoding" in response.seen:
@@ -843,13 +930,13 @@ class Exchange:
 
     def _answers(self, response: ResponseHead, framing: Framing) -> None:
         """The client gets this answer."""
-        head, sent = self.head, self._sent
+        head, sent = self.head, self.sent
         self.first_byte = self.proxy.now()
         self.status = response.status
         if framing is CLOSE or self.closes:
             head = self.head = replace(head, keep_alive=False)
         self.phase = ANSWERING
-        self._keeps = False
+        self.keeps_body = False
         self._pieces.clear()
         more = self.proxy.said(self, sent)
         if sent is not None and sent.push is not None and b"x-gtm-model" in response.seen:
@@ -865,10 +952,10 @@ class Exchange:
 
     def response_ended(self, *, reusable: bool) -> None:
         """The answer is complete."""
-        upstream, sent = self.upstream, self._sent
+        upstream, sent = self.upstream, self.sent
         self.upstream = None
         if upstream is not None and sent is not None:
-            if reusable and self._body_ended:
+            if reusable and self.complete:
                 sent.route.put(upstream, self.proxy.now())
             else:
                 upstream.abort()
@@ -884,37 +971,37 @@ class Exchange:
 
     def _kept_back(self, response: ResponseHead, framing: Framing) -> bool:
         """Keep an answer of one of the statuses back whose body may say that the server is full. False: the client gets it now."""
-        sent = self._sent
+        sent = self.sent
         if sent is None or sent.push is not None:
             return False
         if framing is LENGTH and response.length is not None and response.length <= MOST_BYTES:
             self.flush()
-            self.answer, self._doubted, self._heard = KeptAnswer(), response, True
+            self.answer, self._doubted, self.heard = KeptAnswer(), response, True
             return True
         self.full = says_full(response.status, b"", retry_after=response.retry_after)
         return False
 
     def _asks_another(self) -> bool:
         """The answer that was kept back is whole. Whether another server is asked now; else the client gets it."""
-        response, sent = self._doubted, self._sent
+        response, sent = self._doubted, self.sent
         assert response is not None  # noqa: S101 - see `_kept_back`
         assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
         body = self.answer.body_so_far
         if sent is not None:
-            before = self._tried
-            self._tried = (*before, sent.route.url)  # what follows goes by it
+            before = self.tried
+            self.tried = (*before, sent.route.url)  # what follows goes by it
             if self.seeks and response.status in NOT_THERE:
                 absent = says_absent(response.status, body, self.goes_on_with or "")
                 if (
                     absent
-                    and self._body_ended
-                    and self._keeps
-                    and self.proxy.may_seek(self.tries)
+                    and self.complete
+                    and self.keeps_body
+                    and self.proxy.may_seek(len(self.tried))
                     and self._goes_to_another(self.proxy.not_there)
                 ):
                     return True
             elif says_full(response.status, body, retry_after=response.retry_after):
-                others = self._body_ended and not self._moved and self.proxy.picker.usable() > self.tries
+                others = self.complete and not self._moved and self.proxy.picker.usable() > len(self.tried)
                 if (
                     others
                     and may_ask_another(self, Reached.DECLINED)
@@ -923,15 +1010,15 @@ class Exchange:
                     self._moved = True
                     return True
                 self.full = True
-            self._tried = before
+            self.tried = before
         self._lets_go(response)
         return False
 
-    def _goes_to_another(self, told: Callable[[Exchange, Sent], None]) -> bool:
+    def _goes_to_another(self, told: Callable[[Exchange, SentRequest], None]) -> bool:
         """Send it to a server that was not tried, if one takes it; what its last one said is told then."""
-        sent = self._sent
-        found = self.proxy.pick(self, self._tried)
-        if sent is None or not isinstance(found, Sent):
+        sent = self.sent
+        found = self.proxy.pick(self, self.tried)
+        if sent is None or not isinstance(found, SentRequest):
             return False
         self._doubted, self.answer = None, Answer()
         told(self, sent)
@@ -969,7 +1056,7 @@ class Exchange:
             full = not upstream.writable
         else:
             # What waits in the queue counts there with what of it has come: no more of it is read.
-            full = not self._body_ended and (
+            full = not self.complete and (
                 self.phase is WAITING or (self.phase is CONNECTING and self.received > _MAX_BUFFER)
             )
         self.client.regulate(full=full)
@@ -1002,11 +1089,11 @@ class Exchange:
 
     def _failed(self, detail: str, reached: Reached) -> None:
         """No answer from a backend, or a peer: then it comes home, as if it had not been pushed."""
-        sent, self._sent = self._sent, None
+        sent, self.sent = self.sent, None
         self._untaken = False
         if sent is not None:
             self.proxy.failed(self, sent, detail)
-            self._tried = (*self._tried, sent.route.url)
+            self.tried = (*self.tried, sent.route.url)
         self.answer.take()
         home = sent is not None and sent.push is not None
         if not may_ask_another(self, reached, home=home):
@@ -1020,10 +1107,10 @@ class Exchange:
 
     def _broken(self, detail: str) -> None:
         """The answer breaks off: the client is told, in a stream of events by one, and always by the connection's end."""
-        sent, self._sent = self._sent, None
+        sent, self.sent = self.sent, None
         if sent is not None:
             self.proxy.failed(self, sent, detail)
-        if self.streams_events:
+        if self.answer.events:
             self.answer.last_event(last_event(self.head.path, detail))
         self._cut("broken")
 
@@ -1043,7 +1130,7 @@ class Exchange:
         if self.phase is ANSWERING:
             self._broken(refusal.detail)
             return
-        sent, self._sent = self._sent, None
+        sent, self.sent = self.sent, None
         if sent is not None:
             self.proxy.failed(self, sent, refusal.detail)
         self.refuse(refusal)
@@ -1056,7 +1143,7 @@ class Exchange:
         self.proxy.stats.refused(refusal)
         self.refusal = refusal
         self._drop()
-        if self.streams_events:
+        if self.answer.events:
             self.answer.last_event(last_event(self.head.path, refusal.detail))
         self._cut("refused")
 
@@ -1071,7 +1158,7 @@ class Exchange:
         self.proxy.stats.refused(refusal)
         self.refusal = refusal
         self.status = refusal.status
-        if b"gtm-push" in self.head.seen and not self._begun and refusal.status != 504:
+        if b"gtm-push" in self.head.seen and not self.begun and refusal.status != 504:
             refusal = replace(refusal, headers=(*refusal.headers, (b"gtm-push", b"not-taken")))
         fields = self.proxy.readable(self)
         if fields:
@@ -1129,6 +1216,6 @@ class Exchange:
         self._plain = self._scan = None
         if self.client.held:
             self.client.settle()
-        sent, self._sent = self._sent, None
+        sent, self.sent = self.sent, None
         if begun or how != "cancelled":  # nothing was done for one whose turn never came
             self.proxy.ended(self, sent, how, offered=self._offered)

@@ -6,10 +6,12 @@ import asyncio
 import os
 import select
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 from gtm.core.shares import Shares
 
+_NONE = cast("asyncio.Transport", None)
 _PIECE = 256 * 1024
 """Bytes of one read, as event loops read."""
 _HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
@@ -51,17 +53,15 @@ def hung_up(transport: asyncio.Transport) -> bool:
     return waits(transport, _HUNG_UP)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Outflow:
     """A connection's unsent bytes, as they were when somebody last looked."""
 
-    __slots__ = ("left", "moved", "transport")
-
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self.left = 0
-        """Bytes that were not sent then."""
-        self.moved = 0.0
-        """Monotonic seconds at which their number last changed."""
+    transport: asyncio.Transport = field(init=False, default=_NONE)
+    left: int = field(init=False, default=0)
+    """Bytes that were not sent then."""
+    moved: float = field(init=False, default=0.0)
+    """Monotonic seconds at which their number last changed."""
 
     def stuck(self, now: float) -> float:
         """Seconds for which none of what is written was taken."""

@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
 from time import perf_counter
-from urllib.parse import quote
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from gtm.balancer.plane import listing
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import (
-    Admission,
     ConnectionKeeper,
     Evictable,
     Gate,
     Limits,
-    Log,
     Picker,
-    Pushed,
+    PushedRequest,
     Pusher,
-    Sent,
+    RequestAdmission,
+    SentRequest,
 )
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
@@ -37,8 +36,9 @@ from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
+from gtm.balancer.wire.endpoints import Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.handoff.verdict import Verdict
@@ -46,6 +46,50 @@ from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
+
+# --- Which models a region serves, as OpenAI's API lists them: `GET /v1/models`, and `GET /v1/models/NAME`. ---
+#
+# Each server lists its own models, and vLLM, SGLang and others say nothing of a single one: where servers differ, or the file says what they serve, the balancer answers. A name may have
+# slashes, and clients write them plainly (openai-python) or encoded (openai-node): no server reads such a path, so both are taken for the name.
+
+
+MODELS = b"/v1/models"
+ONE_MODEL = MODELS + b"/*"
+"""A path that stands for all of single models where it is asked what is carried."""
+
+
+def asked_of(head: RequestHead) -> str | None:
+    """The model that a request asks about, empty: all of them; None: it is no such request."""
+    if head.method not in (b"GET", b"HEAD"):
+        return None
+    path = head.path
+    if path == MODELS:
+        return ""
+    if not path.startswith(MODELS + b"/"):
+        return None
+    return unquote_to_bytes(path[len(MODELS) + 1 :]).decode("utf-8", "replace") or None
+
+
+def listed(names: Iterable[str]) -> bytes:
+    """A list of models."""
+    return msgspec.json.encode({"object": "list", "data": [_card(name) for name in sorted(names)]})
+
+
+def described(name: str) -> bytes:
+    """One model."""
+    return msgspec.json.encode(_card(name))
+
+
+def _card(name: str) -> dict[str, object]:
+    """Of a model no more is known than its name; clients' types want the other members."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "gtm"}
+
+
+# --- What all connections of a balancer share: who judges, who admits, who picks, what is counted. ---
+
+
+if TYPE_CHECKING:
+    from gtm.balancer.plane.access import AccessLines
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +113,7 @@ TICK = 0.25
 """Seconds between looks at deadlines."""
 
 
+@dataclass(eq=False, repr=False)
 class Proxy:
     """See above.
 
@@ -86,72 +131,52 @@ class Proxy:
         timeouts: how long what backends do may take.
         loop: the event loop.
         region: this region's name.
-        now: monotonic seconds; None: the loop's.
         log: told of each request that has ended, and how; None: nobody is.
         tracer: records sampled requests; None: none is.
         health_path: answered here: 200 while some backend is usable and the process is not ending, else 503.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        admission: Admission,
-        picker: Picker,
-        *,
-        room: ConnectionKeeper,
-        loop: asyncio.AbstractEventLoop,
-        region: str,
-        limits: Limits | None = None,
-        health_path: bytes = b"/healthz",
-        now: Callable[[], float] | None = None,
-        log: Log | None = None,
-        tracer: Tracer | None = None,
-        pusher: Pusher | None = None,
-        asks: bytes = b"",
-        paths: Paths | None = None,
-        body_rules: BodyRules | None = None,
-        timeouts: TimeoutRules | None = None,
-        media: Media = MEDIA,
-        most_read: int = MAX_READ,
-        trusts: Callable[[str | None], bool] = lambda _: False,
-        queue_bytes: int = 0,
-    ) -> None:
-        self.room = room
-        self._trusts = trusts
-        self.gate = gate
-        self.admission = admission
-        self.picker = picker
-        self.pusher = pusher
-        self.asks = asks
-        """Header lines that ask backends for more than their answer."""
-        self.paths = paths
-        """The methods and paths that the balancer carries; None: it carries everything."""
-        self.body_rules = body_rules
-        """What goes by requests' bodies; None: nothing, and they are read for hints."""
-        self.timeouts = timeouts or TimeoutRules()
-        self.media = media
-        """What counts for pictures, recordings and files in requests."""
-        self.most_read = most_read
-        """Bytes of a body that are read, or held back until its model is known."""
+    gate: Gate
+    admission: RequestAdmission
+    picker: Picker
+    _: KW_ONLY
+    room: ConnectionKeeper
+    loop: asyncio.AbstractEventLoop
+    region: str
+    limits: Limits = field(default_factory=Limits)
+    health_path: bytes = b"/healthz"
+    log: AccessLines | None = None
+    tracer: Tracer | None = None
+    pusher: Pusher | None = None
+    asks: bytes = b""
+    """Header lines that ask backends for more than their answer."""
+    paths: Paths | None = None
+    """The methods and paths that the balancer carries; None: it carries everything."""
+    body_rules: BodyRules | None = None
+    """What goes by requests' bodies; None: nothing, and they are read for hints."""
+    timeouts: TimeoutRules = field(default_factory=TimeoutRules)
+    media: Media = MEDIA
+    """What counts for pictures, recordings and files in requests."""
+    most_read: int = MAX_READ
+    """Bytes of a body that are read, or held back until its model is known."""
+    trusts: Callable[[str | None], bool] = lambda _: False
+    queue_bytes: InitVar[int] = 0
+
+    def __post_init__(self, queue_bytes: int) -> None:
         self.held: KeptBytes[Downstream] = KeptBytes(HELD_BESIDE_QUEUE + queue_bytes)
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False
-        self.loop = loop
-        self.now = now or loop.time
-        self.region = region
-        self.limits = limits or Limits()
-        self.health_path = health_path
+        self.now: Callable[[], float] = self.loop.time
+        """Monotonic seconds."""
         self.stats = Stats()
         self.draining = False
         self.ending = 0
         """Requests whose ends are being told right now."""
-        self.log = log
-        self.tracer = tracer
-        self._said = b"x-gtm-region: %b\r\n" % region.encode()
+        self._said = b"x-gtm-region: %b\r\n" % self.region.encode()
         self._clients: dict[Downstream, None] = {}
-        self._seeking = RetryBudget(loop.time(), share=1.0, floor=20.0, most=200.0)
+        self._seeking = RetryBudget(self.loop.time(), share=1.0, floor=20.0, most=200.0)
         self._budget = RetryBudget(
-            loop.time(),
+            self.loop.time(),
             share=self.limits.retry_share,
             floor=self.limits.retries_free,
             most=10.0 + self.limits.retries_free,
@@ -185,7 +210,7 @@ class Proxy:
         address = peer_address(peer)
         if address is None:
             return None
-        return connection if self._trusts(peer) else client_prefix(address.packed)
+        return connection if self.trusts(peer) else client_prefix(address.packed)
 
     def hold(self, client: Downstream, size: int) -> None:
         """A client's connection keeps so many bytes now: others may have to give theirs up, or itself."""
@@ -295,11 +320,11 @@ class Proxy:
                 answer = self._preflight(exchange)
                 if answer is not None:
                     return answer
-            if head.target.startswith(listing.PATH) and self.picker.looks_at.served is not None:
-                asked = listing.asked_of(head)  # else a server is asked
+            if head.target.startswith(MODELS) and self.picker.looks_at.served is not None:
+                asked = asked_of(head)  # else a server is asked
         refusal = None
         if self.paths is not None:
-            refusal = self.paths.refusal(head.method, listing.ONE if asked else head.target)
+            refusal = self.paths.refusal(head.method, ONE_MODEL if asked else head.target)
         try:
             refusal = refusal or self.gate.judge(exchange, exchange.began)
         except Exception:  # noqa: BLE001 - logged there; the request is refused
@@ -310,9 +335,9 @@ class Proxy:
         """What the region serves, or that it serves a model; None: a server says it."""
         looks = self.picker.looks_at
         if not asked:
-            body = listing.listed(looks.served) if looks.served is not None and looks.lists else None
+            body = listed(looks.served) if looks.served is not None and looks.lists else None
         elif looks.served is not None and asked in looks.served:
-            body = listing.described(asked)
+            body = described(asked)
         else:
             return no_model(asked)
         if body is None:
@@ -416,7 +441,7 @@ class Proxy:
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("admission")
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> Sent | Refusal:
+    def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> SentRequest | Refusal:
         """Have a backend picked for a request, not one of those that were tried."""
         stats = self.stats
         stats.picks += 1
@@ -432,7 +457,7 @@ class Proxy:
         else:
             return found
 
-    def failed(self, exchange: Exchange, sent: Sent, detail: str) -> None:
+    def failed(self, exchange: Exchange, sent: SentRequest, detail: str) -> None:
         """A backend did not answer, or broke off: it counts no more there."""
         self._tell(sent.flight.end, exchange, "failed")
         exchange.lost = sent
@@ -441,11 +466,11 @@ class Proxy:
         self._tell(self.picker.failed, sent, detail, self.now())
         self.stats.failed(sent.route.url)
 
-    def push(self, exchange: Exchange, refusal: Refusal | None) -> Sent | Refusal | None:
+    def push(self, exchange: Exchange, refusal: Refusal | None) -> SentRequest | Refusal | None:
         """Find a peer for a request that found no slot; None: it stays."""
         if self.pusher is None:
             return None
-        found: Sent | Refusal | None = None
+        found: SentRequest | Refusal | None = None
         try:
             if self.gate.renew(exchange) is None:
                 found = self.pusher.push(exchange, refusal)
@@ -455,12 +480,12 @@ class Proxy:
             self._tell(self.admission.withdraw, exchange, self.now())
         return found
 
-    def loaded(self, sent: Sent, said: bytes) -> None:
+    def loaded(self, sent: SentRequest, said: bytes) -> None:
         """Tell the picker of the load that a backend has said in an answer's head."""
         if sent.push is None:
             self._tell(self.picker.loaded, sent, said, self.now())
 
-    def taken(self, sent: Sent, said: bytes | None) -> bool:
+    def taken(self, sent: SentRequest, said: bytes | None) -> bool:
         """Whether a peer has taken a request, by what its answer says."""
         return self.pusher is None or self.pusher.answered(sent, said)
 
@@ -474,7 +499,7 @@ class Proxy:
         self.stats.retries += 1
         return True
 
-    def was_full(self, exchange: Exchange, sent: Sent) -> None:
+    def was_full(self, exchange: Exchange, sent: SentRequest) -> None:
         """A backend has said that it is full, and another is asked: the request counts no more there."""
         self._tell(sent.flight.end, exchange, "full")
         self.stats.full[sent.route.url] += 1
@@ -483,11 +508,11 @@ class Proxy:
         """Whether another backend may be asked for what those that were tried have not. It has a budget of its own: who makes ids up takes nothing of others' retries."""
         return tries < min(MOST_SOUGHT, self.picker.usable()) and self._seeking.take(self.now())
 
-    def not_there(self, exchange: Exchange, sent: Sent) -> None:
+    def not_there(self, exchange: Exchange, sent: SentRequest) -> None:
         """A backend has not what the request goes on with, and another is asked: it counts no more there, and as nothing."""
         self._tell(sent.flight.end, exchange, "refused")
 
-    def ended(self, exchange: Exchange, sent: Sent | None, how: str, *, offered: bool) -> None:
+    def ended(self, exchange: Exchange, sent: SentRequest | None, how: str, *, offered: bool) -> None:
         """A request has ended, however. Who fails to hear it keeps nobody else from hearing it."""
         now = self.now()
         self.ending += 1
@@ -522,7 +547,7 @@ class Proxy:
         if self.log is not None:
             self._tell(self.log.unread, client, refusal, target)
 
-    def added(self, exchange: Exchange, push: Pushed | None) -> bytes | Refusal:
+    def added(self, exchange: Exchange, push: PushedRequest | None) -> bytes | Refusal:
         """Header lines of gtm's own for the backend, or why it is not sent there: the law may be another than when it came."""
         try:
             before = exchange.verdict
@@ -544,7 +569,7 @@ class Proxy:
         )
         return more + written(exchange.span.context)
 
-    def said(self, exchange: Exchange, sent: Sent | None) -> bytes:
+    def said(self, exchange: Exchange, sent: SentRequest | None) -> bytes:
         """Header lines of gtm's own for the client.
 
         Which region serves it; to a balancer that pushed it, that it was taken; another model than it asked for; how long it was in the

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
-from gtm.balancer.wire.endpoints import INFERENCE
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import INFERENCE, Paths
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.health.values import Failure
 

@@ -14,7 +14,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +38,7 @@ _ERROR = 2
 """STATUS_CODE_ERROR."""
 
 
-class Context(NamedTuple):
+class TraceContext(NamedTuple):
     """A request's place in a trace: 16 and 8 bytes, and whether it is recorded."""
 
     trace: bytes
@@ -55,7 +55,7 @@ class TraceSettings:
     follow: bool = True
 
 
-def read_parent(value: bytes) -> Context | None:
+def read_parent(value: bytes) -> TraceContext | None:
     """What a `traceparent` says (§3.2); None if it says nothing that can be followed."""
     found = _PARENT.fullmatch(value.strip())
     if found is None or found[1] == b"ff" or (found[1] == b"00" and found[5]):
@@ -63,10 +63,10 @@ def read_parent(value: bytes) -> Context | None:
     trace, span = bytes.fromhex(found[2].decode()), bytes.fromhex(found[3].decode())
     if not any(trace) or not any(span):
         return None
-    return Context(trace, span, bool(int(found[4], 16) & 1))
+    return TraceContext(trace, span, bool(int(found[4], 16) & 1))
 
 
-def written(context: Context) -> bytes:
+def written(context: TraceContext) -> bytes:
     """The header line that tells the next one."""
     flags = b"01" if context.sampled else b"00"
     return b"traceparent: 00-%b-%b-%b\r\n" % (
@@ -79,10 +79,11 @@ def written(context: Context) -> bytes:
 class Span(NamedTuple):
     """A request that is recorded: its own place, and its parent's span (empty: it is the first)."""
 
-    context: Context
+    context: TraceContext
     parent: bytes
 
 
+@dataclass(eq=False, repr=False)
 class Tracer:
     """See above.
 
@@ -94,32 +95,30 @@ class Tracer:
         random: draws samples and names.
     """
 
-    def __init__(
-        self,
-        settings: TraceSettings,
-        region: str,
-        *,
-        wall: Callable[[], float],
-        now: Callable[[], float],
-        random: Random,
-    ) -> None:
+    settings: TraceSettings
+    region: str
+    _: KW_ONLY
+    wall: InitVar[Callable[[], float]]
+    now: InitVar[Callable[[], float]]
+    random: Random
+
+    def __post_init__(self, wall: Callable[[], float], now: Callable[[], float]) -> None:
         self.exported = 0
         self.dropped = 0
-        self._settings = settings
-        self._region = region
         self._offset = wall() - now()
-        self._random = random
         self._waiting: deque[dict[str, Any]] = deque()
 
     def begin(self, parent: bytes | None) -> Span | None:
         """A request comes with this `traceparent`, if any; its span if it is recorded."""
-        settings, random = self._settings, self._random
+        settings, random = self.settings, self.random
         told = None if parent is None else read_parent(parent)
         sampled = told.sampled if told is not None and settings.follow else random.random() < settings.sample
         if not sampled:
             return None
         trace = told.trace if told is not None else random.randbytes(16)
-        return Span(Context(trace, random.randbytes(8), sampled=True), b"" if told is None else told.span)
+        return Span(
+            TraceContext(trace, random.randbytes(8), sampled=True), b"" if told is None else told.span
+        )
 
     def ended(self, span: Span, exchange: Exchange, url: str, how: str, now: float) -> None:
         """Record the span of a request that has ended."""
@@ -132,7 +131,7 @@ class Tracer:
             "http.response.status_code": exchange.status,
             "http.request.body.size": exchange.received,
             "http.response.body.size": exchange.returned,
-            "gtm.region": self._region,
+            "gtm.region": self.region,
             "gtm.end": how,
         }
         if url:
@@ -163,7 +162,7 @@ class Tracer:
     async def run(self) -> None:
         """Export until cancelled."""
         failing = False
-        url = f"{self._settings.endpoint.rstrip('/')}/v1/traces"
+        url = f"{self.settings.endpoint.rstrip('/')}/v1/traces"
         async with httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False) as client:
             while True:
                 await asyncio.sleep(EVERY)
@@ -179,7 +178,7 @@ class Tracer:
                     failing = bool(problem)
 
     def _request(self, spans: list[dict[str, Any]]) -> dict[str, Any]:
-        resource = [_attribute("service.name", "gtm-balancer"), _attribute("gtm.region", self._region)]
+        resource = [_attribute("service.name", "gtm-balancer"), _attribute("gtm.region", self.region)]
         scope = {"scope": {"name": "gtm.balancer"}, "spans": spans}
         return {"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": [scope]}]}
 

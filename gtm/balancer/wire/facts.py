@@ -1,6 +1,6 @@
 """What of a request tells how much work it is, and which backends can do it: from its body, where that is OpenAI's wire format.
 
-Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.scanning`), if it decides, and they are judged by their length. What
+Here bodies are read for hints, up to `MAX_INSPECTED` bytes: of longer ones no more than the model is looked for (`gtm.balancer.wire.bodies`), if it decides, and they are judged by their length. What
 cannot be read is unknown here, and the backend's to refuse: a balancer that is stricter than what stands behind it refuses requests
 that would be served. Where limits go by bodies, `gtm.balancer.wire.bodies` reads them.
 
@@ -24,7 +24,7 @@ MAX_INSPECTED = 1024 * 1024
 """Bytes of a body that is read before a backend is chosen."""
 
 
-class Facts(NamedTuple):
+class RequestFacts(NamedTuple):
     """What is known of a request's work; None: not stated.
 
     `input_tokens` is an estimate by the kind of what is in the body (`gtm.balancer.wire.estimate`). `max_tokens` bounds the output of one choice, `most_output` that of all. `prefix` has the hashes of the prompt's blocks
@@ -44,11 +44,11 @@ class Facts(NamedTuple):
     """What it makes is to be kept by its server, if the endpoint keeps it."""
 
 
-NOTHING = Facts()
+NOTHING = RequestFacts()
 """What is known of a request without a body."""
 
 
-class Cut(NamedTuple):
+class PromptCut(NamedTuple):
     """How prompts are cut into blocks: of so many bytes, so many at the most."""
 
     size: int
@@ -118,7 +118,9 @@ MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
 
 
-def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Media = MEDIA) -> Facts:
+def read_facts(
+    head: RequestHead, body: bytes, cut: PromptCut | None = None, media: Media = MEDIA
+) -> RequestFacts:
     """What a request says of its work.
 
     Args:
@@ -131,14 +133,16 @@ def read_facts(head: RequestHead, body: bytes, cut: Cut | None = None, media: Me
     found = _read(body) if body else None
     if found is None:
         if body or not size:
-            return Facts(input_tokens=size // BYTES_A_TOKEN) if size else NOTHING
+            return RequestFacts(input_tokens=size // BYTES_A_TOKEN) if size else NOTHING
         kind = head.seen.get(b"content-type", b"")
-        return Facts(input_tokens=unread_tokens(head.path, kind, size, media))
+        return RequestFacts(input_tokens=unread_tokens(head.path, kind, size, media))
     found.model = _short(found.model)
     return facts_of(head, found, body, cut, media)
 
 
-def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media: Media = MEDIA) -> Facts:
+def facts_of(
+    head: RequestHead, found: Body, body: bytes, cut: PromptCut | None, media: Media = MEDIA
+) -> RequestFacts:
     """What a body says, by what was read of it."""
     messages = bytes(found.messages)
     text = messages or bytes(found.prompt) or bytes(found.input)
@@ -159,7 +163,7 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
         session = _session_elsewhere(head, found)
     if found.previous_response_id or found.input_file_id or found.conversation is not _ABSENT:
         state = _state(found)
-    # As `Facts(…)`, in half of the time.
+    # As `RequestFacts(…)`, in half of the time.
     facts = (
         found.model,
         tokens,
@@ -172,7 +176,7 @@ def facts_of(head: RequestHead, found: Body, body: bytes, cut: Cut | None, media
         state,
         found.store is not False,
     )
-    return tuple.__new__(Facts, facts)
+    return tuple.__new__(RequestFacts, facts)
 
 
 def _state(found: Body) -> str | None:
@@ -227,7 +231,7 @@ def _member(found: Body, name: str) -> int | str | None:
     return inner
 
 
-def _prefix(found: Body, text: bytes, cut: Cut) -> tuple[int, ...]:
+def _prefix(found: Body, text: bytes, cut: PromptCut) -> tuple[int, ...]:
     """The blocks of a prompt as it was written: what begins alike in JSON begins alike for the model, if what comes before is alike.
 
     That is the model or LoRA adapter, tools and instructions; and what the client says that keeps its cache apart. A chat and a completion

@@ -124,7 +124,7 @@ class _Watched(Generic[_Loaded]):
         return tuple(map(state_of, self._files))
 
 
-class Listener:
+class ServerContext:
     """A listener's certificates: `context` is for its sockets, `look` reads them again.
 
     Raises:

@@ -78,11 +78,11 @@ def server_of(given: str | None, data_dir: Path) -> Server:
         CommandError: nothing can be asked by the name that was given.
     """
     from gtm.cli.live.dns_asking import Server
-    from gtm.runtime.serve.facts import Facts, host_and_port
+    from gtm.runtime.serve.facts import ServeFacts, host_and_port
 
     if given is None:
         try:
-            host, port = host_and_port(Facts.read(data_dir).dns)
+            host, port = host_and_port(ServeFacts.read(data_dir).dns)
         except (OSError, ValueError):
             host, port = options.LOOPBACK, DEFAULT_DNS_PORT
     else:

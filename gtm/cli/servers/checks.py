@@ -14,13 +14,12 @@ import msgspec
 import typer
 
 from gtm.balancer import config
-from gtm.balancer.wire.endpoints import BodyKind, body_kind
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import BodyKind, Paths, body_kind
 from gtm.balancer.wire.tls import TlsError
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.problems import PolicyError
 from gtm.nesting import shallow
-from gtm.runtime.balancer.trying import tried
+from gtm.runtime.balancer.carrier import tried
 
 _COMMON = re.compile(rb'"([A-Z]+) (\S+) HTTP/[0-9.]+" [0-9]{3} ')
 """The request in a line of the Common and the Combined Log Format, which NGINX, Apache, HAProxy and Envoy can write."""

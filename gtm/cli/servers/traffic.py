@@ -95,11 +95,11 @@ def _target(data_dir: Path) -> Target:
     from gtm.demo.block import PORT, DemoError, DemoFile, address
     from gtm.demo.policy import demo_policy
     from gtm.demo.traffic import Target
-    from gtm.runtime.serve.facts import Facts, host_and_port
+    from gtm.runtime.serve.facts import ServeFacts, host_and_port
 
     try:
         world = DemoFile.read(data_dir)
-        facts = Facts.read(data_dir)
+        facts = ServeFacts.read(data_dir)
     except (DemoError, OSError, ValueError) as error:
         message = f"no demo is ready on the data directory `{data_dir}`; start one with `gtm serve --demo`, or name its "
         raise CommandError(f"{message}directory with --data-dir", Exit.UNREACHABLE) from error

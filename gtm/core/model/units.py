@@ -1,6 +1,6 @@
 """What numbers that others report can be: the most of each unit, so that no sum or product of them overflows.
 
-Whoever reads a report checks them where it reads: values of the core as they are made, messages by the types of `gtm.feed.units`.
+Whoever reads a report checks them where it reads: values of the core as they are made, messages by the types of `gtm.feed.wire`.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ dictionary hit then stands for reading the record, looking its network up, and w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from types import MappingProxyType
 
 from gtm.core.model.requests import Location
 from gtm.dns.protocol import wire
-from gtm.dns.protocol.cookies import SIZES
+from gtm.dns.protocol.cookies import SIZES, ServerCookies
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
 from gtm.dns.protocol.subnet import Subnet, SubnetError, locate_subnet, read_subnet
 from gtm.geoip.networks import Locate
@@ -29,17 +30,16 @@ _KNOWN = frozenset({wire.OPTION_SUBNET, wire.OPTION_NSID, wire.OPTION_KEEPALIVE,
 NO_DATA: Mapping[int, bytes] = MappingProxyType({})
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Client:
     """Where a client is. `audience` is the number of those it is one of where `questions` are asked: the latest ones."""
 
-    __slots__ = ("audience", "location", "questions")
-
-    def __init__(self, location: Location) -> None:
-        self.location = location
-        self.questions: object = None
-        self.audience = 0
+    location: Location
+    questions: object = field(init=False, default=None)
+    audience: int = field(init=False, default=0)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Edns:
     """An OPT record of a query: how long an answer may be, whom it is for, and the OPT records of replies.
 
@@ -47,39 +47,27 @@ class Edns:
     `keepalive`: it asks how long a connection may be idle (RFC 7828), which is answered over TCP alone.
     """
 
-    __slots__ = (
-        "_cookies",
-        "_flags",
-        "_more",
-        "_subnet",
-        "audience",
-        "client",
-        "cookie",
-        "dnssec_ok",
-        "general",
-        "keepalive",
-        "limit",
-        "questions",
-        "tailored",
-    )
+    flags: int
+    payload: InitVar[int]
+    subnet: Subnet | None = None
+    client: Client | None = None
+    _: KW_ONLY
+    more: InitVar[Mapping[int, bytes]] = NO_DATA
+    server: InitVar[ServerOptions] = NO_OPTIONS
+    audience: int = field(init=False, default=0)
+    questions: object = field(init=False, default=None)
+    limit: int = field(init=False)
+    dnssec_ok: bool = field(init=False)
+    keepalive: bool = field(init=False)
+    cookie: bytes | None = field(init=False)
+    _cookies: ServerCookies | None = field(init=False)
+    _more: bytes = field(init=False)
+    general: bytes = field(init=False)
+    tailored: bytes = field(init=False)
 
-    def __init__(
-        self,
-        flags: int,
-        payload: int,
-        subnet: Subnet | None = None,
-        client: Client | None = None,
-        *,
-        more: Mapping[int, bytes] = NO_DATA,
-        server: ServerOptions = NO_OPTIONS,
-    ) -> None:
-        self._flags = flags
-        self._subnet = subnet
-        self.client = client
-        self.audience = 0
-        self.questions: object = None
+    def __post_init__(self, payload: int, more: Mapping[int, bytes], server: ServerOptions) -> None:
         self.limit = wire.udp_limit(payload)
-        self.dnssec_ok = bool(flags & wire.DO)
+        self.dnssec_ok = bool(self.flags & wire.DO)
         self.keepalive = server.idle is not None and wire.OPTION_KEEPALIVE in more
         self.cookie = more.get(wire.OPTION_COOKIE) if server.cookies is not None else None
         self._cookies = server.cookies
@@ -103,10 +91,10 @@ class Edns:
 
     def _opt(self, error: bytes, cookie: bytes, *, tailored: bool) -> bytes:
         subnet = b""
-        if self._subnet is not None:
-            scope = self._subnet.scope(self.client.location) if tailored and self.client is not None else 0
-            subnet = self._subnet.option(scope)
-        return wire.opt_record(self._flags, subnet + error + self._more + cookie)
+        if self.subnet is not None:
+            scope = self.subnet.scope(self.client.location) if tailored and self.client is not None else 0
+            subnet = self.subnet.option(scope)
+        return wire.opt_record(self.flags, subnet + error + self._more + cookie)
 
 
 class NoEdns(Edns):
@@ -123,6 +111,7 @@ class NoEdns(Edns):
         return b""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Clients:
     """The memory, and the way to find out.
 
@@ -131,16 +120,13 @@ class Clients:
         server: what replies may say of the server.
     """
 
-    __slots__ = ("_locate", "_parts", "_server", "records", "sources", "subnets")
-
-    def __init__(self, locate: Locate, server: ServerOptions = NO_OPTIONS) -> None:
-        self._locate = locate
-        self._server = server
-        self.records: dict[bytes, Edns] = {}
-        self.sources: dict[str, Client] = {}
-        self.subnets: dict[Subnet, Client] = {}
-        """Those that queries named, as far as they are remembered."""
-        self._parts = 0
+    locate: Locate
+    server: ServerOptions = NO_OPTIONS
+    records: dict[bytes, Edns] = field(init=False, default_factory=dict)
+    sources: dict[str, Client] = field(init=False, default_factory=dict)
+    subnets: dict[Subnet, Client] = field(init=False, default_factory=dict)
+    """Those that queries named, as far as they are remembered."""
+    _parts: int = field(init=False, default=0)
 
     def edns(self, record: bytes) -> Edns | None:
         """What an OPT record says; None if it takes the full way to tell, or if `record` is something else."""
@@ -157,7 +143,7 @@ class Clients:
         """The client at an address."""
         found = self.sources.get(address)
         if found is None:
-            found = Client(self._locate(address))
+            found = Client(self.locate(address))
             if len(self.sources) >= LIMIT:
                 self.sources.clear()
             self.sources[address] = found
@@ -167,7 +153,7 @@ class Clients:
         """The clients in a subnet. Wide ones take up to a millisecond to look through, whatever else the query says."""
         found = self.subnets.get(subnet)
         if found is None:
-            found = Client(locate_subnet(subnet, self._locate))
+            found = Client(locate_subnet(subnet, self.locate))
             parts = len(found.location.parts)
             if len(self.subnets) >= LIMIT or self._parts + parts > MAX_PARTS:
                 self.subnets.clear()
@@ -203,4 +189,4 @@ class Clients:
                 return None
             if subnet.source:
                 client = self.subnet(subnet)
-        return Edns(flags, payload, subnet, client, more=options, server=self._server)
+        return Edns(flags, payload, subnet, client, more=options, server=self.server)

@@ -18,7 +18,7 @@ import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 
 from gtm.core.shares import client_prefix
@@ -302,6 +302,7 @@ class _Connections:
                 del self._by_prefix[connection.prefix]
 
 
+@dataclass(eq=False, repr=False)
 class _Connection(asyncio.BufferedProtocol):
     """One connection.
 
@@ -314,28 +315,21 @@ class _Connection(asyncio.BufferedProtocol):
         scratch: where bytes are received; shared by all.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        respond: Respond,
-        limits: TcpLimits,
-        others: _Connections,
-        *,
-        turns: _Turns,
-        scratch: memoryview,
-    ) -> None:
+    loop: asyncio.AbstractEventLoop
+    respond: Respond
+    limits: TcpLimits
+    others: _Connections
+    _: KW_ONLY
+    turns: _Turns
+    scratch: memoryview
+
+    def __post_init__(self) -> None:
         self.prefix = b""
-        self._loop = loop
-        self._respond = respond
-        self._limits = limits
-        self._others = others
-        self._turns = turns
-        self._scratch = scratch
         self._buffer = bytearray()
         self._client = ""
         self._transport: asyncio.Transport | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._patience = min(limits.first, limits.idle)
+        self._patience = min(self.limits.first, self.limits.idle)
         self._last_message = 0.0
         self.waits = False
         """Whether its turn comes."""
@@ -354,22 +348,22 @@ class _Connection(asyncio.BufferedProtocol):
             transport.abort()  # gone before it was accepted
             return
         self.prefix = client_prefix(packed_address(self._client))
-        self._others.add(self)
-        self._last_message = self._loop.time()
+        self.others.add(self)
+        self._last_message = self.loop.time()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio names it
         self._forget()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio names it
-        return self._scratch
+        return self.scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._buffer += self._scratch[:nbytes]
+        self._buffer += self.scratch[:nbytes]
         if self.waits:
             return
         if self._writable and self._complete():
-            self._turns.arrived(self)
+            self.turns.arrived(self)
         else:
             self._next()
 
@@ -388,7 +382,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def end_if_silent(self) -> None:
         """Close if nothing is under way, and nothing has been for a moment."""
-        silent = self._loop.time() - self._last_message > _SILENT
+        silent = self.loop.time() - self._last_message > _SILENT
         if silent and not self._buffer and self._transport is not None:
             self._transport.close()
 
@@ -410,12 +404,12 @@ class _Connection(asyncio.BufferedProtocol):
             if message is None:
                 break
             answered += 1
-            reply = self._respond(message, self._client, True)
+            reply = self.respond(message, self._client, True)
             if reply is None:
                 continue  # what is no query keeps no connection open
             self._active()
             replies += len(reply).to_bytes(2, "big") + reply
-            if self._loop.time() >= until:
+            if self.loop.time() >= until:
                 break
         if replies:
             self._transport.write(bytes(replies))
@@ -432,7 +426,7 @@ class _Connection(asyncio.BufferedProtocol):
         else:
             self._transport.resume_reading()
         if waiting and self._writable:
-            self._turns.enter(self)
+            self.turns.enter(self)
         elif self._ended and not waiting:
             self._transport.close()
 
@@ -451,20 +445,20 @@ class _Connection(asyncio.BufferedProtocol):
         return message
 
     def _active(self) -> None:
-        self._last_message = self._loop.time()
-        self._patience = self._limits.idle
-        self._others.heard(self)
+        self._last_message = self.loop.time()
+        self._patience = self.limits.idle
+        self.others.heard(self)
 
     def _watch(self) -> None:
         """Close once idle for long enough; one timer a connection, set anew only when it fires."""
-        left = self._last_message + self._patience - self._loop.time()
+        left = self._last_message + self._patience - self.loop.time()
         if left <= 0:
             self.abort()
         else:
-            self._idle_timer = self._loop.call_later(left, self._watch)
+            self._idle_timer = self.loop.call_later(left, self._watch)
 
     def _forget(self) -> None:
-        self._others.remove(self)
-        self._turns.leave(self)
+        self.others.remove(self)
+        self.turns.leave(self)
         if self._idle_timer is not None:
             self._idle_timer.cancel()

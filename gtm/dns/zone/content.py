@@ -26,7 +26,7 @@ from gtm.core.model.services import Families, Service
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.svcb import BARE, alias_data, https_data
-from gtm.dns.zone.zones import Cut, Host, ZoneData, suffixes, wire_name
+from gtm.dns.zone.zones import Host, ZoneCut, ZoneData, suffixes, wire_name
 
 SHORT_TTL = 30
 """The longest TTL, in seconds, of answers that should not outlive their cause: refusals, and health ignored."""
@@ -80,7 +80,7 @@ class Content:
     error: ExtendedError | None = None
     tailored: bool = False
     zone: ZoneData | None = None
-    delegation: Cut | None = None
+    delegation: ZoneCut | None = None
 
 
 def denial(zone: ZoneData, rcode: int = wire.NOERROR, *, most: int | None = None) -> Content:

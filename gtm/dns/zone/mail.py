@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
+import dns.exception
 import dns.rdatatype
+import dns.tokenizer
 
 from gtm.core.model.names import WILDCARD, absolute, closest
 from gtm.core.model.problems import Problem
@@ -16,7 +18,79 @@ from gtm.core.model.services import RecordSet, Zone
 from gtm.core.policy.snapshot import Snapshot
 from gtm.dns.protocol import wire
 from gtm.dns.zone.leads import NameEnd, ZoneLeads
-from gtm.dns.zone.texts import TEXTS, read
+
+# --- Texts that readers do not read as they were written: several strings are joined without spaces (RFC 7208 §3.3, RFC 6376 §3.6.2.2). ---
+
+
+TEXTS = ("TXT", "SPF")
+"""Types whose data are texts."""
+
+_TERM = re.compile(
+    r"[+?~-]?(?:all|a|mx|ptr)(?=[ /:]|$)|[+?~-]?(?:include|ip4|ip6|exists):|(?:redirect|exp)=", re.IGNORECASE
+)
+"""What a term of an SPF record begins with (RFC 7208 §4.6.1, §12)."""
+
+_OPEN = (" ", ":", "=", "/", ".", "-", "+", "?", "~", "{", "%")
+"""What no term of an SPF record ends with, so that a string after it goes on with the term."""
+
+
+def text_findings(zone: Zone) -> Iterator[Problem]:
+    """A finding `joined` for each text of a zone that is several strings where one was meant."""
+    for index, record in enumerate(zone.records):
+        if record.type not in TEXTS:
+            continue
+        path, name = f"zones.{zone.name}.records[{index}]", absolute(record.name, zone.name)
+        for text in record.data:
+            strings = read(text)
+            if strings is not None and lost(strings):
+                joined = "".join(string for string, _ in strings)
+                yield Problem(path, "joined", _said(text, name, joined, [string for string, _ in strings]))
+
+
+def read(text: str) -> list[tuple[str, bool]] | None:
+    """The strings of a text record as they are written, each with whether it stands in quotes; None: it is not written as strings.
+
+    Characters beyond ASCII, and escaped ones, stand for themselves (RFC 1035 §5.1).
+    """
+    if text.startswith("\\#"):
+        return None
+    tokens, found = dns.tokenizer.Tokenizer(text), []
+    try:
+        while not (token := tokens.get()).is_eol_or_eof():
+            whole = token.unescape_to_bytes()
+            found.append((whole.value.decode("utf-8", "replace"), token.is_quoted_string()))
+    except (dns.exception.DNSException, ValueError):
+        return None
+    return found
+
+
+def lost(strings: Sequence[tuple[str, bool]]) -> bool:
+    """Whether joining some strings loses a space that was meant: between words without quotes, or before a term of an SPF record."""
+    if len(strings) < 2:
+        return False
+    if not all(quoted for _, quoted in strings):
+        return True
+    if not strings[0][0].lower().startswith("v=spf1"):
+        return False
+    return any(
+        _TERM.match(after) is not None and not before.endswith(_OPEN)
+        for (before, _), (after, _) in pairwise(strings)
+    )
+
+
+def _said(text: str, name: str, joined: str, strings: Sequence[str]) -> str:
+    source = "RFC 6376 §3.6.2.2" if "_domainkey" in name.split(".") else "RFC 7208 §3.3"
+    whole = (
+        '"' + " ".join(string.strip() for string in strings).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )
+    return (
+        f"`{text}` is {len(strings)} strings, which are read as one without spaces between them ({source}): `{joined}`. "
+        f"Write it in one pair of double quotes: `{whole}`"
+    )
+
+
+# --- Texts and records that mail servers and certificate authorities read, where they would not find what was meant, or take it for an error. ---
+
 
 MAX_LOOKUPS = 10
 """Terms of an SPF record, and of those that it includes, that receivers look up (RFC 7208 §4.6.4)."""
@@ -54,7 +128,7 @@ _MEANT = re.compile(r"[\s\"'\\]*v\s*=\s*(spf|dkim|dmarc|sts|tlsrpt)v?1?(?![a-z0-
 """A text that is one of them by its version, as people write it."""
 _KEY = re.compile(r"(?:^|;)\s*p\s*=")
 """The tag that makes a text below `_domainkey` a key, with a version or without."""
-_TERM = re.compile(r"[+?~-]?([a-z][a-z0-9._-]*)(?:([:/=])(.*))?", re.IGNORECASE)
+_SPF_TERM = re.compile(r"[+?~-]?([a-z][a-z0-9._-]*)(?:([:/=])(.*))?", re.IGNORECASE)
 """A term of an SPF record: its name, what ends that, and its value (RFC 7208 §4.6.1)."""
 _LOOKED_UP = frozenset({"include", "a", "mx", "ptr", "exists", "redirect"})
 _VALUED = frozenset({"include", "exists", "ip4", "ip6"})
@@ -243,7 +317,7 @@ class _Spf:
         ended, told = "", 0
         for term in text.split(" ")[1:]:
             wrong = self._wrong(term) if term else None
-            found = _TERM.fullmatch(term)
+            found = _SPF_TERM.fullmatch(term)
             mechanism = found is not None and found[2] != "="
             if wrong is None and ended and mechanism:
                 wrong = f"nothing behind `{_short(ended)}` counts (RFC 7208 §5.1): put it before"
@@ -262,7 +336,7 @@ class _Spf:
             yield Problem(path, "spf_lookups", message)
 
     def _wrong(self, term: str) -> str | None:
-        found = _TERM.fullmatch(term)
+        found = _SPF_TERM.fullmatch(term)
         error = "receivers take the whole record for an error (RFC 7208 §4.6)"
         if found is None:
             return f"it is no term, and {error}"
@@ -308,7 +382,7 @@ class _Spf:
         count, ahead, seen = 0, [text], {self._name}
         while ahead:
             for term in ahead.pop().split(" ")[1:]:
-                found = _TERM.fullmatch(term)
+                found = _SPF_TERM.fullmatch(term)
                 word = "" if found is None else found[1].lower()
                 if found is None or word not in _LOOKED_UP or (found[2] == "=") != (word == "redirect"):
                     continue

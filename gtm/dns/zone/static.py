@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from gtm.dns.protocol import wire
 from gtm.dns.zone.content import Content, ExtendedError, Record, denial, failure, minimal_any
-from gtm.dns.zone.zones import Cut, Host, Names, Rdatas, ZoneData
+from gtm.dns.zone.zones import Host, Names, Rdatas, ZoneCut, ZoneData
 
 MAX_ALIASES = 8
 """How many aliases are followed for one question; resolvers follow the rest."""
@@ -138,7 +138,7 @@ def _records(rdtype: int, rdatas: Rdatas, owner: bytes | None = None) -> tuple[R
     return tuple(Record(rdtype, rdatas.ttl, data, owner) for data in rdatas.data)
 
 
-def _referral(cut: Cut) -> Content:
+def _referral(cut: ZoneCut) -> Content:
     """Where to ask instead, with the addresses known of those servers (RFC 1034 §4.3.2, step 3b; RFC 9471 §3)."""
     # Without DS records that are there, validators would take the zone for unsigned.
     if not cut.servers.data or (cut.ds is not None and not cut.ds.data):

@@ -94,7 +94,7 @@ class Rdatas:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
+class ZoneCut:
     """A delegation: where `zone` ends and another one, of others, begins (RFC 1034 §4.2.1).
 
     `ds` is None where there are no DS records. `glue` holds the known addresses of its name servers: name, type, data.
@@ -121,7 +121,7 @@ class Names:
     hosts: dict[bytes, Host] = field(default_factory=dict)
     existing: frozenset[bytes] = frozenset()
     records: dict[bytes, dict[int, Rdatas]] = field(default_factory=dict)
-    cuts: dict[bytes, Cut] = field(default_factory=dict)
+    cuts: dict[bytes, ZoneCut] = field(default_factory=dict)
     aliasing: frozenset[str] = frozenset()
     owners: dict[bytes, int] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class Names:
                 return zone
         return None
 
-    def cut_of(self, name: bytes, zone: ZoneData) -> Cut | None:
+    def cut_of(self, name: bytes, zone: ZoneData) -> ZoneCut | None:
         """The delegation out of a zone that a name lies in, or is."""
         if not self.cuts:
             return None
@@ -312,7 +312,7 @@ def _cut(names: Names) -> None:
                 for server, rdtype in known
                 if (found := names.records.get(server, {}).get(rdtype)) is not None
             )
-            names.cuts[name] = Cut(name, zone, sets[wire.NS], sets.get(wire.DS), glue)
+            names.cuts[name] = ZoneCut(name, zone, sets[wire.NS], sets.get(wire.DS), glue)
     for name in list(names.records) if names.cuts else ():
         zone = names.zone_of(name)
         if zone is None or names.cut_of(name, zone) is not None:

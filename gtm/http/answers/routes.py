@@ -6,32 +6,350 @@ draw; only what a pick would say word for word the same is kept as finished byte
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
+
+from gtm.core.decision.choice import pick
+from gtm.core.decision.decide import Routing
+from gtm.core.decision.explain import answer, client_document
 from gtm.core.decision.options import Afford, Option
+from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import View
-from gtm.core.handoff.verdict import no_higher
+from gtm.core.decision.view import View, Window
+from gtm.core.handoff.claims import handed
+from gtm.core.handoff.keys import OwnKey
+from gtm.core.handoff.priority import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
-from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.refusals import error_member
+from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
+from gtm.core.model.references import some
+from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.quota.earned import Earn
-from gtm.geoip.client import ClientAddress
-from gtm.handoff import carried
-from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.handoffs import Handoffs
-from gtm.http.answers.prepared import Prepared
-from gtm.http.answers.resolved import ResolvedRequest
-from gtm.http.problems import Head, ProblemError, Response, head_of, json_response
+from gtm.core.model.services import Handoff
+from gtm.core.quota.earned import Earn, Worth
+from gtm.geoip.client import Client
+from gtm.handoff import carried, jwks
+from gtm.handoff.jwt import Signer
+from gtm.http.answers.corrections import Corrections, RouterCorrections
+from gtm.http.problems import (
+    Head,
+    Headers,
+    ProblemError,
+    Response,
+    head_of,
+    json_headers,
+    json_response,
+    problem,
+    response_of,
+)
+from gtm.http.requests.incoming import Incoming, Page
 from gtm.http.requests.lookup import Lookup
+from gtm.telemetry import decision_key
+
+# --- An edge's part in handoffs: what it signs for clients that it sends to a region, and the keys that it publishes. ---
+#
+# Law: a service that does not ask for handoffs costs nothing by them. What is prepared of answers holds no handoff; it is put in
+# where one is asked for, made for each answer.
+
+
+_NONCE = 12
+"""Random bytes of a nonce."""
+_HEADERS: Headers = (
+    (b"content-type", jwks.MEDIA_TYPE.encode()),
+    (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
+)
+
+
+class HandoffSigner:
+    """Signs for one process of an edge.
+
+    Args:
+        window: the time it is.
+        published: the public keys of all edges, as the feed has them.
+    """
+
+    def __init__(self, window: Callable[[], Window], published: Callable[[], Iterable[str]] = tuple) -> None:
+        self._window = window
+        self._published = published
+        self._issuer = ""
+        self._signer: Signer | None = None
+        self.credit: Worth = ()
+        """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
+        self._own: tuple[str, ...] = ()
+
+    def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
+        """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
+        self._issuer, self._own, self._signer = issuer, public, Signer(key)
+
+    def signs(self, routing: Routing) -> bool:
+        """Whether the service asks for it."""
+        return routing.ranking.group.service.service.handoff is Handoff.SIGN
+
+    def signed(self, routing: Routing, option: Option, *, once: bool) -> bytes | None:
+        """The handoff of the request that was picked for last; None if there is nothing to hand over, or no key yet."""
+        signer = self._signer
+        if signer is None:
+            return None
+        nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
+        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=self.credit)
+        return None if claims is None else signer.sign(claims)
+
+    @property
+    def page(self) -> Page:
+        """The JWK set."""
+        return Page("jwks", self._jwks)
+
+    def _jwks(self, _incoming: Incoming, _routes: object) -> Response:
+        return response_of(200, _HEADERS, jwks.written([*self._published(), *self._own]))
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
+
+# --- A request resolved: decided for all that are alike but for the draw, and what is told of how one ends. ---
+#
+# Law: what is kept of it is the choice, never the pick. Each request is picked for anew, by its affinity or a fresh draw.
+
+
+RETRY_AFTER = 10
+"""Seconds after which a refused client may try again: about what a region takes to come back by its probes."""
+RETRY_AFTER_OVERLOAD = 2
+"""The same where capacity is short: the plan is made anew each second."""
+
+_DETAILS = {
+    Reason.FENCE_EMPTY: "residency rules forbid every region of service `{}` for this request",
+    Reason.FENCE_UNUSABLE: "no region in which this request to service `{}` may be served is usable now, and residency "
+    "rules forbid the others",
+    Reason.NONE_USABLE: "no region of service `{}` is usable now",
+    Reason.SHED: "the regions of service `{}` have no capacity left for requests of this priority now",
+    Reason.OVER_FAIR_SHARE: "capacity of service `{}` is short, and this tenant is beyond its fair share of it",
+}
+
+
+CLOSE = (b"connection", b"close")
+"""Sent to clients that are to come by another edge: what they still have to send is not read (RFC 9112 §9.6)."""
+
+
+def misdirected(edge: Mapping[str, Any]) -> str:
+    """What to do about a request that this edge may not handle; `edge` is what its answer says of that."""
+    where = f"in {edge['country']}" if edge["country"] else "in a country that nobody stated"
+    others = [f"{server['name']} ({server['country']})" for server in edge["inside"]]
+    known = f", such as {some(others, 'edges')}" if others else ""
+    return (
+        f"this edge stands {where}, outside of residency rules that bind edges ({', '.join(edge['rules'])}); send the "
+        f"request to an edge inside{known}"
+    )
+
+
+class ResolvedRequest(NamedTuple):  # made for each client that is new
+    """All requests that are alike but for the draw.
+
+    `client` is None where its address is unknown. `handoffs` signs what is answered, of a service that asks for it.
+    `corrections` are those by free slots. `earn` keeps what requests earn of quotas that are shares, and returns what it cannot.
+    `draw` is uniform in [0, 1).
+    """
+
+    router: Router
+    routing: Routing
+    client: Client | None
+    instance: str
+    full: bool
+    afford: Afford | None
+    handoffs: HandoffSigner | None = None
+    corrections: RouterCorrections | None = None
+    earn: Earn | None = None
+    draw: Callable[[], float] = random.random
+
+    def pick(self) -> Option:
+        """Draw how one request of this kind ends."""
+        corrections = self.corrections
+        option = self._drawn()
+        if corrections is None or not corrections.current.rooms:
+            return option
+        return corrections.corrected(self.routing, option)
+
+    def _drawn(self) -> Option:
+        """The plan's choice; first the request earns what its home's rules let it, which it may need at once."""
+        routing = self.routing
+        over = self.earn(routing.choice.earns) if routing.choice.earns and self.earn is not None else ()
+        if self.handoffs is not None:
+            self.handoffs.credit = over
+        return pick(routing.choice, routing.request, self.draw(), self.afford)
+
+    def answered(self) -> tuple[Option, int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """How one such request ends, as `told`; where it is to be explained in full, with what is known of free slots."""
+        corrections = self.corrections
+        if not self.full or corrections is None or not corrections.current.rooms:
+            option = self.pick()
+            return option, *self.told(option)
+        option, said = corrections.said(self.routing, self._drawn())
+        status, document, headers = self.told(option)
+        return option, status, {**document, "free_slots": said}, headers
+
+    def counted_as(self, option: Option, via: str) -> str:
+        """The key that an answer is counted under."""
+        return decision_key(self.routing.ranking.group, self.routing.ranking.cell, option, via)
+
+    def handoff(self, option: Option, *, once: bool) -> bytes | None:
+        """A handoff of one such request; None where none is to be."""
+        return None if self.handoffs is None else self.handoffs.signed(self.routing, option, once=once)
+
+    def told(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """As `rendered`, with the handoff that goes with it."""
+        status, document, headers = self.rendered(option)
+        token = self.handoff(option, once=False)
+        if token is not None:
+            document["handoff"] = token.decode()
+        return status, document, headers
+
+    def rendered(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """Status, JSON document and headers that state a decision: the answer, or a problem that contains it."""
+        return self.ended(option, self.routing.endpoint(option))
+
+    def ended(
+        self, option: Option, endpoint: Endpoint | None
+    ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
+        """Say how the request ends by this option, if the client is handed this ingress: status, JSON document and headers."""
+        routing = self.routing
+        decision = self.router.explained(routing.ranking, option)
+        document = answer(
+            routing.view,
+            routing.request,
+            decision,
+            client=None if self.client is None else self.client.text,
+            endpoint=endpoint,
+            full=self.full,
+        )
+        if option.outcome is Outcome.SERVED:
+            return 200, document, []
+        if option.outcome is Outcome.REFUSED_EDGE:
+            refusal = problem(option.outcome.value, misdirected(document["edge"]), self.instance, document)
+            return refusal["status"], refusal, [CLOSE]
+        detail = _DETAILS[option.reason].format(decision.service)
+        beyond = option.reason is Reason.OVER_FAIR_SHARE
+        code = option.reason.value if beyond else option.outcome.value
+        refusal = problem(code, detail, self.instance, document)
+        headers: list[tuple[bytes, bytes]] = []
+        if option.reason is not Reason.FENCE_EMPTY:
+            overload = option.outcome is Outcome.REFUSED_OVERLOAD
+            seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
+            headers.append((b"retry-after", str(seconds).encode()))
+        return refusal["status"], refusal, headers
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
+
+# --- Short answers to look-ups, prepared for all clients that are ranked alike. ---
+#
+# A client that is new to a worker asks what thousands before it have asked: they stand elsewhere, but the same regions are
+# near, the same rules bind, and the reasons are the same words. Such an answer names its client in one place:
+#
+#     {"service":"chat", … "reasons":["eu-west: chosen, …"],"client":{"ip":"81.2.69.142", …},"rules":[ … ],"epoch":1}
+#     └──────────────────── before ────────────────────────┘└───────── the client's own ─────┘└─────── after ───────┘
+#
+# Everything before and after is made from these, and they are the key that it is kept under (`gtm.core.memory`):
+#
+#   - the Ranking: one for each service and kind of location (what estimates and fence depend on), tenant, data class,
+#     model and priority (`gtm.core.decision.router.Ranker.ranking`); with it come rules, estimates, order and model;
+#   - the Option that was picked, which is one View's: region or refusal, and the reason;
+#   - the endpoint, where the region has several, of which the client's key picks one;
+#   - where it was asked, which a refusal names.
+#
+# So only some 100 bytes are written for each client. Rankings and Options are told apart by identity: those of another
+# View or Basis are others, and what is prepared goes with the Router that made it.
+#
+# Laws:
+#   1. A response put together here is byte for byte that of `ResolvedRequest.rendered` (tests/http/test_prepared.py), and a
+#      handoff, where one is due, after that.
+#   2. Nothing about fences is shared that a Ranking does not share: its key has every fact that a fence looks at.
+#   3. Memory is bounded in bytes (`ROOM`), whatever the policy says in its reasons.
+
+
+ROOM = 16 * 1024 * 1024
+"""Bytes of one generation of prepared answers."""
+_OWN = 600
+"""Bytes that an entry takes besides its text, about."""
+_GAP = b"\x00"
+"""Stands for the client while an answer is prepared: no JSON text has this byte (RFC 8259 §7)."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Parts(NamedTuple):
+    """An answer but for its client. `counted_as` is the key that it is counted under."""
+
+    head: Head
+    before: bytes
+    after: bytes
+    counted_as: str
+
+
+_Key = tuple[Ranking, Option, Endpoint | None, str]
+
+
+class Prepared:
+    """What is prepared for one Router.
+
+    Args:
+        router: what decides; None: there is none, and nothing is asked.
+        room: bytes of a generation.
+    """
+
+    def __init__(self, router: Router | None, room: int = ROOM) -> None:
+        self._router = router
+        regions = () if router is None else router.view.snapshot.regions
+        several = [len(region.endpoints) > 1 for region in regions]
+        self._several = (*several, False)
+        """By a region's number, whether it has endpoints to pick from; -1, the number of a refusal, is the last."""
+        self._parts: Memory[_Key, _Parts] = Memory(self._prepare, room, _size)
+
+    def response(self, resolved: ResolvedRequest, option: Option) -> Response:
+        """The response to a look-up that is not to be explained in full, when it ends by an option."""
+        routing = resolved.routing
+        endpoint = routing.endpoint(option) if self._several[option.number] else None
+        head, before, after, counted_as = self._parts[routing.ranking, option, endpoint, resolved.instance]
+        client = None if resolved.client is None else resolved.client.text
+        own = _encode(client_document(routing.request.location, client))
+        if resolved.handoffs is not None:
+            token = resolved.handoff(option, once=False)
+            if token is not None:
+                after = b'%b,"handoff":"%b"}' % (after[:-1], token)
+        # As `Response(…)`, in half of the time.
+        response: Response = tuple.__new__(Response, (head, before + own + after, counted_as))
+        return response
+
+    def _prepare(self, key: _Key) -> _Parts:
+        ranking, option, endpoint, instance = key
+        router = self._router
+        assert router is not None  # noqa: S101 - nothing is resolved without one
+        routing = Routing(router.view, ranking, router.choices[ranking.group], ranking.request)
+        resolved = ResolvedRequest(router, routing, None, instance, False, None)
+        endpoint = endpoint or routing.endpoint(option)  # the only one there is
+        status, document, headers = resolved.ended(option, endpoint)
+        before, _, after = _encode({**document, "client": msgspec.Raw(_GAP)}).partition(_GAP)
+        head = head_of(status, json_headers(status, headers))
+        return _Parts(head, before, after, resolved.counted_as(option, "lookup"))
+
+
+def _size(_: _Key, parts: _Parts) -> int:
+    return _OWN + len(parts.before) + len(parts.after)
+
+
+# --- Answers to kinds of request, remembered for as long as a Router lives. ---
+
 
 Locate = Callable[[bytes], Location]
 """Where an address is, given in network order."""
@@ -143,6 +461,7 @@ class _Signed:
         return self.target.response(rest, query if token is None else carried.added(query, token))
 
 
+@dataclass(eq=False, repr=False)
 class Routes:
     """What is remembered for one Router, bounded so that hostile traffic cannot grow it.
 
@@ -157,32 +476,27 @@ class Routes:
         draw: uniform in [0, 1), anew for each request.
     """
 
-    def __init__(
-        self,
-        router: Router | None,
-        locate: Locate,
-        afford: Afford | None = None,
-        limit: int = 8192,
-        *,
-        handoffs: Handoffs | None = None,
-        corrections: Corrections | None = None,
-        earn: Earn | None = None,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self.router = router
+    router: Router | None
+    locate: Locate
+    afford: Afford | None = None
+    limit: InitVar[int] = 8192
+    _: KW_ONLY
+    handoffs: HandoffSigner | None = None
+    corrections: InitVar[Corrections | None] = None
+    earn: Earn | None = None
+    draw: Callable[[], float] = random.random
+
+    def __post_init__(self, limit: int, corrections: Corrections | None) -> None:
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
         self.marks: set[int] = set()
         """Of look-ups that were made once."""
-        self._locate = locate
-        self._afford = afford
-        self._earn = earn
-        self._draw = draw
-        self._handoffs = handoffs
-        self._corrections = None if router is None or corrections is None else corrections.under(router)
-        self._limit = limit if router is None else min(limit, router.ranker.limit)
+        self._corrections = (
+            None if self.router is None or corrections is None else corrections.under(self.router)
+        )
+        self._limit = limit if self.router is None else min(limit, self.router.ranker.limit)
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
-        self.prepared = Prepared(router)
+        self.prepared = Prepared(self.router)
 
     def resolve(self, lookup: Lookup, client: ClientAddress | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.
@@ -201,7 +515,7 @@ class Routes:
                 "not_ready", "no policy has been loaded yet; try again", ((b"retry-after", b"1"),)
             )
         packed = b"" if client is None else client.packed
-        location = self._locate(packed) if packed else UNKNOWN_LOCATION
+        location = self.locate(packed) if packed else UNKNOWN_LOCATION
         router = self.router
         service, tenant, data_class = _asked(router.view, lookup)
         priority = lookup.priority
@@ -214,11 +528,11 @@ class Routes:
             routing = router.routing(request, packed)
         except UnknownNameError as error:
             raise ProblemError.unknown_name(error) from error
-        handoffs = self._handoffs
+        handoffs = self.handoffs
         if handoffs is not None and not handoffs.signs(routing):
             handoffs = None
         known = router, routing, client, instance, lookup.explain
-        made = (*known, self._afford, handoffs, self._corrections, self._earn, self._draw)
+        made = (*known, self.afford, handoffs, self._corrections, self.earn, self.draw)
         resolved: ResolvedRequest = tuple.__new__(ResolvedRequest, made)
         return resolved
 

@@ -12,11 +12,238 @@ from typing import Any
 import msgspec
 
 from gtm import __version__
-from gtm.http.description.schemas import LOOKUP, TEXT, ref, schemas, value
+from gtm.core.decision.candidates import Exclusion
+from gtm.core.model.outcomes import Outcome, Reason
+from gtm.core.model.services import Priority
+from gtm.core.model.state import HealthStatus
 from gtm.http.problems import CODES, response_of
-from gtm.http.requests.lookup import MAX_VALUE
+from gtm.http.requests.lookup import MAX_BATCH, MAX_VALUE
 from gtm.http.samples.beacons import MAX_TARGETS
 from gtm.http.samples.intake import MAX_BEACON_BYTES, MAX_BEACON_SAMPLES, MAX_SAMPLES, MAX_SAMPLES_BYTES
+
+# --- The values that the edge's OpenAPI document describes, as JSON Schema (2020-12). ---
+
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "number"}
+_WHOLE: Schema = {"type": "integer"}
+_NULL: Schema = {"type": "null"}
+
+LOOKUP = {
+    "service": (TEXT, "Name of the service; required unless `host` is given."),
+    "client_ip": (
+        TEXT,
+        "IPv4 or IPv6 address of the client. Left out: whoever asks. Others than yourself take a token.",
+    ),
+    "tenant": (TEXT, "A tenant of the policy."),
+    "data_class": (TEXT, "A data class of the policy."),
+    "host": (
+        TEXT,
+        "A host name of the service, in place of `service`: with the tenant and data class that it states.",
+    ),
+    "model": (TEXT, "Only regions that serve this model are candidates."),
+    "affinity": (TEXT, "Any text: keeps the client on its region, for services with `affinity: key`."),
+    "priority": (
+        {"type": "string", "enum": [one.value for one in Priority]},
+        "How urgent it is; the service's own if left out, and where a higher one is stated. The lowest is shed first.",
+    ),
+}
+"""What a look-up may state: its schema, and what it means."""
+
+
+def ref(name: str) -> Schema:
+    """The schema of a name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def value(schema: Schema) -> Schema:
+    """A text as it may be given."""
+    return schema if "enum" in schema else {**schema, "minLength": 1, "maxLength": MAX_VALUE}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, _NULL]}
+
+
+def _list(items: Schema, **bounds: int) -> Schema:
+    return {"type": "array", "items": items, **bounds}
+
+
+def _one_of(values: Iterable[str]) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def _object(description: str, optional: Mapping[str, Schema] | None = None, /, **required: Schema) -> Schema:
+    properties = {**required, **(optional or {})}
+    return {
+        "type": "object",
+        "description": description,
+        "properties": properties,
+        "required": list(required),
+    }
+
+
+def _closed(schema: Schema) -> Schema:
+    """Without fields that are not described."""
+    return {**schema, "additionalProperties": False}
+
+
+def _said(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+def schemas() -> dict[str, Any]:
+    """All, by name."""
+    return {**_asked(), **_answers(), **_explained(), **_others()}
+
+
+def _asked() -> dict[str, Any]:
+    fields = {name: _said(_or_null(value(schema)), meaning) for name, (schema, meaning) in LOOKUP.items()}
+    explain = _said(_or_null({"type": "boolean"}), "The whole decision.")
+    return {
+        "Lookup": _closed(_object("One look-up of a batch.", {**fields, "explain": explain})),
+        "Batch": _closed(_object("Look-ups.", requests=_list(ref("Lookup"), maxItems=MAX_BATCH))),
+    }
+
+
+def _decision(region: Schema, endpoint: Schema) -> dict[str, Schema]:
+    return {
+        "service": TEXT,
+        "outcome": _one_of(one.value for one in Outcome),
+        "region": region,
+        "endpoint": endpoint,
+        "ttl": _said(_WHOLE, "Seconds for which the answer may be acted on; 0: for this request."),
+        "reason": _one_of(one.value for one in Reason),
+        "reasons": _said(
+            _list(TEXT), "The same in sentences: why this region, and why none that ranks before it."
+        ),
+        "client": ref("Client"),
+        "rules": _said(_list(ref("Rule")), "Residency rules that matched."),
+        "revision": _said(_WHOLE, "Of the policy that the answer comes from."),
+        "epoch": _said(_WHOLE, "Of the state of the world."),
+    }
+
+
+def _whole() -> dict[str, Schema]:
+    """The schema of an explanation: of an answer, and what an explanation has besides."""
+    return {
+        "request": _said({"type": "object"}, "The request as it was understood."),
+        "ranking_class": _said(TEXT, "The requests planned together with this one."),
+        "shed": _said(_NUMBER, "The share of them that is refused for want of capacity."),
+        "candidates": _said(_list(ref("Candidate")), "Every member region in rank order."),
+        "free_slots": _said(
+            {"type": "object"}, "What came of asking for free slots, where balancers report them."
+        ),
+    }
+
+
+def _answers() -> dict[str, Any]:
+    handoff = {
+        "handoff": _said(TEXT, "To be sent to the endpoint as header `gtm-handoff`, for `ttl` seconds.")
+    }
+    problem = {
+        "type": TEXT,
+        "title": TEXT,
+        "status": _WHOLE,
+        "detail": TEXT,
+        "instance": TEXT,
+        "code": _one_of(CODES),
+    }
+    return {
+        "Route": _object(
+            "Where a request is served.", {**_whole(), **handoff}, **_decision(TEXT, ref("Endpoint"))
+        ),
+        "Problem": _object("What went wrong (RFC 9457).", **problem),
+        "Refusal": _object(
+            "Why a request is served nowhere, or not by this edge: a problem with the decision.",
+            {
+                **_decision(_NULL, _NULL),
+                **_whole(),
+                "edge": _said({"type": "object"}, "Where this edge stands, and which stand inside."),
+            },
+            **problem,
+        ),
+        "BatchAnswer": _object(
+            "Answers in the order asked.",
+            results=_list({"anyOf": [ref("Route"), ref("Refusal"), ref("Problem")]}),
+        ),
+        "Endpoint": _object(
+            "Where to send the request.",
+            url=TEXT,
+            ipv4=_list(TEXT),
+            ipv6=_list(TEXT),
+            cname=_or_null(TEXT),
+        ),
+        "Client": _object(
+            "Whom the answer is about.",
+            {"subnet": TEXT, "spans": _list(TEXT)},
+            ip=_or_null(TEXT),
+            country=_or_null(TEXT),
+            network=_said(_or_null(TEXT), "The database's network that the address lies in."),
+            source=_one_of(["geoip", "override", "none"]),
+        ),
+        "Rule": _object(
+            "A residency rule that matched.",
+            {"legal_basis": TEXT, "because": _list(TEXT)},
+            name=TEXT,
+            mode=_one_of(["enforce", "monitor"]),
+        ),
+    }
+
+
+def _explained() -> dict[str, Any]:
+    health = _object(
+        "What is known of an endpoint.",
+        url=TEXT,
+        health=_one_of(one.value for one in HealthStatus),
+        detail=TEXT,
+    )
+    return {
+        "Candidate": _object(
+            "A member region, and what became of it.",
+            region=TEXT,
+            display_name=TEXT,
+            country=TEXT,
+            operator_country=_or_null(TEXT),
+            rank=_WHOLE,
+            share=_said(_NUMBER, "Of such requests, 0 to 1."),
+            estimate_ms=_said(_or_null(_NUMBER), "Estimated round trip."),
+            estimate_source=_said(_or_null(TEXT), "What that rests on."),
+            processing_ms=_said(_or_null(_NUMBER), "What the region itself takes."),
+            distance_km=_or_null(_NUMBER),
+            excluded=_or_null(_one_of(one.value for one in Exclusion)),
+            rules=_said(_list(TEXT), "Those that exclude it."),
+            monitored=_said(_list(TEXT), "Those that would, if they were enforced."),
+            why=TEXT,
+            endpoints=_list(health),
+        )
+    }
+
+
+def _others() -> dict[str, Any]:
+    measured = {"region": TEXT, "rtt_ms": _said(_NUMBER, "Round trip in milliseconds.")}
+    return {
+        "Liveness": _object("It lives.", status=TEXT),
+        "Readiness": _object("It answers.", status=TEXT, revision=_WHOLE, epoch=_WHOLE),
+        "Targets": _object("Regions to measure.", targets=_list(_object("One.", region=TEXT, url=TEXT))),
+        "Beacons": _object(
+            "What a browser measured.",
+            samples=_list(_object("One.", **measured), maxItems=MAX_BEACON_SAMPLES),
+        ),
+        "Samples": _object(
+            "What a balancer measured.",
+            samples=_list(_object("One.", client=TEXT, **measured), maxItems=MAX_SAMPLES),
+        ),
+        "Taken": _object(
+            "What became of samples.",
+            accepted=_WHOLE,
+            refused=_said({"type": "object", "additionalProperties": _WHOLE}, "How many, by reason."),
+        ),
+    }
+
+
+# --- The edge's OpenAPI document: what can be asked, and what is answered. Served at `/openapi.json`. ---
 
 
 def document() -> dict[str, Any]:

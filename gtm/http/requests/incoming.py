@@ -4,12 +4,47 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from gtm.core.model.cors import Cors
 from gtm.http.problems import ProblemError
-from gtm.http.requests.pages import OTHER
+
+if TYPE_CHECKING:
+    from gtm.http.answers.routes import Routes
+    from gtm.http.problems import Headers, Response
+
+
+# --- Entries of the edge's route table: what answers a path, by which methods, and what it is counted as. ---
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One of the edge's pages.
+
+    `label` is its name in the metrics. `answer` makes the response from a request's head; where it is None, `take` reads the
+    body, and returns None if the client is gone or has had its answer in pieces. `methods` are those it takes; OPTIONS is
+    answered with `preflight`. Errors carry `error_headers`: those that browsers want before a page of another origin may read
+    them.
+    """
+
+    label: str
+    answer: Callable[[Incoming, Routes], Response] | None = None
+    take: Callable[[Incoming, Receive, Send], Awaitable[Response | None]] | None = None
+    methods: tuple[str, ...] = ("GET", "HEAD")
+    preflight: Response | None = None
+    error_headers: Headers = ()
+
+
+OTHER = Page("other")
+"""What no page answers: a path that gtm has not, or a head that cannot be read."""
+REDIRECT = Page("redirect")
+"""The paths of services' own hosts, and those below `/r/`."""
+
+
+# --- A request as the ASGI server hands it over, read as far as gtm cares. ---
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -38,6 +73,7 @@ _SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"cont
 _READ = LISTS.union(_SINGLE, (b"origin", ASKED_METHOD, ASKED_FIELDS))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Incoming:
     """One request.
 
@@ -52,39 +88,22 @@ class Incoming:
         version: of HTTP.
     """
 
-    __slots__ = (
-        "_lines",
-        "_version",
-        "cors",
-        "headers",
-        "method",
-        "page",
-        "path",
-        "peer",
-        "query",
-        "raw_path",
-        "started",
-    )
+    method: str
+    target: InitVar[bytes]
+    lines: Iterable[tuple[bytes, bytes]]
+    peer: str | None
+    version: str
+    raw_path: bytes = field(init=False)
+    query: bytes = field(init=False)
+    path: str = field(init=False)
+    page: Page = field(init=False, default=OTHER)
+    started: bool = field(init=False, default=False)
+    headers: dict[bytes, bytes] = field(init=False, default_factory=dict)
 
-    def __init__(
-        self,
-        method: str,
-        target: bytes,
-        lines: Iterable[tuple[bytes, bytes]],
-        peer: str | None,
-        version: str,
-    ) -> None:
-        self.method = method
+    def __post_init__(self, target: bytes) -> None:
         self.raw_path, _, self.query = target.partition(b"?")
         path = self.raw_path.decode("ascii", "replace")
         self.path = unquote(path) if "%" in path else path
-        self._lines = lines
-        self.peer = peer
-        self._version = version
-        self.page = OTHER
-        self.started = False
-        self.cors: Cors | None = None
-        self.headers: dict[bytes, bytes] = {}
 
     @classmethod
     def of_scope(cls, scope: Scope) -> Incoming:
@@ -107,7 +126,7 @@ class Incoming:
             ProblemError: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1.
         """
         headers = self.headers
-        for name, value in self._lines:
+        for name, value in self.lines:
             if name in _READ:
                 if name not in headers:
                     headers[name] = value
@@ -117,7 +136,7 @@ class Incoming:
                     raise ProblemError(
                         "invalid_request", f"the {name.decode().title()} header is given twice"
                     )
-        if b"host" not in headers and self._version == "1.1":
+        if b"host" not in headers and self.version == "1.1":
             raise ProblemError("invalid_request", "the Host header is missing")
 
     def require(self, allowed: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.regions import Endpoint, Probe, ProbeType
-from gtm.http.answers.resolved import ResolvedRequest
+from gtm.http.answers.routes import ResolvedRequest
 from gtm.http.problems import ProblemError, Response, json_response, response_of
 from gtm.http.requests.lookup import check_value
 

@@ -32,11 +32,9 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.address import Address, parse_address
 from gtm.http.answers.routes import Routes
 from gtm.http.problems import Headers, ProblemError, Response, json_response
-from gtm.http.requests.access import Reporter
-from gtm.http.requests.callers import Callers
-from gtm.http.requests.incoming import Incoming, Receive, Send
+from gtm.http.requests.callers import Callers, Reporter
+from gtm.http.requests.incoming import Incoming, Page, Receive, Send
 from gtm.http.requests.lookup import Lookup
-from gtm.http.requests.pages import Page
 from gtm.http.samples import beacons
 from gtm.nesting import ShapeError, read
 from gtm.telemetry import Counts
@@ -64,6 +62,7 @@ class Posted:
     rtt_ms: float
 
 
+@dataclass(eq=False, repr=False)
 class Intake:
     """Where one worker's samples gather.
 
@@ -74,17 +73,12 @@ class Intake:
         doubts: the networks whose locations are disputed.
     """
 
-    def __init__(
-        self,
-        snapshot: Callable[[], Snapshot | None],
-        locate: Callable[[bytes], Location],
-        clock: Callable[[], float],
-        doubts: Callable[[], Mapping[str, Doubt]] = dict,
-    ) -> None:
-        self._snapshot = snapshot
-        self._locate = locate
-        self._clock = clock
-        self._doubts = doubts
+    snapshot: Callable[[], Snapshot | None]
+    locate: Callable[[bytes], Location]
+    clock: Callable[[], float]
+    doubts: Callable[[], Mapping[str, Doubt]] = dict
+
+    def __post_init__(self) -> None:
         self._budget = SourceBudget()
         self._changing = threading.Lock()
         self._known: Snapshot | None = None
@@ -129,9 +123,9 @@ class Intake:
 
     def _add(
         self, posted: Posted, client: Address | None, method: SampleMethod, reporter: Reporter
-    ) -> SampleVerdict:
-        location = UNKNOWN_LOCATION if client is None else self._locate(client.packed)
-        now = self._clock()
+    ) -> Verdict:
+        location = UNKNOWN_LOCATION if client is None else self.locate(client.packed)
+        now = self.clock()
         source = "" if client is None else source_of(client)
         sample = RoundTripSample(location, posted.region, posted.rtt_ms, now, source, method, reporter.name)
         if self._known is None or posted.region not in self._known.region_numbers:
@@ -145,7 +139,7 @@ class Intake:
 
     def _follow(self) -> None:
         """Measure against the regions of the policy in force: what they are called, and where."""
-        if self._snapshot() is self._known:
+        if self.snapshot() is self._known:
             return
         fresh = {method: self._fresh() for method in self._open}
         with self._changing:
@@ -154,9 +148,9 @@ class Intake:
             self._open = fresh
 
     def _fresh(self) -> SampleAggregator:
-        self._known = self._snapshot()
+        self._known = self.snapshot()
         regions = () if self._known is None else self._known.regions
-        return SampleAggregator(regions, doubts=self._doubts(), limit=MAX_PAIRS)
+        return SampleAggregator(regions, doubts=self.doubts(), limit=MAX_PAIRS)
 
 
 def source_of(client: Address) -> str:

@@ -21,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import EBADF
 from itertools import islice
 from pathlib import Path
@@ -143,6 +144,7 @@ def _ready(descriptor: int) -> bool:
     return bool(poll.poll(_PATIENCE_MS))
 
 
+@dataclass(eq=False, repr=False)
 class AccessLog:
     """See above.
 
@@ -152,18 +154,15 @@ class AccessLog:
         say_every: seconds between two complaints in the log.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        find: Callable[[str | None, bytes | None, bytes | None], Address | None],
-        say_every: float = SAY_EVERY,
-    ) -> None:
+    folder: Path
+    find: Callable[[str | None, bytes | None, bytes | None], Address | None]
+    say_every: float = SAY_EVERY
+
+    def __post_init__(self) -> None:
         self.lines: AccessLines | None = None
         """Makes them; None: it is off."""
         self.written = 0
         self.dropped = 0
-        self._folder = folder
-        self._find = find
         self._document: AccessLogDocument | None = None
         self.file: LogFile | None = None
         """Where lines of now go; None: it never was on."""
@@ -177,9 +176,8 @@ class AccessLog:
         self._ending = asyncio.Event()
         self.failing = False
         """Whether the file could not be written at the last look."""
-        self._say_every = say_every
         self._said = False
-        self._said_at = -say_every
+        self._said_at = -self.say_every
 
     @property
     def used(self) -> bool:
@@ -194,14 +192,14 @@ class AccessLog:
         if document is None:
             self.lines = None
             return
-        path = None if document.path == "-" else self._folder / document.path
+        path = None if document.path == "-" else self.folder / document.path
         if self.file is None or self.file.path != path:
             old, self.file = self.file, LogFile(path)
             self._before = len(self.collected)
             if old is not None and self._task is None:
                 old.close()
             # Else whoever writes closes it: a thread may be at it.
-        self.lines = AccessLines(self._put, clients=document.clients, find=self._find)
+        self.lines = AccessLines(self._put, clients=document.clients, find=self.find)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -274,7 +272,7 @@ class AccessLog:
                 logger.info("the access log is written again; lines dropped so far: %d", self.dropped)
             self.failing = self._said = False
             return
-        if not self.failing and now - self._said_at >= self._say_every:
+        if not self.failing and now - self._said_at >= self.say_every:
             self._said, self._said_at = True, now
             name = "standard output" if file.path is None else f"`{file.path}`"
             logger.error(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any, Protocol, cast
@@ -28,7 +29,7 @@ _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON = b"application/json"
 
 
-class Shown(Protocol):
+class ShownBalancer(Protocol):
     """What a balancer shows of itself, of whatever processes it is."""
 
     async def unready(self) -> str:
@@ -41,6 +42,7 @@ class Shown(Protocol):
         """The state of the balancer as it is now."""
 
 
+@dataclass(eq=False, repr=False)
 class Admin:
     """The page, to whom may read it.
 
@@ -53,22 +55,15 @@ class Admin:
         counted: what else belongs to the metrics.
     """
 
-    def __init__(
-        self,
-        shown: Shown,
-        allow: Sequence[Network],
-        more: Callable[[], dict[str, Any]] = dict,
-        counted: Callable[[], bytes] = bytes,
-        *,
-        names: frozenset[str] = frozenset(),
-        snapshot: Callable[[], Snapshot | None] = lambda: None,
-    ) -> None:
-        self._names = names
-        self._snapshot = snapshot
-        self._more = more
-        self._counted = counted
-        self._shown = shown
-        self._allow = allow
+    shown: ShownBalancer
+    allow: Sequence[Network]
+    more: Callable[[], dict[str, Any]] = dict
+    counted: Callable[[], bytes] = bytes
+    _: KW_ONLY
+    names: frozenset[str] = frozenset()
+    snapshot: Callable[[], Snapshot | None] = lambda: None
+
+    def __post_init__(self) -> None:
         self.room = Connections(_CONNECTIONS)
         """Who asks nothing takes no descriptor from what is carried."""
 
@@ -81,23 +76,23 @@ class Admin:
         if peer is None:
             return False
         address = ip_address(peer.partition("%")[0])
-        return any(address in network for network in self._allow)
+        return any(address in network for network in self.allow)
 
     async def answer(self, path: bytes, peer: str | None, host: bytes = b"") -> tuple[int, bytes, bytes]:
         """Status, content type and body."""
         if path == b"/readyz":
-            why = await self._shown.unready()
+            why = await self.shown.unready()
             said = {"ready": False, "detail": why} if why else {"ready": True}
             return (503 if why else 200), _JSON, msgspec.json.encode(said)
         if not self.allows(peer):
             return 403, _JSON, msgspec.json.encode({"detail": "not for this address: see --metrics-allow"})
-        words = foreign(peer, host, self._names, self._snapshot())
+        words = foreign(peer, host, self.names, self.snapshot())
         if words:
             return 421, _JSON, msgspec.json.encode({"detail": words})
         if path == b"/metrics":
-            return 200, _TEXT, await self._shown.metrics() + self._counted()
+            return 200, _TEXT, await self.shown.metrics() + self.counted()
         if path == b"/state":
-            state = await self._shown.state() | self._more()
+            state = await self.shown.state() | self.more()
             return 200, _JSON, msgspec.json.format(msgspec.json.encode(state), indent=2)
         return 404, _JSON, msgspec.json.encode({"detail": "there are /metrics, /state and /readyz"})
 

@@ -9,28 +9,34 @@ import asyncio
 import logging
 import re
 import resource
+import socket
+import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 from weakref import WeakKeyDictionary
 
 from gtm.balancer.config import BalancerDocument
-from gtm.balancer.decide.gate import Handoffs, LawGate, OwnHandoffs
+from gtm.balancer.decide.gate import HandoffReader, LawGate, OwnHandoffs
 from gtm.balancer.decide.picking import PoolPicker
-from gtm.balancer.decide.pushing import Pusher
+from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.balancer.health.scraping import load_in_header
+from gtm.balancer.health.check_settings import CheckSettings
+from gtm.balancer.health.checks import Checks, load_in_header
 from gtm.balancer.metrics import Family, collect, render
+from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
+from gtm.balancer.wire.tls import BackendContext, ServerContext
 from gtm.core.balance.choosing.values import By
-from gtm.core.balance.health.health import BackendHealth
-from gtm.core.balance.sharing import Sharing, SlotUse
+from gtm.core.balance.health import BackendHealth, Settings
+from gtm.core.balance.sharing import Sharing, Use
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.core.handoff.keys import OwnKey
@@ -43,12 +49,10 @@ from gtm.geoip.reader import Locator
 from gtm.http.answers.quotas import QuotaGate
 from gtm.http.samples.intake import Intake
 from gtm.runtime.balancer.access_log import AccessLog
-from gtm.runtime.balancer.admin import Shown
+from gtm.runtime.balancer.admin import ShownBalancer
 from gtm.runtime.balancer.backends_file import BackendNames, BackendsFile
-from gtm.runtime.balancer.front import Front
-from gtm.runtime.balancer.health import HealthLoop, health_settings
 from gtm.runtime.balancer.reporting import EVERY, Report
-from gtm.runtime.balancer.round_trips import RoundTrips
+from gtm.runtime.balancer.round_trips import ClientRoundTrips
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.following.told import ViewMessage
@@ -58,6 +62,198 @@ from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.places import reload_places
 from gtm.settings import BalancerSettings
 from gtm.transport import tls_when_needed
+
+# --- What looks after a region's backends, and tells picker and admission what it finds. ---
+
+
+TELL_EVERY = 0.1
+"""Seconds between looks at what time alone changes."""
+
+
+def health_settings(document: BalancerDocument) -> Settings:
+    """The settings of backends' health by the file."""
+    found = Settings(checks=document.checks.thresholds())
+    return found if document.ejection.latency else replace(found, latency_factor=None)
+
+
+@dataclass(eq=False, repr=False)
+class HealthLoop:
+    """See above.
+
+    Args:
+        health: of the backends.
+        picker: is told of conditions.
+        admission: is told of slots.
+        http2: what https backends must show to checks by gRPC.
+        share: what of the region's slots may be filled here.
+        not_made: called for each check that could not be made for want of room here.
+    """
+
+    health: BackendHealth
+    picker: PoolPicker
+    admission: QueueAdmission
+    http2: Callable[[], ssl.SSLContext]
+    _: KW_ONLY
+    share: Callable[[int | None], int | None] = lambda slots: slots
+    not_made: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._settings: CheckSettings | None = None
+        self._checks: Checks | None = None
+        self._slots: tuple[int | None, bool] = (-1, False)
+        self._drained: set[str] = set()
+
+    async def configure(self, document: BalancerDocument) -> None:
+        """Look after these backends; the picker knows them already."""
+        settings = document.checks.model_copy(update={"orca": None})  # by which no check goes
+        if self._checks is None or settings != self._settings:
+            if self._checks is not None:
+                await self._checks.stop()
+            self._settings = settings
+            picker = self.picker
+            self._checks = Checks(
+                settings,
+                self.health,
+                self._tell,
+                picker.flights,
+                self.http2,
+                cached=picker.cached,
+                not_made=self.not_made,
+            )
+        routes = {route.url: route for route in self.picker.routes()}
+        self._checks.update(((one, routes[one.name]) for one in document.servers()), document.own_checks())
+        now = asyncio.get_running_loop().time()
+        drained = {one.url for one in document.backends if one.draining}
+        for name in drained - self._drained:
+            self.health.drain(name, now)
+        for name in self._drained - drained:
+            self.health.undrain(name)
+        self._drained = drained
+        self._tell()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(TELL_EVERY)
+            self._tell()
+
+    def _tell(self) -> None:
+        found = self.health.tick(asyncio.get_running_loop().time())
+        if found:
+            self.picker.conditions(found)
+        self.resize()
+
+    def resize(self) -> None:
+        """Look how many slots may be filled here."""
+        slots = self.picker.slots()
+        here = (self.share(slots), slots != 0)
+        if here != self._slots:
+            self._slots = here
+            self.admission.resize(*here)
+
+    async def first_round(self, patience: float) -> None:
+        """Wait until every backend was looked at once, for so many seconds at most."""
+        if self._checks is not None:
+            await self._checks.first_round(patience)
+        self._tell()
+
+    async def close(self) -> None:
+        """End."""
+        if self._checks is not None:
+            await self._checks.stop()
+
+    def problems(self) -> dict[str, dict[str, str]]:
+        """Backend → what was asked of it → what is wrong, in words."""
+        return {} if self._checks is None else self._checks.problems()
+
+    def signals(self) -> dict[str, Mapping[str, float]]:
+        """Backend → what its metrics say of its load."""
+        return {} if self._checks is None else self._checks.signals(Settings().lasts)
+
+    def memory(self) -> float | None:
+        """The mean of the backends' used memory, 0 to 1; None: nobody says."""
+        known = [
+            one.condition.memory for one in self.picker.pool.candidates if one.condition.memory is not None
+        ]
+        return sum(known) / len(known) if known else None
+
+
+# --- What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves. ---
+
+
+# --- How clients come to a balancer, and it to its backends: plain or by TLS, behind a PROXY protocol or not. ---
+
+
+_BACKLOG = 2048
+
+
+class Front:
+    """See above.
+
+    Args:
+        document: what the balancer's file says.
+
+    Raises:
+        TlsError: a file of a certificate cannot be used.
+    """
+
+    def __init__(self, document: BalancerDocument) -> None:
+        self._listener = None if document.tls is None else ServerContext(document.tls)
+        self._backends = BackendContext(document.backend_tls)
+        self._trusted = document.proxy_protocol
+        self._hosts = document.hosts()
+
+    @property
+    def words(self) -> str:
+        """What the log says of it."""
+        tls = " (TLS)" if self._listener is not None else ""
+        return f"{tls} (PROXY protocol from {len(self._trusted)} networks)" if self._trusted else tls
+
+    async def listen(self, proxy: Proxy, sock: socket.socket) -> asyncio.Server:
+        """Take connections of clients."""
+        trusted, listener = self._trusted, self._listener
+
+        def connection() -> asyncio.Protocol:
+            if listener is not None:  # by the context of now: it is another when files have been read again
+                return ProxiedConnection(proxy, trusted, listener.context)
+            return ProxiedConnection(proxy, trusted) if trusted else proxy.connection()
+
+        # As many as wait are accepted in one go, before any is looked at.
+        backlog = max(1, min(_BACKLOG, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
+        return await proxy.loop.create_server(connection, sock=sock, backlog=backlog)
+
+    def route(self, url: str) -> Route:
+        """The way to a backend."""
+        found = Route(url, lambda: self._backends.context, server_name=self._backends.server_name)
+        found.host_field = self._hosts.get(url)
+        return found
+
+    def configure(self, document: BalancerDocument, routes: Iterable[Route]) -> None:
+        """Say from now on in Host what the file says, also where the ways are known."""
+        self._hosts = document.hosts()
+        for route in routes:
+            route.host_field = self._hosts.get(route.url)
+
+    def http2(self) -> ssl.SSLContext:
+        """What https backends must show to who speaks HTTP/2 with them."""
+        return self._backends.http2
+
+    def look(self) -> None:
+        """Read certificates again whose files have changed."""
+        for one in (self._listener, self._backends):
+            problem = None if one is None else one.look()
+            if problem is not None:
+                logger.error("%s", problem)
+
+    def renew(self, routes: Iterable[Route]) -> None:
+        """Let the next connections to backends be made with what was read last."""
+        for route in routes:
+            if route.tls is not None:
+                route.tls = self._backends.context
+
+
+# --- What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves. ---
+
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +285,7 @@ def _room(loop: asyncio.AbstractEventLoop) -> Connections:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RequestCounts:
     """Requests that are served and that wait, and those at each backend by its URL."""
 
     running: int = 0
@@ -107,7 +303,7 @@ class Spent:
     denied: Mapping[QuotaText, int] = field(default_factory=dict)
 
 
-class Carriers(Shown, Protocol):
+class Carriers(ShownBalancer, Protocol):
     """What carries a balancer's requests: this process (`Carrier`), or workers. The balancer asks both the same."""
 
     async def listen(self, listeners: Sequence[Listener]) -> None:
@@ -152,7 +348,7 @@ class Carriers(Shown, Protocol):
     def free_slots(self) -> Slots | None:
         """How many requests could begin now; None: nobody knows."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         """The requests that all of them have now."""
 
     async def finish(self) -> None:
@@ -226,11 +422,11 @@ class Carrier(Carriers):
             settings.region,
             locator.locate,
             finder,
-            Handoffs(current, locator.locate),
+            HandoffReader(current, locator.locate),
             says=document.says(settings.service),
             earn=self._gate.earn,
         )
-        self._pusher = Pusher(
+        self._pusher = PeerPusher(
             current,
             settings.region,
             settings.name,
@@ -271,7 +467,7 @@ class Carrier(Carriers):
             time.time,
             lambda: current.table.doubts,
         )
-        self._round_trips = RoundTrips(
+        self._round_trips = ClientRoundTrips(
             intake, settings.region, lambda: self._proxy.clients, settings.trusted_proxies
         )
 
@@ -439,9 +635,9 @@ class Carrier(Carriers):
     def round_trips(self) -> Interval:
         return self._round_trips.due()
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         tiers = self._admission.admission.snapshot().tiers.values()
-        return Counts(
+        return RequestCounts(
             sum(tier.running for tier in tiers),
             sum(tier.waiting for tier in tiers),
             {one.backend.name: one.flight.requests for one in self._picker.pool.candidates},
@@ -646,3 +842,52 @@ class Carrier(Carriers):
             corrects=document.checks.scrape is None,
         )
         await self._health.configure(document)
+
+
+# --- Each check of each backend made once, without a balancer: what `gtm balancer --check-backends` shows before one is started. ---
+
+
+PATIENCE = 30.0
+"""Seconds for all checks of all backends, beyond which what is missing is not known."""
+_NAMES = 10.0
+"""Seconds for names to be looked up."""
+
+
+class TriedBackend(NamedTuple):
+    """What one round has found of a backend: whether requests would be sent there, what is wrong by check, and the models that it lists."""
+
+    url: str
+    healthy: bool
+    problems: Mapping[str, str]
+    models: tuple[str, ...]
+
+
+async def tried(file: BalancerDocument) -> list[TriedBackend]:
+    """Make each check of each backend once.
+
+    Args:
+        file: what a balancer's file says.
+
+    Raises:
+        TlsError: a file of a certificate cannot be used.
+    """
+    now = asyncio.get_running_loop().time
+    names = BackendNames()
+    await names.look(file, _NAMES)
+    document = names.applied(file, ())
+    await names.close()
+    front, backends = Front(document), document.servers()
+    health = BackendHealth(health_settings(document), backends, now())
+    checks = Checks(document.checks, health, lambda: None, http2=front.http2)
+    checks.update(((one, front.route(one.name)) for one in backends), document.own_checks())
+    try:
+        await checks.first_round(PATIENCE)
+        health.tick(now())
+        problems = checks.problems()
+        found = ((one.name, health.condition(one.name, now())) for one in backends)
+        return [
+            TriedBackend(name, known.healthy, problems[name], tuple(sorted(known.models or ())))
+            for name, known in found
+        ]
+    finally:
+        await checks.stop()

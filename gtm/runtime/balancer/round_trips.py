@@ -16,11 +16,13 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
+from gtm.balancer.plane.client.downstream import Downstream
 from gtm.core.latency.samples import Interval, SampleMethod
 from gtm.geoip.client import peer_address
-from gtm.http.requests.access import Reporter
+from gtm.http.requests.callers import Reporter
 from gtm.http.samples.intake import Intake, Posted
 from gtm.settings import Network
 
@@ -40,14 +42,8 @@ _REPORTER = Reporter("")
 """Whose token it is, control knows."""
 
 
-class Client(Protocol):
-    """A client's connection."""
-
-    peer: str | None
-    transport: Any
-
-
-class RoundTrips:
+@dataclass(eq=False, repr=False)
+class ClientRoundTrips:
     """See above.
 
     Args:
@@ -59,23 +55,16 @@ class RoundTrips:
         now: seconds that never step back.
     """
 
-    def __init__(
-        self,
-        intake: Intake,
-        region: str,
-        clients: Callable[[], Iterable[Client]],
-        proxies: Sequence[Network],
-        *,
-        draw: Callable[[list[Client], int], list[Client]] = random.sample,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._intake = intake
-        self._region = region
-        self._clients = clients
-        self._proxies = proxies
-        self._draw = draw
-        self._now = now
-        self._ends = now() + INTERVAL
+    intake: Intake
+    region: str
+    clients: Callable[[], Iterable[Downstream]]
+    proxies: Sequence[Network]
+    _: KW_ONLY
+    draw: Callable[[list[Downstream], int], list[Downstream]] = random.sample
+    now: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._ends = self.now() + INTERVAL
         self._seen: set[int] = set()
         self.measured = 0
         """Round trips so far."""
@@ -88,38 +77,38 @@ class RoundTrips:
 
     async def look(self) -> None:
         """Read some connections that were not read in this interval."""
-        fresh = [client for client in self._clients() if id(client) not in self._seen]
+        fresh = [client for client in self.clients() if id(client) not in self._seen]
         found = []
-        for client in fresh if len(fresh) <= MOST else self._draw(fresh, MOST):
+        for client in fresh if len(fresh) <= MOST else self.draw(fresh, MOST):
             self._seen.add(id(client))
             posted = self._of(client)
             if posted is not None:
                 found.append(posted)
         self.measured += len(found)
-        await self._intake.take_in(found, None, SampleMethod.BALANCER, _REPORTER)
+        await self.intake.take_in(found, None, SampleMethod.BALANCER, _REPORTER)
 
     def due(self) -> Interval:
         """The interval, if it is over; else nothing."""
-        if self._now() < self._ends:
+        if self.now() < self._ends:
             return Interval([], [])
-        self._ends = self._now() + INTERVAL
+        self._ends = self.now() + INTERVAL
         return self.take()
 
     def take(self) -> Interval:
         """End the interval: what it said."""
         self._seen.clear()
-        return self._intake.end_interval(SampleMethod.BALANCER)
+        return self.intake.end_interval(SampleMethod.BALANCER)
 
-    def _of(self, client: Client) -> Posted | None:
+    def _of(self, client: Downstream) -> Posted | None:
         transport = client.transport
-        peer = None if transport is None else transport.get_extra_info("peername")
+        peer = transport.get_extra_info("peername")
         if not isinstance(peer, tuple) or peer[0] != client.peer:
             return None
         address = peer_address(peer[0])
-        if address is None or address.is_loopback or any(address in network for network in self._proxies):
+        if address is None or address.is_loopback or any(address in network for network in self.proxies):
             return None
         ms = min_rtt_ms(transport.get_extra_info("socket"))
-        return None if ms is None else Posted(address, self._region, ms)
+        return None if ms is None else Posted(address, self.region, ms)
 
 
 def min_rtt_ms(sock: Any) -> float | None:

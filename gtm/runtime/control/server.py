@@ -21,7 +21,7 @@ from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
 from gtm.runtime.process import lifeline, pauses, signals
 from gtm.runtime.process.connections import ACCEPTED, raise_descriptor_limit, say_once_without_room
-from gtm.runtime.process.http_server import server_config
+from gtm.runtime.process.http import server_config
 from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.places import reload_places, say_lacking
 from gtm.runtime.process.privileges import conceal

@@ -4,7 +4,7 @@ Each worker has a line of its own, a socket pair. Both ends are the same version
 over those of others without a word on their lines (`gtm.runtime.edge.orphans`).
 
 Laws:
-  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.worker.alone`).
+  1. The agent's end closing means that the agent is gone. Its worker then goes on alone, or stops (`gtm.runtime.edge.worker.worker`).
   2. Neither side waits for the other: an agent that hangs holds up nothing in its workers, nor they in it.
 """
 
@@ -22,7 +22,7 @@ from gtm.core.latency.samples import Delta
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lines
 from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
-from gtm.runtime.process.line import LineEnd
+from gtm.runtime.process.workers import LineEnd
 from gtm.settings import EdgeSettings
 
 FINISH = 5.0
@@ -56,7 +56,7 @@ class WorkerId:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSettings:
+class EdgeWorkerSettings:
     """One worker's.
 
     `edge` is what its edge was told, but for the token. `descriptor` is the worker's end of the link, `udp` and `tcp` are
@@ -102,7 +102,7 @@ class PulseMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyMessage:
+class EdgeReadyMessage:
     """Worker → agent: listening, and answering from this revision and epoch."""
 
     revision: int
@@ -146,7 +146,7 @@ class SamplesMessage:
 ToWorker = ViewMessage | MetricsMessage | SilentMessage | PulseMessage | PartsMessage | SigningMessage
 """What an agent tells a worker."""
 
-ToAgent = ReadyMessage | CountsMessage | SamplesMessage
+ToAgent = EdgeReadyMessage | CountsMessage | SamplesMessage
 """What a worker tells its agent."""
 
 TO_WORKER = Lines[ToWorker](
@@ -158,7 +158,7 @@ TO_WORKER = Lines[ToWorker](
         "signing": SigningMessage,
     }
 )
-TO_AGENT = Lines[ToAgent]({"ready": ReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})
+TO_AGENT = Lines[ToAgent]({"ready": EdgeReadyMessage, "counts": CountsMessage, "samples": SamplesMessage})
 
 
 class AgentEnd(LineEnd[ToWorker, ToAgent]):
@@ -173,7 +173,7 @@ class AgentEnd(LineEnd[ToWorker, ToAgent]):
         await super().close()
 
 
-class WorkerEnd:
+class EdgeWorkerEnd:
     """The worker's end: one thread reads and waits for it, any may write, and none waits for that."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -204,7 +204,7 @@ class WorkerEnd:
         """
         line = TO_AGENT.encode(message)
         with self._writing:
-            if len(self._waiting) < _MAX_WAITING or isinstance(message, ReadyMessage):
+            if len(self._waiting) < _MAX_WAITING or isinstance(message, EdgeReadyMessage):
                 self._waiting += line
             self._send()
 

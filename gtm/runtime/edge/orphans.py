@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
@@ -72,6 +73,7 @@ def listen_early(door: int) -> None:
         waiting.listen()
 
 
+@dataclass(eq=False, repr=False)
 class Door:
     """The worker's side: opens to a next agent once its own is gone.
 
@@ -82,28 +84,23 @@ class Door:
         finish: makes the worker answer what has arrived, and end.
     """
 
-    def __init__(
-        self,
-        waiting: socket.socket,
-        listeners: Sequence[Listener],
-        gone: threading.Event,
-        finish: Callable[[], None],
-    ) -> None:
-        self._waiting = waiting
-        self._listeners = listeners
-        self._gone = gone
-        self._finish = finish
+    waiting: socket.socket
+    listeners: Sequence[Listener]
+    gone: threading.Event
+    finish: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._successor: socket.socket | None = None
 
     def start(self) -> None:
         """Wait for agents on a thread of its own. The door names the process that listens to them (SO_PEERCRED)."""
-        self._waiting.listen()
+        self.waiting.listen()
         threading.Thread(target=self._serve, daemon=True, name="door").start()
 
     def _serve(self) -> None:
         while self._successor is None:
             try:
-                connection, _ = self._waiting.accept()
+                connection, _ = self.waiting.accept()
             except OSError as error:
                 # No descriptor is free: a door that ended here would leave this worker to nobody, for good.
                 logger.warning("could not open to an agent, trying again: %s", error)
@@ -122,15 +119,15 @@ class Door:
         process, user = peer(connection)
         if user not in (os.geteuid(), 0):
             raise PermissionError(errno.EPERM, f"process {process} belongs to another user")
-        if not self._gone.wait(_PATIENCE):
+        if not self.gone.wait(_PATIENCE):
             raise OSError(errno.EBUSY, f"process {process} asked, but this worker's own agent lives")
-        hand_over(connection, self._listeners, None)
+        hand_over(connection, self.listeners, None)
         connection.settimeout(None)
         if connection.recv(len(STOP)) != STOP:
             raise ConnectionError("it hung up")
         self._successor = connection
         logger.info("the agent of process %d has taken over; ending", process)
-        self._finish()
+        self.finish()
 
 
 def find(data_dir: Path) -> list[Predecessor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from gtm.demo.servers import ModelServers
 from gtm.files import write_whole
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.balancer import Balancer
-from gtm.runtime.balancer.carrier import Counts
+from gtm.runtime.balancer.carrier import RequestCounts
 from gtm.runtime.balancer.ownership import balancer_home
 from gtm.settings import BalancerSettings
 
@@ -29,6 +29,7 @@ _STARTS = 5.0
 """Longest wait in seconds until a region that is restored listens."""
 
 
+@dataclass(eq=False, repr=False)
 class DemoRegion:
     """See above.
 
@@ -39,19 +40,15 @@ class DemoRegion:
         failed: called when the balancer has ended by itself, which it never should.
     """
 
-    def __init__(
-        self,
-        settings: BalancerSettings,
-        servers: ModelServers,
-        locator: Locator,
-        failed: Callable[[], None],
-    ) -> None:
+    settings: InitVar[BalancerSettings]
+    servers: ModelServers
+    locator: Locator
+    failed: Callable[[], None]
+
+    def __post_init__(self, settings: BalancerSettings) -> None:
         self._settings = replace(
             settings, file=balancer_home(settings.data_dir, settings.region) / "backends.yaml"
         )
-        self._servers = servers
-        self._locator = locator
-        self._failed = failed
         self._killed = False
         self._balancer: Balancer | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -64,11 +61,11 @@ class DemoRegion:
         """
         if self._serving is not None:
             return
-        await self._servers.start()
+        await self.servers.start()
         self._write()
         self._balancer = Balancer(self._settings)
         listening = asyncio.Event()
-        self._serving = asyncio.ensure_future(self._balancer.serve(self._locator, ready=listening.set))
+        self._serving = asyncio.ensure_future(self._balancer.serve(self.locator, ready=listening.set))
         self._serving.add_done_callback(self._ended)
         waiting = asyncio.ensure_future(listening.wait())
         await asyncio.wait((waiting, self._serving), timeout=_STARTS, return_when=asyncio.FIRST_COMPLETED)
@@ -81,27 +78,27 @@ class DemoRegion:
         if serving is not None:
             serving.cancel()
             await asyncio.wait((serving,))
-            self._servers.stop()
+            self.servers.stop()
 
     def resize(self, slots: int) -> None:
         """Have so many slots: the model servers at once, the balancer as soon as it has read its file again."""
-        self._servers.resize(slots)
+        self.servers.resize(slots)
         self._write()
 
     def state(self) -> dict[str, Any]:
         """How it stands; `backends` are its model servers, and what the balancer has at each."""
         balancer = self._balancer
-        counts = Counts() if balancer is None else balancer.counts()
+        counts = RequestCounts() if balancer is None else balancer.counts()
         up = balancer is not None and balancer.listening
         return {
             "state": "up" if up else ("failed" if self._killed and balancer is None else "starting"),
-            "slots": sum(self._servers.slots),
+            "slots": sum(self.servers.slots),
             "outstanding": counts.running,
             "queue": counts.waiting,
             "admin": balancer.admin_url() if balancer is not None else "",
             "backends": [
                 {"url": url, "slots": slots, "outstanding": counts.backends.get(url, 0)}
-                for url, slots in zip(self._servers.urls, self._servers.slots, strict=True)
+                for url, slots in zip(self.servers.urls, self.servers.slots, strict=True)
             ],
         }
 
@@ -115,14 +112,14 @@ class DemoRegion:
             "paths": [INFERENCE],
             "backends": [
                 {"url": url, "slots": slots}
-                for url, slots in zip(self._servers.urls, self._servers.slots, strict=True)
+                for url, slots in zip(self.servers.urls, self.servers.slots, strict=True)
                 if slots
             ],
             "checks": {
                 "models": {"interval": 10.0},
                 "scrape": {"interval": 5.0},
             },  # fourteen servers on a laptop
-            "admission": {"queue_length": QUEUE_PER_SLOT * sum(self._servers.slots)},
+            "admission": {"queue_length": QUEUE_PER_SLOT * sum(self.servers.slots)},
         }
         write_whole(file, msgspec.json.format(msgspec.json.encode(document)) + b"\n")  # JSON is YAML
 
@@ -131,4 +128,4 @@ class DemoRegion:
             return
         error = None if serving.cancelled() else serving.exception()
         logger.critical("the balancer of %s ended: %s", self._settings.region, error, exc_info=error)
-        self._failed()
+        self.failed()

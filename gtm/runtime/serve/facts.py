@@ -13,7 +13,7 @@ from gtm.nesting import shallow
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServeFacts:
     """Base URLs of control and of the edge's HTTP, host and port of its DNS, and the supervisor's process id."""
 
     control: str
@@ -27,7 +27,7 @@ class Facts:
         return data_dir / "serve.json"
 
     @classmethod
-    def read(cls, data_dir: Path) -> Facts:
+    def read(cls, data_dir: Path) -> ServeFacts:
         """What the `gtm serve` of a data directory wrote, if it runs.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from gtm.balancer.health import checks as checks_module
-from gtm.balancer.health.asking import Answer, AskingError, ask
+from gtm.balancer.health.asking import AskingError, BackendAnswer, ask
 from gtm.balancer.health.check_settings import (
     CheckSettings,
     CompletionCheck,
@@ -120,8 +120,8 @@ def test_failures_that_completions_show() -> None:
 @pytest.mark.parametrize("body", [b"", b"ok", b"{}", b'{"choices": []}', b'{"choices": 1}', b"[" * 5000])
 def test_what_is_no_completion(body: bytes) -> None:
     """A 200 is not enough."""
-    assert "completion" in tokenless(Answer(200, body, 0.1))
-    assert not tokenless(Answer(200, b'{"choices": [{"text": "a"}]}', 0.1))
+    assert "completion" in tokenless(BackendAnswer(200, body, 0.1))
+    assert not tokenless(BackendAnswer(200, b'{"choices": [{"text": "a"}]}', 0.1))
 
 
 def test_slow_is_not_down() -> None:
@@ -380,7 +380,7 @@ def test_those_that_hang_wait_among_themselves(monkeypatch: pytest.MonkeyPatch) 
     held: set[str] = set()
     asked: Counter[str] = Counter()
 
-    async def answer(route: Route, _: str, **__: object) -> Answer:
+    async def answer(route: Route, _: str, **__: object) -> BackendAnswer:
         name = route.url
         asked[name] += 1
         over = hanging.get(name)
@@ -392,7 +392,7 @@ def test_those_that_hang_wait_among_themselves(monkeypatch: pytest.MonkeyPatch) 
             held.add(name)
             await over.wait()
             held.remove(name)
-        return Answer(200, b"", 0.001)
+        return BackendAnswer(200, b"", 0.001)
 
     monkeypatch.setattr(checks_module, "ask", answer)
 

@@ -15,7 +15,7 @@ import pytest
 
 from gtm.balancer.health.check_settings import CheckSettings, HealthCheck
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Limits, Sent
+from gtm.balancer.plane.contracts import Limits, SentRequest
 from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
@@ -86,17 +86,17 @@ class Picker:
         self.pool = pool_of(backends, self.here.health.tick(now), self.here.flights)
         self.ways = {backend.name: route for backend, route in self.here.targets}
 
-    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> Sent | Refusal:  # noqa: ARG002 - likewise
+    def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:  # noqa: ARG002 - likewise
         self.pool = self.pool.updated(self.here.health.changes(now))
         chosen = choose(self.pool, WantedBackend(tried=frozenset(tried)), random.random())
         if isinstance(chosen, str):
             return Refusal(503, chosen, "none")
         name = chosen.backend.name
         self.picked[name] += 1
-        ticket = begin(self.pool, chosen, WantedBackend())
-        return Sent(self.ways[name], Flight(self, self.here.health.begun(name, now), ticket))
+        ticket = begin(self.pool, chosen, Wanted())
+        return SentRequest(self.ways[name], Flight(self, self.here.health.begun(name, now), ticket))
 
-    def failed(self, sent: Sent, detail: str, now: float) -> None:
+    def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         kinds = {
             "cannot connect": Failure.CONNECT,
             "did not answer": Failure.TIMEOUT,
@@ -116,10 +116,10 @@ class Picker:
         """Note why the first backend was ejected."""
         self.why = self.why or self.here.health.snapshot(now)[0].why
 
-    def failing_since(self, sent: Sent) -> float | None:  # noqa: ARG002 - the protocol's
+    def failing_since(self, sent: SentRequest) -> float | None:  # noqa: ARG002 - the protocol's
         return None
 
-    def silent(self, sent: Sent, since: float, now: float) -> None:
+    def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """Nobody waits so long."""
 
     def usable(self) -> int:

@@ -16,9 +16,9 @@ from gtm.balancer.config import load
 from gtm.balancer.decide import picking
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.health.check_settings import CheckSettings
-from gtm.balancer.health.scraping import load_in_header
+from gtm.balancer.health.checks import load_in_header
 from gtm.balancer.plane.backend.backends import Route
-from gtm.balancer.plane.contracts import Sent
+from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import ChoosingSettings
@@ -188,7 +188,7 @@ def test_what_cannot_be_read_is_not_tried_more_often() -> None:
 
     async def test() -> None:
         async with region(read_load=damaged) as here:
-            sent: Any = Sent(here.picker.routes()[0], None)  # type: ignore[arg-type]
+            sent: Any = SentRequest(here.picker.routes()[0], None)  # type: ignore[arg-type]
             for now in (0.0, 0.05, 0.099, 0.11, 0.15, 0.22):
                 here.picker.loaded(sent, b"nonsense", now)
             assert len(read) == 3
@@ -201,7 +201,7 @@ def test_a_server_that_is_gone_says_nothing() -> None:
 
     async def test() -> None:
         async with region() as here:
-            sent: Any = Sent(Route("http://127.0.0.1:1"), None)  # type: ignore[arg-type]
+            sent: Any = SentRequest(Route("http://127.0.0.1:1"), None)  # type: ignore[arg-type]
             here.picker.loaded(sent, TEXT.partition(b": ")[2], 0.0)
 
     uvloops.run(test())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gtm.cli.live import dns_asking
 from gtm.cli.live.dns_asking import described, told_decision
-from gtm.runtime.serve.facts import Facts
+from gtm.runtime.serve.facts import ServeFacts
 from tests.cli.conftest import Gtm
 from tests.dns.world import RESOLVER, answerer, query
 from tests.effort import examples
@@ -59,7 +59,7 @@ def test_json(bare: Gtm, served: Authority) -> None:
 
 def test_the_edge_on_the_data_directory_is_asked(bare: Gtm, served: Authority, tmp_path: Path) -> None:
     """Without --server, the running system's own facts say where its DNS is."""
-    Facts("http://127.0.0.1:1", "http://127.0.0.1:2", f"127.0.0.1:{served.port}", 1).write(tmp_path)
+    ServeFacts("http://127.0.0.1:1", "http://127.0.0.1:2", f"127.0.0.1:{served.port}", 1).write(tmp_path)
     done = bare.ok("dns", "query", "demo.test", "--type", "soa", "--tcp", "--data-dir", tmp_path)
     assert f"server     127.0.0.1:{served.port} (tcp" in done.out
     assert "decision\nnone is told" in done.out

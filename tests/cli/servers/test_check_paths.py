@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gtm.balancer.wire.endpoints import INFERENCE
-from gtm.balancer.wire.paths import Paths
+from gtm.balancer.wire.endpoints import INFERENCE, Paths
 from gtm.cli.servers.checks import count
 from tests.cli.conftest import Gtm
 

@@ -15,7 +15,7 @@ import gtm.settings
 from gtm.cli.main import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
-from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
+from gtm.runtime.edge.line import EdgeWorkerSettings, WorkerId, WorkerKind
 from gtm.runtime.process.handed import document, read
 from gtm.runtime.serve.handed import Preparing, ServedControl
 from gtm.runtime.serve.supervisor import told_control, told_edge
@@ -128,11 +128,11 @@ def test_what_is_given_is_handed_on_whole() -> None:
             told: ServerSettings = make(**{"data_dir": default, name: value})
             assert told != make(data_dir=default), name
             assert read(document(told), kind) == told
-    worker = WorkerSettings(
+    worker = EdgeWorkerSettings(
         WorkerId(WorkerKind.DNS, 1), edge(**OTHERS), 3, (4,), (5, 6), (bytes(16), bytes(range(16))), 7
     )
-    assert read(document(worker), WorkerSettings) == worker
-    assert read(document(replace(worker, door=None)), WorkerSettings).door is None
+    assert read(document(worker), EdgeWorkerSettings) == worker
+    assert read(document(replace(worker, door=None)), EdgeWorkerSettings).door is None
 
 
 def test_serve_tells_control_and_the_edge_all_that_it_was_told(tmp_path: Path) -> None:

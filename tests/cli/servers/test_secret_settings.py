@@ -12,7 +12,7 @@ import pytest
 from gtm.api.problems import problem
 from gtm.cli.common.exits import Exit
 from gtm.options import options
-from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
+from gtm.runtime.edge.agent.agent import cookie_secrets
 from gtm.settings import BalancerSettings, ControlSettings, EdgeSettings
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database

@@ -16,7 +16,7 @@ from gtm.control.dnssec.signing import ds_rdata, generate, sign_sets
 from gtm.core.signing.keys import DNSKEY, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.core.signing.rollover import DAY, HOUR, Key, KeyRole, signing_key
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests.core.signing.test_rollover import ACTS, TIMES, World, play
 from tests.core.strategies import quick
@@ -106,7 +106,7 @@ def _alive(keys: ZoneKeys, now: float) -> bool:
 
 
 def _edge(keys: ZoneKeys, now: float) -> Answerer:
-    return Answerer(router(), locate, Counts(), signer=Signer(Keys(1, (keys,)), lambda: now))
+    return Answerer(router(), locate, Counts(), signer=ZoneSigner(Keys(1, (keys,)), lambda: now))
 
 
 def _records(rdtype: int, rdatas: tuple[bytes, ...]) -> dns.rdataset.Rdataset:

@@ -18,7 +18,7 @@ from gtm.core.model.policy import Jurisdiction, Match, Places, Policy, Residency
 from gtm.core.model.requests import Request
 from gtm.core.policy.compile import compile_policy
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests import worlds
 from tests.core.strategies import quick
@@ -66,7 +66,7 @@ def ttls(server: Answerer, name: str, rdtype: str, **options: object) -> list[in
 def test_answers_of_every_kind_end_before_a_rule_begins(left: float, signed: bool) -> None:
     """Addresses, aliases, HTTPS, explanations, refusals, negative answers and their proofs and signatures; look-ups too."""
     made = at(left, rule())
-    signer = Signer(keys(), lambda: BEGINS) if signed else None
+    signer = ZoneSigner(keys(), lambda: BEGINS) if signed else None
     server = Answerer(made, locate, Counts(), signer=signer)
     for name, types in NAMES.items():
         for rdtype in types:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests.dns.world import both, locate, query, router
 from tests.dns.zone.signing import KEYS, NOW, SIGNED
@@ -30,7 +30,7 @@ EDNS = st.sampled_from([{}, {"edns": True}, {"want_dnssec": True}])
 
 def server(counts: Counts, *, signed: bool) -> Answerer:
     """An Answerer of the world with records of each kind."""
-    signer = Signer(KEYS, lambda: NOW) if signed else None
+    signer = ZoneSigner(KEYS, lambda: NOW) if signed else None
     return Answerer(router(policy=SIGNED), locate, counts, signer=signer)
 
 

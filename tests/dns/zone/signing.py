@@ -23,7 +23,7 @@ from gtm.core.model.services import RecordSet
 from gtm.core.signing.keys import ZSK_FLAGS, Keys, SignedSet, ZoneKeys, key_tag
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
 from tests import worlds
 from tests.dns.world import POLICY, RESOLVER, locate, query, router
@@ -94,10 +94,10 @@ def keys(zones: Iterable[str] = SIGNED_ZONES, *, number: int = 1, now: float = N
 KEYS = keys()
 
 
-def signing(*down: str, signer: Signer | None = None) -> Answerer:
+def signing(*down: str, signer: ZoneSigner | None = None) -> Answerer:
     """An Answerer of `SIGNED` with the regions `down` down; it signs by `signer`, or else with `KEYS` at `NOW`."""
     return Answerer(
-        router(*down, policy=SIGNED), locate, Counts(), signer=signer or Signer(KEYS, lambda: NOW)
+        router(*down, policy=SIGNED), locate, Counts(), signer=signer or ZoneSigner(KEYS, lambda: NOW)
     )
 
 

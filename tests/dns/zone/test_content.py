@@ -15,7 +15,7 @@ from gtm.core.model.policy import Places, Policy, Tenant
 from gtm.core.model.services import RecordSet, RefusalAddress, Zone
 from gtm.core.signing.keys import NO_KEYS
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts, metric_key
 from tests import worlds
 from tests.dns.world import (
@@ -407,7 +407,7 @@ def test_only_addresses_are_demand() -> None:
 
 def test_replaced_answerers_are_gone_at_once() -> None:
     """A View that another replaces leaves no cycle behind: workers keep what they remember out of collections."""
-    signer = Signer(NO_KEYS, lambda: 0.0)
+    signer = ZoneSigner(NO_KEYS, lambda: 0.0)
     gc.collect()
     gc.disable()
     try:

@@ -25,9 +25,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.core.signing.keys import NO_KEYS, Keys
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.protocol import wire
-from gtm.dns.zone.denial import nsec, successor
-from gtm.dns.zone.dnssec import Signer
-from gtm.dns.zone.signatures import PERIOD, Signatures, ZoneKey
+from gtm.dns.zone.dnssec import PERIOD, Signatures, ZoneKey, ZoneSigner, nsec, successor
 from gtm.dns.zone.zones import ZoneData, wire_name
 from gtm.telemetry import Counts
 from tests import worlds
@@ -63,7 +61,7 @@ TYPES = [
 CLIENTS = ["10.1.0.1", "10.2.0.1", "10.8.0.1", "203.0.113.9"]
 DOWN = [(), ("eu",), ("us",), ("eu", "ie"), tuple(region.name for region in REGIONS)]
 SERVERS = {down: signing(*down) for down in DOWN}
-UNSIGNED = signing(signer=Signer(NO_KEYS, lambda: NOW))
+UNSIGNED = signing(signer=ZoneSigner(NO_KEYS, lambda: NOW))
 
 
 @pytest.mark.rfc("4035", "3.1.1", "each set of the answer and authority section comes with its signature")
@@ -136,7 +134,7 @@ def test_every_way_signs_alike(name: str, rdtype: str, client: str, down: tuple[
 @pytest.mark.parametrize("rdtype", ["A", "MX", "DNSKEY"])
 def test_another_key_validates_nothing(rdtype: str) -> None:
     """The check can fail: what another key signed does not validate."""
-    server = signing(signer=Signer(keys(number=2), lambda: NOW))
+    server = signing(signer=ZoneSigner(keys(number=2), lambda: NOW))
     message = ask(server, "demo.test" if rdtype == "DNSKEY" else "chat.demo.test", rdtype)
     with pytest.raises(ValidationFailure):
         validate(message, ANCHORS)
@@ -324,7 +322,7 @@ def test_an_unsigned_zone_inside_a_signed_one() -> None:
 def test_a_signed_zone_inside_a_signed_one() -> None:
     """Where both zones have keys, the parent has the DS records that the child wants: the chain needs no hand."""
     known = keys((*SIGNED_ZONES, "sub.demo.test"))
-    server = signing(signer=Signer(known, lambda: NOW))
+    server = signing(signer=ZoneSigner(known, lambda: NOW))
     message = ask(server, "sub.demo.test", "DS")
     validate(message, trusted(known))
     (child,) = [rdata for rdata in trusted(known)[dns.name.from_text("sub.demo.test")] if rdata.flags == 257]
@@ -343,7 +341,7 @@ def test_a_signed_zone_that_other_edges_answer_for() -> None:
     policy = replace(policy, services=(*SIGNED.services, inner), residency_rules=(rule,))
     known = keys((*SIGNED_ZONES, "sub.demo.test"))
     server = Answerer(
-        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=Signer(known, lambda: NOW)
+        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=ZoneSigner(known, lambda: NOW)
     )
     message = ask(server, "x.sub.demo.test", "A")
     assert not message.answer
@@ -355,7 +353,7 @@ def test_a_signed_zone_that_other_edges_answer_for() -> None:
     assert given[0] == asked.answer[0][0]
     validate(asked, trusted(known))
     unsigned = Answerer(
-        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=Signer(KEYS, lambda: NOW)
+        router(policy=policy, edge=EdgePlace("US")), locate, Counts(), signer=ZoneSigner(KEYS, lambda: NOW)
     )
     assert len(validate(ask(unsigned, "x.sub.demo.test", "A"), ANCHORS).proofs) == 1
 
@@ -369,7 +367,7 @@ def test_a_zone_that_wants_no_delegation_signer() -> None:
         for item in child.sets
     )
     known = Keys(1, (*KEYS.zones, replace(child, sets=sets)))
-    message = ask(signing(signer=Signer(known, lambda: NOW)), "sub.demo.test", "DS")
+    message = ask(signing(signer=ZoneSigner(known, lambda: NOW)), "sub.demo.test", "DS")
     assert not message.answer
     assert len(validate(message, trusted(known)).proofs) == 1
 
@@ -434,7 +432,7 @@ def test_aliases(name: str, rdtype: str) -> None:
 @pytest.mark.parametrize("dnssec_ok", [False, True])
 def test_aliases_of_names_with_keys(name: str, rdtype: str, dnssec_ok: bool) -> None:
     """What signing adds to a name is not denied at the end of a chain: the answer is the chain, to ask on from."""
-    signer = Signer(keys((*SIGNED_ZONES, "sub.demo.test")), lambda: NOW)
+    signer = ZoneSigner(keys((*SIGNED_ZONES, "sub.demo.test")), lambda: NOW)
     message = ask(signing(signer=signer), f"{name}.demo.test", rdtype, dnssec_ok=dnssec_ok)
     assert message.answer
     assert not message.authority
@@ -457,13 +455,13 @@ def test_proofs_of_aliases() -> None:
 @given(st.floats(1.7e9, 4.2e9))
 def test_times_of_signatures(now: float) -> None:
     """A signature has begun an hour ago at least, and has two days or more left; all of a period have the same times."""
-    server = signing(signer=Signer(KEYS, lambda: now))
+    server = signing(signer=ZoneSigner(KEYS, lambda: now))
     message = ask(server, "chat.demo.test")
     (signature,) = message.answer[1]
     assert signature.inception <= now - 3600
     assert now + 2 * 86400 <= signature.expiration <= now + 3 * 86400
     start = int(now) // PERIOD * PERIOD
-    again = ask(signing(signer=Signer(KEYS, lambda: start)), "chat.demo.test")
+    again = ask(signing(signer=ZoneSigner(KEYS, lambda: start)), "chat.demo.test")
     assert again.answer == message.answer
 
 
@@ -484,19 +482,19 @@ def test_signatures_are_deterministic() -> None:
 
 
 def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
-    """A Signer takes over what its predecessor made; a new key or period makes new signatures, which validate."""
+    """A ZoneSigner takes over what its predecessor made; a new key or period makes new signatures, which validate."""
     now = [NOW]
-    first = Signer(KEYS, lambda: now[0])
+    first = ZoneSigner(KEYS, lambda: now[0])
     ask(signing(signer=first), "chat.demo.test")
     assert len(first.made) == 1
-    same = Signer(replace(KEYS, version=2), lambda: now[0], first)
+    same = ZoneSigner(replace(KEYS, version=2), lambda: now[0], first)
     validate(ask(signing("eu", signer=same), "chat.demo.test"), ANCHORS)
     assert len(same.made) == 1
     assert same.zones[wire_name("demo.test")] is first.zones[wire_name("demo.test")]
     daily = Keys(3, tuple(replace(item, sets=item.sets[:1]) for item in KEYS.zones))
-    validate(ask(signing(signer=Signer(daily, lambda: now[0], same)), "chat.demo.test"), ANCHORS)
+    validate(ask(signing(signer=ZoneSigner(daily, lambda: now[0], same)), "chat.demo.test"), ANCHORS)
     assert len(same.made) == 1
-    rolled = Signer(Keys(4, (zone_keys("demo.test", number=2),)), lambda: now[0], same)
+    rolled = ZoneSigner(Keys(4, (zone_keys("demo.test", number=2),)), lambda: now[0], same)
     validate(ask(signing(signer=rolled), "chat.demo.test"), trusted(rolled.keys))
     assert len(rolled.made) == 2
     period = same.period()
@@ -508,7 +506,7 @@ def test_signatures_outlive_views_and_are_made_anew_for_new_keys() -> None:
 
 def test_the_memory_of_signatures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that nobody asks for twice are forgotten; those asked for all along are not signed again."""
-    monkeypatch.setattr("gtm.dns.zone.signatures.LIMIT", 10)
+    monkeypatch.setattr("gtm.dns.zone.dnssec.LIMIT", 10)
     signed: list[bytes] = []
     sign = ZoneKey.sign
 

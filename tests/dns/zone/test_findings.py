@@ -14,9 +14,8 @@ from gtm.core.model.problems import Problem
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.services import NameServer, RecordSet, RefusalAddress, Zone
 from gtm.core.policy.compile import compile_policy
-from gtm.dns.zone.findings import region_loops, zone_findings
+from gtm.dns.zone.findings import blocked_names, region_loops, zone_findings
 from gtm.dns.zone.leads import NameEnd, leads_of
-from gtm.dns.zone.wildcards import blocked_names
 from tests import worlds
 from tests.core.strategies import SHIPPED, quick
 

@@ -9,7 +9,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from gtm.core.model.services import RecordSet, Zone
-from gtm.dns.zone.texts import read, text_findings
+from gtm.dns.zone.mail import read, text_findings
 from tests.core.strategies import quick
 
 

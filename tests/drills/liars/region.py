@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Any, cast
 
 from gtm.adapters.exposition import MetricsError
-from gtm.balancer.health.scraping import Scraper, load_in_header
+from gtm.balancer.health.checks import Scraper, load_in_header
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits

@@ -11,7 +11,7 @@ from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.health.values import BackendState
 from gtm.core.capacity.load import MAX_MODELS
 from gtm.runtime.balancer.reporting import Report, merged_report
-from gtm.runtime.balancer.workers.merging import STANDINGS, merged_state
+from gtm.runtime.balancer.workers.pool import STANDINGS, merged_state
 
 
 def _families(answered: float, up: float = 1, connections: float = 1, *, name: str = "x y") -> list[Family]:

@@ -14,8 +14,19 @@ from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
 from gtm.handoff.jwt import made
-from gtm.runtime.balancer.peers.datagrams import MOST, MOST_BACKENDS, BadDatagram, Said, Sealer, opened
-from gtm.runtime.balancer.peers.known import CLOCKS_APART, MOST_OF_A_TOKEN, MOST_STARTS, REMEMBERED, Known
+from gtm.runtime.balancer.peers import (
+    CLOCKS_APART,
+    MOST,
+    MOST_BACKENDS,
+    MOST_OF_A_TOKEN,
+    MOST_STARTS,
+    REMEMBERED,
+    BadDatagram,
+    Known,
+    Said,
+    WordSealer,
+    opened,
+)
 from gtm.runtime.balancer.words import Word, together
 
 OURS, THEIRS, OTHERS = made(), made(), made()
@@ -70,13 +81,13 @@ class _Clock:
 def test_what_is_sealed_is_opened(word: Word, sequence: int, ending: bool) -> None:
     """As it was said, with the key that it was verified by."""
     said = Said("fra", "b.1", sequence, 1.5, word, ending)
-    assert opened(Sealer(THEIRS).seal(said), lambda _: True) == said._replace(key=THEIRS.public)
+    assert opened(WordSealer(THEIRS).seal(said), lambda _: True) == said._replace(key=THEIRS.public)
 
 
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(0, 400))
 def test_other_bytes_are_refused(noise: bytes, begin: int, length: int) -> None:
     """Whatever they are, and wherever they stand in what a peer said: refused as one kind of error."""
-    good = Sealer(THEIRS).seal(_Clock().said())
+    good = WordSealer(THEIRS).seal(_Clock().said())
     for bad in (noise, good[:begin] + noise + good[begin + length :], good[:begin]):
         if bad != good:
             with pytest.raises(BadDatagram):
@@ -108,7 +119,7 @@ def test_even_a_peer_cannot_say_what_means_nothing(body: bytes) -> None:
 
 def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
     """Not one over the bare text, as a JWT's is; nor under another beginning; nor beyond the size that is accepted."""
-    sealer = Sealer(THEIRS)
+    sealer = WordSealer(THEIRS)
     good = sealer.seal(_Clock().said())
     body = good[5 + 32 + 64 :]
     long = body + b" " * MOST
@@ -123,8 +134,8 @@ def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
 
 def test_a_datagram_has_room_for_what_matters() -> None:
     """With thousands of backends it still fits, with those that have most work, and says of slots all that there is."""
-    loads = {f"http://backend-{number}.example.com:8000": PeerLoad(1, number) for number in range(5000)}
-    datagram = Sealer(THEIRS).seal(_Clock().said(word=Word(WORD.uses, loads)))
+    loads = {f"http://backend-{number}.example.com:8000": Told(1, number) for number in range(5000)}
+    datagram = WordSealer(THEIRS).seal(_Clock().said(word=Word(WORD.uses, loads)))
     assert len(datagram) <= MOST
     word = opened(datagram, lambda _: True).word
     assert word.uses == WORD.uses
@@ -136,7 +147,7 @@ def test_who_is_believed() -> None:
     """A key that control published for a balancer of this region, and nobody else's; each word once, and not long after."""
     clock = _Clock()
     known = clock.known()
-    assert known.hear(Sealer(THEIRS).seal(clock.said(5)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(5)))
     heard = replace(WORD, balancer="t/b")
     assert known.words() == {"b.1": heard}
     for key, said in (
@@ -151,12 +162,12 @@ def test_who_is_believed() -> None:
         (THEIRS, clock.said(6, word=Word({"a.1": SlotUse(9, 9)}))),  # of others' processes
         (THEIRS, clock.said(6, word=Word({"b.1/1": SlotUse(9, 9), "c.1/1": SlotUse(0, 0)}))),
     ):
-        assert not known.hear(Sealer(key).seal(said)), said
+        assert not known.hear(WordSealer(key).seal(said)), said
     assert known.words() == {"b.1": heard}
     clock.now += 0.5
     assert known.words()["b.1"].age == 0.5
     clock.wall += CLOCKS_APART - 1
-    assert known.hear(Sealer(THEIRS).seal(clock.said(6, at=clock.wall - CLOCKS_APART + 1)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(6, at=clock.wall - CLOCKS_APART + 1)))
 
 
 def test_an_instance_is_its_peers_own() -> None:
@@ -165,9 +176,9 @@ def test_an_instance_is_its_peers_own() -> None:
     known = clock.known()
     following = made()
     known.learn([_peer(THEIRS, more=(key_text(following.public),)), _peer(OURS, "t/d")])
-    assert known.hear(Sealer(THEIRS).seal(clock.said(1)))
-    assert not known.hear(Sealer(OURS).seal(clock.said(2)))
-    assert known.hear(Sealer(following).seal(clock.said(3)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(1)))
+    assert not known.hear(WordSealer(OURS).seal(clock.said(2)))
+    assert known.hear(WordSealer(following).seal(clock.said(3)))
 
 
 def test_no_token_crowds_out_others() -> None:
@@ -186,8 +197,8 @@ def test_goodbye_is_for_good() -> None:
     """What ended has nothing, and what it said before is not taken for new."""
     clock = _Clock()
     known = clock.known()
-    before = Sealer(THEIRS).seal(clock.said(1))
-    assert known.hear(Sealer(THEIRS).seal(clock.said(2, ending=True)))
+    before = WordSealer(THEIRS).seal(clock.said(1))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(2, ending=True)))
     assert known.words() == {}
     assert not known.hear(before)
     clock.now += 3600
@@ -202,17 +213,17 @@ def test_peers_are_remembered_without_control() -> None:
     known = clock.known()
     clock.now += 86_400
     assert [one.name for one in known.peers()] == ["t/b"]
-    assert known.hear(Sealer(THEIRS).seal(clock.said(1)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(1)))
     assert not known.learn([])
-    assert known.hear(Sealer(THEIRS).seal(clock.said(2)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(2)))
     clock.now += REMEMBERED - 1
     assert not known.learn([_peer(THEIRS)])
     clock.now += REMEMBERED + 1
-    assert known.hear(Sealer(THEIRS).seal(clock.said(3)))
+    assert known.hear(WordSealer(THEIRS).seal(clock.said(3)))
     known.learn([])
     clock.now += REMEMBERED + 1
     assert known.words() == {}
-    assert not known.hear(Sealer(THEIRS).seal(clock.said(4)))
+    assert not known.hear(WordSealer(THEIRS).seal(clock.said(4)))
 
 
 def test_starts_of_a_peer_and_its_datagrams_are_bounded() -> None:
@@ -221,9 +232,9 @@ def test_starts_of_a_peer_and_its_datagrams_are_bounded() -> None:
     known = clock.known()
     for number in range(20):
         clock.wall += 0.1
-        assert known.hear(Sealer(THEIRS).seal(clock.said(1, instance=f"b.{number}")))
+        assert known.hear(WordSealer(THEIRS).seal(clock.said(1, instance=f"b.{number}")))
     assert sorted(known.words()) == sorted(f"b.{number}" for number in range(20 - MOST_STARTS, 20))
-    sealer = Sealer(THEIRS)
+    sealer = WordSealer(THEIRS)
     heard = sum(known.hear(sealer.seal(clock.said(number + 2, instance="b.19"))) for number in range(400))
     assert heard == 180
     clock.now += 0.5

@@ -20,16 +20,17 @@ from gtm.core.quota.names import QuotaText
 from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers import pool as pools
-from gtm.runtime.balancer.workers.messages import (
+from gtm.runtime.balancer.workers.pool import (
+    HANGS,
+    SILENT,
     AskMessage,
     LoadMessage,
     ReadyMessage,
     ShownMessage,
     WordMessage,
     WorkerEnd,
+    WorkerPool,
 )
-from gtm.runtime.balancer.workers.pool import HANGS, SILENT, WorkerPool
-from gtm.runtime.process import child
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.settings import BalancerSettings
 
@@ -105,7 +106,7 @@ class _World:
 def _in_a_pool(
     monkeypatch: pytest.MonkeyPatch, test: Callable[[_World], Awaitable[None]], workers: int = 2
 ) -> None:
-    monkeypatch.setattr(child, "pause_after", lambda _: 0.01)
+    monkeypatch.setattr("gtm.runtime.process.workers.pause_after", lambda _: 0.01)
     monkeypatch.setattr(pools, "LOOK_EVERY", 3600.0)  # tests look themselves
     settings = BalancerSettings(
         Path(), control_url="http://127.0.0.1:9", token="token", name="b", region="fra", workers=workers
@@ -288,7 +289,7 @@ def test_an_end_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test(world: _World) -> None:
         one, two = await world.serve(2)
-        monkeypatch.setattr(child, "pause_after", lambda _: 3600.0)
+        monkeypatch.setattr("gtm.runtime.process.workers.pause_after", lambda _: 3600.0)
         await one.die()
         await world.until(lambda: len(world.pool.processes()) == 1)
         finishing = asyncio.ensure_future(world.pool.finish())

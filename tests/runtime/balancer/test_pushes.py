@@ -14,7 +14,7 @@ from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReport
-from gtm.runtime.balancer.pushes import Pushes
+from gtm.runtime.balancer.balancer import Pushes
 
 
 class _Carriers:

@@ -239,12 +239,12 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
     """What the parts of a carrier go by."""
     picker, proxy, front, health = carrier._picker, carrier._proxy, carrier._front, carrier._health
     return {
-        "who": carrier._law._says,
+        "who": carrier._law.says,
         "backends": [one.backend for one in picker.pool.candidates],
         "names": [
             one.resolve for one in carrier._file.document.backends
         ],  # from which they are looked up each time
-        "choosing": (picker.pool.settings, picker._affinity, picker.cut, picker._corrects, picker._read_load),
+        "choosing": (picker.pool.settings, picker.affinity, picker.cut, picker.corrects, picker.read_load),
         "admission": carrier._admission.admission.settings,
         "health": (health.health._settings, health._settings, health._drained),
         "own checks": [one.own for one in health._checks._watched.values()]
@@ -258,7 +258,7 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "asks": proxy.asks,
         "times": repr(_times(proxy.timeouts)),
         "access": carrier._access._document,
-        "tracing": None if proxy.tracer is None else proxy.tracer._settings,
+        "tracing": None if proxy.tracer is None else proxy.tracer.settings,
         "tls": None if front._listener is None else front._listener.settings,
         "backend_tls": front._backends._settings,
         "proxies": front._trusted,

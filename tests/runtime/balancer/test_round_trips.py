@@ -17,7 +17,7 @@ from gtm.core.latency.samples import Level
 from gtm.core.model.requests import Location
 from gtm.core.policy.compile import compile_policy
 from gtm.http.samples.intake import Intake
-from gtm.runtime.balancer.round_trips import INTERVAL, MOST, RoundTrips, min_rtt_ms
+from gtm.runtime.balancer.round_trips import INTERVAL, MOST, ClientRoundTrips, min_rtt_ms
 from tests import uvloops, worlds
 from tests.core.strategies import quick
 
@@ -54,7 +54,7 @@ class Connection:
         return self.sock
 
 
-def watching(clients: list[Connection]) -> tuple[RoundTrips, Intake]:
+def watching(clients: list[Connection]) -> tuple[ClientRoundTrips, Intake]:
     """What reads them, and where it goes: clients are in Berlin, the balancer is in Frankfurt."""
     snapshot = compile_policy(worlds.policy(worlds.region("fra")), ())
 
@@ -64,7 +64,7 @@ def watching(clients: list[Connection]) -> tuple[RoundTrips, Intake]:
 
     intake = Intake(lambda: snapshot, locate, lambda: 1000.0)
     given: Any = clients
-    return RoundTrips(intake, "fra", lambda: given, PROXIES), intake
+    return ClientRoundTrips(intake, "fra", lambda: given, PROXIES), intake
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def test_an_interval_ends_when_it_is_over() -> None:
     times = [0.0]
     clients: Any = [Connection("95.90.1.1", "95.90.1.1", Socket(9_000))]
     _, intake = watching([])
-    trips = RoundTrips(intake, "fra", lambda: clients, PROXIES, now=lambda: times[0])
+    trips = ClientRoundTrips(intake, "fra", lambda: clients, PROXIES, now=lambda: times[0])
     asyncio.run(trips.look())
     times[0] = INTERVAL - 0.1
     assert not trips.due().deltas

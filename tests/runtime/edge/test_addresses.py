@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage
-from gtm.runtime.edge.agent.agreed import Agreed, Veto
+from gtm.runtime.edge.agent.agent import Agreed, Veto
 from gtm.runtime.edge.line import PulseMessage
-from gtm.runtime.edge.worker.alone import FROZEN, Tenure
+from gtm.runtime.edge.worker.worker import FROZEN, Tenure
 from gtm.telemetry import EdgeMetrics
 
 UP, DOWN = HealthStatus.UP, HealthStatus.DOWN

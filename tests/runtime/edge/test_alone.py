@@ -16,7 +16,7 @@ from gtm.core.model.state import NO_PLAN, ClassPlan, EndpointHealth, HealthStatu
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.wire import SnapshotMessage, StateMessage
 from gtm.runtime.edge.line import PulseMessage
-from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
+from gtm.runtime.edge.worker.worker import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.settings import LOOPBACK
 from tests.system.harness import eventually
 from tests.system.lone import policy

@@ -26,8 +26,8 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.line import TO_WORKER, WorkerId, WorkerKind, WorkerSettings
-from gtm.runtime.edge.worker.worker import Worker
+from gtm.runtime.edge.line import TO_WORKER, EdgeWorkerSettings, WorkerId, WorkerKind
+from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.settings import EdgeSettings
 from tests.core.strategies import SHIPPED
 from tests.system.lone import policy
@@ -84,7 +84,7 @@ def test_a_worker_compiles_a_revision_once(
 ) -> None:
     """Also when time, health or data make it another View."""
     ours, theirs = socket.socketpair()
-    worker = Worker(WorkerSettings(WorkerId(kind, 1), settings, theirs.detach()))
+    worker = EdgeWorker(EdgeWorkerSettings(WorkerId(kind, 1), settings, theirs.detach()))
     with ours:
         message = SnapshotMessage.of(1, 1.0, policy(1), SHIPPED)
         for each in (message, *AFTERWARDS):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
+from gtm.runtime.edge.agent.agent import cookie_secrets
 
 ONE, TWO = "e5e973e5a6b2a43f48e7dc849e37bfcf", "445536bcd2513298075a5d379663c962"
 

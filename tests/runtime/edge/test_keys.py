@@ -23,8 +23,7 @@ from gtm.feed.wire import (
     encode,
 )
 from gtm.handoff.jwt import made
-from gtm.runtime.edge.agent.agent import Agent
-from gtm.runtime.edge.agent.worker_pool import concerns
+from gtm.runtime.edge.agent.agent import Agent, concerns
 from gtm.runtime.edge.line import MetricsMessage, SigningMessage, ToWorker, WorkerKind
 from gtm.runtime.following.following import LAST_GOOD
 from gtm.settings import EdgeSettings

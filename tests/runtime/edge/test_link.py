@@ -16,14 +16,14 @@ from gtm.runtime.edge.line import (
     TO_WORKER,
     AgentEnd,
     CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerEnd,
     MetricsMessage,
     PulseMessage,
-    ReadyMessage,
     SamplesMessage,
     SilentMessage,
     ToAgent,
     ToWorker,
-    WorkerEnd,
     WorkerKind,
 )
 
@@ -33,7 +33,7 @@ OF_AGENTS: list[ToWorker] = [
     PulseMessage(alone=True, plan_left=9.0, edge="fra-1"),
 ]
 OF_WORKERS: list[ToAgent] = [
-    ReadyMessage(3, 4),
+    EdgeReadyMessage(3, 4),
     CountsMessage({"gtm_x\tb": 2.0}),
     SamplesMessage((Delta(Level.COUNTRY, "DE", "r", False, 3, 7 << 60, -1.5, 0.5, 9.5),)),
 ]
@@ -64,7 +64,7 @@ async def test_an_agent_that_hangs_up_says_so_first() -> None:
     """Whatever it said before, and whatever still waits: a worker that it leaves in order does not go on alone."""
     ours, theirs = socket.socketpair()
     link = await AgentEnd.over(ours)
-    worker = WorkerEnd(theirs)
+    worker = EdgeWorkerEnd(theirs)
     link.put([PulseMessage(alone=True, plan_left=9.0)])
     assert await asyncio.to_thread(worker.get) == PulseMessage(alone=True, plan_left=9.0)
     link.put([AccessMessage(Access()), PulseMessage(alone=True)])
@@ -79,14 +79,14 @@ async def test_an_agent_that_hangs_up_says_so_first() -> None:
 def test_what_waits_for_an_agent_that_hangs_is_bounded() -> None:
     """Telling it anything never waits; what only counts is dropped once too much waits, and what a worker answers from is not."""
     agent, theirs = socket.socketpair()
-    worker = WorkerEnd(theirs)
+    worker = EdgeWorkerEnd(theirs)
     counts = CountsMessage({f"key {number}": 1.0 for number in range(10_000)})
     for _ in range(100):
         worker.put(counts)
-    worker.put(ReadyMessage(9, 9))
+    worker.put(EdgeReadyMessage(9, 9))
     agent.settimeout(20)
     heard = bytearray()
-    while not heard.endswith(TO_AGENT.encode(ReadyMessage(9, 9))):
+    while not heard.endswith(TO_AGENT.encode(EdgeReadyMessage(9, 9))):
         worker.flush()
         heard += agent.recv(1 << 20)
     *counted, _ = heard.splitlines(keepends=True)

@@ -18,8 +18,8 @@ import pytest
 from gtm.environment import inherited
 from gtm.lockfile import LockFile
 from gtm.runtime.edge import orphans
-from gtm.runtime.edge.agent.ownership import EdgeOwnership
-from gtm.runtime.edge.line import WorkerId, WorkerKind, WorkerSettings
+from gtm.runtime.edge.agent.agent import EdgeOwnership
+from gtm.runtime.edge.line import EdgeWorkerSettings, WorkerId, WorkerKind
 from gtm.runtime.following.handover import Handover, HandoverError, short
 from gtm.runtime.process.handed import document
 from gtm.settings import EdgeSettings
@@ -148,7 +148,7 @@ def test_a_worker_can_be_found_before_it_has_a_view(tmp_path: Path) -> None:
     path, door = orphans.make_door(tmp_path)
     ours, theirs = socket.socketpair()
     edge = EdgeSettings(tmp_path, control_url="", token="", name="edge")
-    told = WorkerSettings(WorkerId(WorkerKind.DNS, 1), edge, theirs.fileno(), door=door.fileno())
+    told = EdgeWorkerSettings(WorkerId(WorkerKind.DNS, 1), edge, theirs.fileno(), door=door.fileno())
     command = [sys.executable, "-m", "gtm.runtime.edge.worker"]
     with (
         ours,

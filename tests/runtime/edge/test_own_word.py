@@ -13,8 +13,7 @@ from gtm.control.live.present import Current, Present
 from gtm.control.live.subscribers import Subscribers
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage, decode
-from gtm.runtime.edge.agent.agreed import PATIENCE, Veto
-from gtm.runtime.edge.agent.own_files import remember, remembered
+from gtm.runtime.edge.agent.agent import PATIENCE, Veto, remember, remembered
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 

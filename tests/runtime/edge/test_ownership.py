@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gtm.runtime.edge.agent.ownership import EdgeOwnership
+from gtm.runtime.edge.agent.agent import EdgeOwnership
 from gtm.runtime.process import lifeline
 from gtm.settings import EdgeSettings
 

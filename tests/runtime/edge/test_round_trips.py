@@ -9,8 +9,8 @@ import pytest
 from gtm.core.latency.samples import Level
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.snapshot import Snapshot
-from gtm.runtime.edge.agent import round_trips
-from gtm.runtime.edge.agent.round_trips import RoundTrips
+from gtm.runtime.edge.agent import agent
+from gtm.runtime.edge.agent.agent import EdgeRoundTrips
 from tests import worlds
 
 
@@ -21,7 +21,7 @@ def snapshot() -> Snapshot:
 
 def test_probes_become_round_trips_between_regions() -> None:
     """An edge that knows its region hands on the median way to each other; what cannot be is left out."""
-    found = RoundTrips("eu-central", lambda: 5.0)
+    found = EdgeRoundTrips("eu-central", lambda: 5.0)
     found.update(snapshot())
     for ms in (90.0, 400.0, 88.0, 0.2):
         found.probed("us-east", ms)
@@ -36,7 +36,7 @@ def test_probes_become_round_trips_between_regions() -> None:
 
 def test_an_edge_elsewhere_says_nothing_of_regions() -> None:
     """Without a region, probes measure the way from nowhere in particular."""
-    found = RoundTrips(None, lambda: 5.0)
+    found = EdgeRoundTrips(None, lambda: 5.0)
     found.update(snapshot())
     found.probed("us-east", 90.0)
     found.end_interval()
@@ -46,15 +46,15 @@ def test_an_edge_elsewhere_says_nothing_of_regions() -> None:
 def test_a_region_that_is_not_there_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """A misspelt region is named in the log."""
     with caplog.at_level(logging.WARNING):
-        RoundTrips("eu-centrl", lambda: 5.0).update(snapshot())
+        EdgeRoundTrips("eu-centrl", lambda: 5.0).update(snapshot())
     assert "eu-centrl" in caplog.text
 
 
 def test_what_waits_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """While control is away memory does not grow; a report holds only so much, the rest goes with the next."""
-    monkeypatch.setattr(round_trips, "MAX_WAITING", 5)
-    monkeypatch.setattr(round_trips, "MAX_SENT", 3)
-    found = RoundTrips("eu-central", lambda: 5.0)
+    monkeypatch.setattr(agent, "MAX_WAITING", 5)
+    monkeypatch.setattr(agent, "MAX_SENT", 3)
+    found = EdgeRoundTrips("eu-central", lambda: 5.0)
     found.update(snapshot())
     for ms in range(80, 90):
         found.probed("us-east", float(ms))

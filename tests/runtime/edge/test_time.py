@@ -26,7 +26,7 @@ from gtm.feed import clockfile, lastgood
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError, HeartbeatMessage, Message, SnapshotMessage, StateMessage, decode, encode
 from gtm.runtime.edge.line import TO_WORKER
-from gtm.runtime.following.clock_keeper import ClockKeeper
+from gtm.runtime.following.following import ClockKeeper
 from gtm.runtime.following.told import TimesMessage
 from tests import worlds
 from tests.core.strategies import SHIPPED, quick

@@ -18,20 +18,20 @@ import pytest
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import NO_PLAN, EndpointHealth, HealthStatus, Plan, State
 from gtm.dns.protocol.cookies import ServerCookies
-from gtm.dns.zone.signatures import PERIOD
+from gtm.dns.zone.dnssec import PERIOD
 from gtm.feed.wire import KeysMessage, SnapshotMessage, StateMessage
 from gtm.runtime.edge.line import (
     TO_AGENT,
     TO_WORKER,
     CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerSettings,
     PulseMessage,
-    ReadyMessage,
     WorkerId,
     WorkerKind,
-    WorkerSettings,
 )
 from gtm.runtime.edge.orphans import find, make_door
-from gtm.runtime.edge.worker.worker import Worker
+from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.settings import DnsSettings, EdgeSettings
 from tests.core.strategies import SHIPPED
 from tests.dns.world import POLICY, locate, query
@@ -40,7 +40,7 @@ from tests.system.harness import eventually
 from tests.system.lone import policy as lone_policy
 
 EDGE = EdgeSettings(Path("/nonexistent"), control_url="", token="", name="edge")
-SETTINGS = WorkerSettings(WorkerId(WorkerKind.DNS, 1), EDGE, -1)
+SETTINGS = EdgeWorkerSettings(WorkerId(WorkerKind.DNS, 1), EDGE, -1)
 
 
 class _Located:
@@ -59,14 +59,14 @@ def located(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ends(located: None) -> Iterator[tuple[Worker, socket.socket]]:
+def ends(located: None) -> Iterator[tuple[EdgeWorker, socket.socket]]:
     """A worker, and the agent's end of its link."""
     ours, theirs = socket.socketpair()
     with ours:
-        yield Worker(replace(SETTINGS, descriptor=theirs.detach())), ours
+        yield EdgeWorker(replace(SETTINGS, descriptor=theirs.detach())), ours
 
 
-def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> None:
+def test_a_worker_ends_with_its_agent(ends: tuple[EdgeWorker, socket.socket]) -> None:
     """When the link closes, answering stops: for a worker that was never told to go on, or that no agent could find."""
     worker, agent = ends
     stopped = threading.Event()
@@ -77,11 +77,11 @@ def test_a_worker_ends_with_its_agent(ends: tuple[Worker, socket.socket]) -> Non
 
 
 @pytest.fixture
-def housed(located: None, tmp_path: Path) -> Iterator[tuple[Worker, socket.socket, Path]]:
+def housed(located: None, tmp_path: Path) -> Iterator[tuple[EdgeWorker, socket.socket, Path]]:
     """A worker that has a View and a door in a data directory."""
     _, door = make_door(tmp_path)
     agent, theirs = socket.socketpair()
-    worker = Worker(replace(SETTINGS, descriptor=theirs.detach(), door=door.detach()))
+    worker = EdgeWorker(replace(SETTINGS, descriptor=theirs.detach(), door=door.detach()))
     health = {"eu": {"http://127.0.0.1:1": EndpointHealth(HealthStatus.UP)}}
     policy = lone_policy(1)
     for message in (
@@ -95,10 +95,10 @@ def housed(located: None, tmp_path: Path) -> Iterator[tuple[Worker, socket.socke
 
 
 def test_a_worker_outlives_an_agent_that_dies_until_the_next(
-    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+    housed: tuple[EdgeWorker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers on, sees for itself what died, says so, opens its door, and finishes when a next agent says so."""
-    monkeypatch.setattr("gtm.runtime.edge.worker.alone.FROZEN", 1.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.FROZEN", 1.5)
     monkeypatch.setattr("gtm.runtime.edge.worker.worker.FROZEN", 1.5)
     worker, agent, data_dir = housed
     stopped, finished = threading.Event(), threading.Event()
@@ -131,7 +131,7 @@ def test_a_worker_outlives_an_agent_that_dies_until_the_next(
 
 @pytest.mark.parametrize("last", [PulseMessage(alone=False), None])
 def test_a_worker_ends_with_an_agent_that_means_it(
-    last: PulseMessage | None, housed: tuple[Worker, socket.socket, Path]
+    last: PulseMessage | None, housed: tuple[EdgeWorker, socket.socket, Path]
 ) -> None:
     """An agent that is told to stop tells its workers before it hangs up; one that dies before all answer told nothing."""
     worker, agent, _ = housed
@@ -144,7 +144,7 @@ def test_a_worker_ends_with_an_agent_that_means_it(
 
 
 def test_a_door_opens_to_nobody_while_the_agent_lives(
-    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+    housed: tuple[EdgeWorker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the data directory's lock failed, a second edge takes no worker away from the first."""
     monkeypatch.setattr("gtm.runtime.edge.orphans._PATIENCE", 0.2)
@@ -160,10 +160,10 @@ def test_a_door_opens_to_nobody_while_the_agent_lives(
 
 
 def test_an_agent_that_hangs_holds_up_nothing(
-    housed: tuple[Worker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
+    housed: tuple[EdgeWorker, socket.socket, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Telling it anything never waits, what waits for it is bounded, and a worker goes by its word when it is back."""
-    monkeypatch.setattr("gtm.runtime.edge.worker.alone.SILENCE", 0.5)
+    monkeypatch.setattr("gtm.runtime.edge.worker.worker.SILENCE", 0.5)
     worker, agent, _ = housed
     stopped = threading.Event()
     worker.start(stopped.set)
@@ -179,7 +179,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
     reader = agent.makefile("rb")
     agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)) + TO_WORKER.encode(StateMessage(told)))
     for _ in range(2000):
-        assert TO_AGENT.decode(reader.readline()) == ReadyMessage(1, 5)
+        assert TO_AGENT.decode(reader.readline()) == EdgeReadyMessage(1, 5)
         agent.sendall(TO_WORKER.encode(PulseMessage(alone=True)))
     eventually(lambda: worker.current.state == told, "it goes by its agent")
     agent.close()
@@ -189,7 +189,7 @@ def test_an_agent_that_hangs_holds_up_nothing(
 
 @pytest.mark.parametrize("broken", ["apply", "tick"])
 def test_a_worker_that_cannot_be_kept_up_to_date_ends(
-    broken: str, ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+    broken: str, ends: tuple[EdgeWorker, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault beside the answer path must not leave an old View in force for ever: the agent starts another worker."""
     worker, agent = ends
@@ -205,7 +205,7 @@ def test_a_worker_that_cannot_be_kept_up_to_date_ends(
 
 
 def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
-    ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[EdgeWorker, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New GeoIP data in the middle of another swap is not taken for done with that swap."""
     worker, _ = ends
@@ -226,7 +226,7 @@ def test_clients_that_moved_while_a_view_was_swapped_are_located_anew(
 
 
 def test_a_worker_says_what_it_is_told_to(
-    ends: tuple[Worker, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[EdgeWorker, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A DNS worker answers with the name, the version and the cookies of its settings."""
     _, theirs = socket.socketpair()
@@ -236,7 +236,7 @@ def test_a_worker_says_what_it_is_told_to(
         descriptor=theirs.detach(),
         cookie_secrets=(bytes(16), bytes(range(16))),
     )
-    worker = Worker(settings)
+    worker = EdgeWorker(settings)
     worker.current.apply(SnapshotMessage.of(1, 1.0, Policy(), SHIPPED))
     worker.current.apply(StateMessage(State(1)))
     asked = dns.message.make_query(
@@ -259,7 +259,7 @@ def test_signatures_are_renewed_while_nothing_else_changes(located: None) -> Non
     """An edge that hears nothing new makes its answers anew when the period of their signatures ends."""
     now = [NOW]
     _agent, theirs = socket.socketpair()
-    worker = Worker(replace(SETTINGS, descriptor=theirs.detach()), lambda: now[0])
+    worker = EdgeWorker(replace(SETTINGS, descriptor=theirs.detach()), lambda: now[0])
     worker.locator.locate = locate  # type: ignore[method-assign]
     worker.current.apply(KeysMessage(keys(["demo.test"])))
     worker.current.apply(SnapshotMessage.of(1, 1.0, POLICY, ()))
@@ -283,7 +283,7 @@ def test_signatures_are_renewed_while_nothing_else_changes(located: None) -> Non
     assert len(second) == len(first)
 
 
-def test_each_beat_is_a_window_of_the_limiter(ends: tuple[Worker, socket.socket]) -> None:
+def test_each_beat_is_a_window_of_the_limiter(ends: tuple[EdgeWorker, socket.socket]) -> None:
     """Each beat gives clients their budgets anew, and counts the replies to those that got the most."""
     worker, agent = ends
     reader = agent.makefile("rb")

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from gtm.core.quota.leases import LeaseHolder
-from gtm.runtime.edge.agent.worker_pool import EdgeWorkers
+from gtm.runtime.edge.agent.agent import EdgeWorkers
 from gtm.runtime.edge.line import PulseMessage
-from gtm.runtime.process import child
-from gtm.runtime.process.child import Child
 from gtm.runtime.process.lifeline import Lifeline
 from gtm.runtime.process.listeners import Listeners
+from gtm.runtime.process.workers import Child
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -30,7 +29,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(Lifeline, "spawn", spawn)
-    monkeypatch.setattr(child, "pause_after", lambda _: 0.01)
+    monkeypatch.setattr("gtm.runtime.process.workers.pause_after", lambda _: 0.01)
     return made
 
 

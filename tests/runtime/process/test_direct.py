@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from gtm.http.problems import Response, response_of
-from gtm.runtime.process.direct import Direct
-from gtm.runtime.process.http import PatientProtocol
+from gtm.runtime.process.http import Direct, PatientProtocol
 from tests.effort import examples
 
 CLOSE = (b"connection", b"close")

@@ -17,9 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gtm.http.problems import Response, response_of
-from gtm.runtime.process.direct import Direct, DirectProtocol
-from gtm.runtime.process.http import PatientProtocol
-from gtm.runtime.process.http_server import PatientServer
+from gtm.runtime.process.http import Direct, DirectProtocol, PatientProtocol, PatientServer
 from tests.effort import examples
 
 

@@ -14,7 +14,7 @@ import pytest
 from gtm.lockfile import LockFile, holder_of
 from gtm.runtime.following.handover import HandoverError
 from gtm.runtime.process.sockets import PortInUseError
-from gtm.runtime.serve import earlier
+from gtm.runtime.serve import supervisor
 
 HOLDER = """
 import pathlib, socket, sys
@@ -97,7 +97,7 @@ class Start:
             await asyncio.sleep(seconds)
             return stopped
 
-        asyncio.run(earlier.given_up(lock, "control", self.take, tell))
+        asyncio.run(supervisor.given_up(lock, "control", self.take, tell))
 
 
 def test_what_ends_by_itself_is_waited_for(
@@ -119,7 +119,7 @@ def test_what_stays_is_named(
     lock: Path, left: Holder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a while, with its process and how to end it; it is said to be waited for once."""
-    monkeypatch.setattr(earlier, "PATIENCE", 0.3)
+    monkeypatch.setattr(supervisor, "PATIENCE", 0.3)
     start = Start(left)
     with caplog.at_level("INFO"), pytest.raises(PortInUseError) as refused:
         start.run(lock)
@@ -164,7 +164,7 @@ def test_an_edge_that_hands_nothing_over_is_named(lock: Path, left: Holder) -> N
         raise AssertionError("it waits")
 
     with pytest.raises(HandoverError) as refused:
-        asyncio.run(earlier.given_up(lock, "edge", take, stopped))
+        asyncio.run(supervisor.given_up(lock, "edge", take, stopped))
     advice = f"it goes on: end it with `kill -9 {left.process.pid}`, and start again"
     assert refused.value.strerror == f"it does not hand its sockets over; {advice}"
 

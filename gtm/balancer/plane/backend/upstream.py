@@ -14,6 +14,7 @@ import asyncio
 import logging
 import select
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -43,6 +44,7 @@ _LINGER = 2.0
 _UNREADABLE = "the backend's response cannot be read"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Upstream(asyncio.Protocol, Outflow):
     """A connection to a backend: whose it is, what was read of the present response, and where the reading stands.
 
@@ -51,65 +53,41 @@ class Upstream(asyncio.Protocol, Outflow):
         clock: monotonic seconds.
     """
 
-    __slots__ = (
-        "_bare",
-        "_chunks",
-        "_clock",
-        "_done",
-        "_eof",
-        "_fed",
-        "_headers",
-        "_interim",
-        "_later",
-        "_parser",
-        "_parts",
-        "_reason",
-        "_response",
-        "_tunnel",
-        "counted",
-        "exchange",
-        "heard",
-        "idle_since",
-        "route",
-        "served",
-        "told_silent",
-        "usable",
-        "writable",
-    )
+    route: Route
+    clock: Callable[[], float]
+    exchange: Exchange | None = None
+    usable: bool = False
+    """Open, and nothing wrong was heard on it."""
+    counted: bool = False
+    """Its route counts it as open."""
+    writable: bool = True
+    idle_since: float = 0.0
+    heard: float = 0.0
+    """When the backend last said something to the present exchange, or had all of its request."""
+    told_silent: bool = False
+    """It was told that nothing came for the present exchange for long."""
+    served: int = 0
+    """Exchanges before the present one."""
+    _parser: HttpResponseParser = field(init=False)
+    _headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    _reason: bytes = b""
+    _response: ResponseHead | None = None
+    _done: bool = False
+    _eof: bool = False
+    _tunnel: bool = False
+    _interim: int = 0
+    _bare: int = 0
+    _fed: int = 0
+    """Bytes of the present response that the parser was fed, framing and all."""
+    _parts: int = 0
+    """Pieces of bodies in this turn that the parser has told of."""
+    _later: bytes = b""
+    """What came of the present response and is read in later turns."""
+    _chunks: Chunks | None = None
+    """Where the present response's chunks are told apart without the parser, which stands before the next."""
 
-    def __init__(self, route: Route, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self.route = route
-        self.exchange: Exchange | None = None
-        self.usable = False
-        """Open, and nothing wrong was heard on it."""
-        self.counted = False
-        """Its route counts it as open."""
-        self.writable = True
-        self.idle_since = 0.0
-        self.heard = 0.0
-        """When the backend last said something to the present exchange, or had all of its request."""
-        self.told_silent = False
-        """It was told that nothing came for the present exchange for long."""
-        self.served = 0
-        """Exchanges before the present one."""
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._parser = HttpResponseParser(self)
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._reason = b""
-        self._response: ResponseHead | None = None
-        self._done = False
-        self._eof = False
-        self._tunnel = False
-        self._interim = self._bare = 0
-        self._fed = 0
-        """Bytes of the present response that the parser was fed, framing and all."""
-        self._parts = 0
-        """Pieces of bodies in this turn that the parser has told of."""
-        self._later = b""
-        """What came of the present response and is read in later turns."""
-        self._chunks: Chunks | None = None
-        """Where the present response's chunks are told apart without the parser, which stands before the next."""
 
     @property
     def behind(self) -> bool:
@@ -134,7 +112,7 @@ class Upstream(asyncio.Protocol, Outflow):
         self._interim = self._fed = self._bare = 0
         self._chunks = None
         self.told_silent = False
-        self.heard = self._clock()
+        self.heard = self.clock()
         self.transport.write(data)
 
     def abort(self) -> None:
@@ -226,7 +204,7 @@ class Upstream(asyncio.Protocol, Outflow):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self.route.heard = self._clock()
+        self.heard = self.route.heard = self.clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if exchange.finds is not None:

@@ -20,6 +20,7 @@ import struct
 from collections import deque
 from collections.abc import Hashable
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, cast
 
@@ -47,6 +48,7 @@ _MAX_UNREAD = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Downstream(asyncio.Protocol, Outflow):
     """A client's connection: whose it is, what was read of it, whose turn it is, and what is awaited.
 
@@ -55,83 +57,56 @@ class Downstream(asyncio.Protocol, Outflow):
         secure: whether the client speaks TLS.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_bare",
-        "_current",
-        "_ended",
-        "_fed",
-        "_frame",
-        "_full",
-        "_gathered",
-        "_headers",
-        "_lingers_until",
-        "_parser",
-        "_parts",
-        "_receiving",
-        "_refusal",
-        "_told",
-        "_unread",
-        "_url",
-        "_waiting",
-        "deadline",
-        "heard",
-        "held",
-        "in_head",
-        "paused",
-        "peer",
-        "probe_at",
-        "proxy",
-        "secure",
-        "writable",
-    )
+    proxy: Proxy
+    _: KW_ONLY
+    secure: bool = False
+    peer: str | None = None
+    """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says; None: it is unknown."""
+    _told: bool = False
+    """A trusted proxy has said who the client is."""
+    heard: float = 0.0
+    """When the client last sent something."""
+    writable: bool = True
+    deadline: float = inf
+    """Monotonic seconds at which what is awaited from the client is late."""
+    _parser: HttpRequestParser = field(init=False)
+    _url: bytes = b""
+    _headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    in_head: bool = False
+    """A request's head has begun, and is not whole."""
+    held: int = 0
+    """Bytes that are kept of what it has sent, as they were last told."""
+    _ahead: int = 0
+    """Bytes of the last read that were not parsed when the present piece began."""
+    _fed: int = 0
+    """Bytes fed since the present request began, as long as its head is not complete."""
+    _frame: int = 0
+    """Bytes of a chunked body that are not of the body."""
+    _bare: int = 0
+    """Those since the last piece of it."""
+    _parts: int = 0
+    """Pieces of bodies in this turn."""
+    _gathered: list[bytes] = field(default_factory=list)
+    """Those of them that the exchange has not been told of."""
+    _receiving: Exchange | None = None
+    _current: Exchange | None = None
+    _waiting: deque[Exchange] = field(default_factory=deque)
+    _unread: bytearray = field(default_factory=bytearray)
+    paused: bool = False
+    """Nothing is read from it for now."""
+    probe_at: float = inf
+    """Monotonic seconds at which it is asked whether it is there, as long as nothing is read from it."""
+    _full: bool = False
+    """There is no room for what the present request sends."""
+    _refusal: Refusal | None = None
+    """What follows could not be read: said when its turn comes."""
+    _lingers_until: float = 0.0
+    """Monotonic seconds until which what it sends is thrown away, so that it can take its answer; 0: it is not."""
+    _ended: bool = False
+    """Nothing more is read from the client."""
 
-    def __init__(self, proxy: Proxy, *, secure: bool = False) -> None:
-        super().__init__()
-        self.proxy = proxy
-        self.secure = secure
-        self.peer: str | None = None
-        """The client's address, as the connection or a trusted proxy before it (PROXY protocol) says; None: it is unknown."""
-        self._told = False
-        """A trusted proxy has said who the client is."""
-        self.heard = 0.0
-        """When the client last sent something."""
-        self.writable = True
-        self.deadline = inf
-        """Monotonic seconds at which what is awaited from the client is late."""
+    def __post_init__(self) -> None:
         self._parser = HttpRequestParser(self)
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self.in_head = False
-        """A request's head has begun, and is not whole."""
-        self.held = 0
-        """Bytes that are kept of what it has sent, as they were last told."""
-        self._ahead = 0
-        """Bytes of the last read that were not parsed when the present piece began."""
-        self._fed = 0
-        """Bytes fed since the present request began, as long as its head is not complete."""
-        self._frame = self._bare = 0
-        """Bytes of a chunked body that are not of the body."""
-        self._parts = 0
-        """Pieces of bodies in this turn."""
-        self._gathered: list[bytes] = []
-        """Those of them that the exchange has not been told of."""
-        self._receiving: Exchange | None = None
-        self._current: Exchange | None = None
-        self._waiting: deque[Exchange] = deque()
-        self._unread = bytearray()
-        self.paused = False
-        """Nothing is read from it for now."""
-        self.probe_at = inf
-        """Monotonic seconds at which it is asked whether it is there, as long as nothing is read from it."""
-        self._full = False
-        """There is no room for what the present request sends."""
-        self._refusal: Refusal | None = None
-        """What follows could not be read: said when its turn comes."""
-        self._lingers_until = 0.0
-        """Monotonic seconds until which what it sends is thrown away, so that it can take its answer; 0: it is not."""
-        self._ended = False
-        """Nothing more is read from the client."""
 
     @property
     def answering(self) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uvloop
 
-from gtm.runtime.balancer.workers.messages import WorkerSettings
-from gtm.runtime.balancer.workers.worker import Worker
+from gtm.runtime.balancer.workers.pool import BalancerWorker, WorkerSettings
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.handed import received
@@ -25,7 +24,7 @@ def main() -> None:
 
 
 async def _run(told: WorkerSettings) -> None:
-    await Worker(told).run()
+    await BalancerWorker(told).run()
 
 
 if __name__ == "__main__":

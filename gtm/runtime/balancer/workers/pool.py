@@ -15,46 +15,428 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, cast
 
 from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.flights import PEERS_LAST_S
-from gtm.core.balance.sharing import FORGOTTEN_S, SlotUse
+from gtm.core.balance.health import State
+from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, Use, due
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.latency import Delta, Witness
 from gtm.core.latency.samples import Interval
+from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
-from gtm.runtime.balancer.carrier import Carriers, Counts, Spent
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import FeedError, Lines
+from gtm.geoip.reader import Locator
+from gtm.runtime.balancer.backends_file import BackendsFile
+from gtm.runtime.balancer.carrier import Carrier, Carriers, RequestCounts, Spent
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.words import Word, together
-from gtm.runtime.balancer.workers.merging import merged_state
-from gtm.runtime.balancer.workers.messages import (
-    AskMessage,
-    FromWorker,
-    KeyMessage,
-    Lent,
-    LoadMessage,
-    LookMessage,
-    PoolEnd,
-    ReadyMessage,
-    ShownMessage,
-    WordMessage,
-    WordsMessage,
-    WorkerSettings,
-)
-from gtm.runtime.following.told import PartsMessage, ViewMessage
+from gtm.runtime.following.tasks import Tasks, first_of
+from gtm.runtime.following.told import TOLD, PartsMessage, TimesMessage, ViewMessage
+from gtm.runtime.process import lifeline
+from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.forkserver import Process
 from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listener
-from gtm.runtime.process.workers import Workers
+from gtm.runtime.process.listeners import Use as SocketUse
+from gtm.runtime.process.workers import LineEnd, Workers
 from gtm.settings import BalancerSettings
+
+# --- One worker of a balancer: carries requests, by the View and the words that the balancer's first process tells it. ---
+#
+# Laws:
+#   1. Nothing is carried before there is a View, and every backend was looked at once.
+#   2. Whoever started it is gone, or tells it to end: it takes nothing new, lets streams finish within the drain time, and ends.
+
+
+# --- What a balancer and one of its workers tell each other, on a line that is that worker's alone, and what a worker is handed at its start. ---
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A bound socket that a worker is lent: where, and its descriptor."""
+
+    host: str
+    port: int
+    descriptor: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """One worker's: its number from 1, its name among all that share the region's slots, what its balancer was told but for the token, its
+    end of the line, the sockets lent to it."""  # noqa: D205, D209
+
+    number: int
+    member: str
+    balancer: BalancerSettings
+    descriptor: int
+    lent: tuple[Lent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMessage:
+    """To workers: what pushes are signed with from now on. It holds a private key: no log may have it."""
+
+    key: OwnKey
+
+
+@dataclass(frozen=True, slots=True)
+class WordsMessage:
+    """To one worker: what everybody else says now who shares the region's slots, all of them, by name."""
+
+    words: dict[str, Word]
+
+
+@dataclass(frozen=True, slots=True)
+class AskMessage:
+    """To workers: show what you know of yourself."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookMessage:
+    """To workers: read the files again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessage:
+    """From a worker: it takes requests."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class WordMessage:
+    """From a worker, up to ten times a second: what it has now.
+
+    `room`: how many requests could begin there. `used` and `denied` count requests by quota since it began, `parts` is of the leases
+    that it spends by. `pushes` counts requests that found no slot (`gtm.balancer.decide.pushing.PeerPusher.pushes`).
+    """
+
+    word: Word
+    room: Slots | None = None
+    parts: int = 0
+    used: dict[QuotaText, int] = field(default_factory=dict)
+    denied: dict[QuotaText, int] = field(default_factory=dict)
+    pushes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMessage:
+    """From a worker, each second: its load since the last, as load reports have it, and its metrics.
+
+    `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last.
+    """
+
+    report: Report
+    metrics: list[Family]
+    tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    deltas: tuple[Delta, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """From a worker: what it was asked to show (`AskMessage`). `unready` says why it serves no requests; empty: it does."""
+
+    number: int
+    unready: str
+    metrics: list[Family]
+    state: dict[str, Any]
+
+
+ToWorker = ViewMessage | PartsMessage | KeyMessage | WordsMessage | AskMessage | LookMessage
+"""A message to a worker."""
+
+FromWorker = ReadyMessage | WordMessage | LoadMessage | ShownMessage
+"""A message from a worker."""
+
+TO_WORKER = Lines[ToWorker](
+    {**TOLD, "key": KeyMessage, "words": WordsMessage, "ask": AskMessage, "look": LookMessage}
+)
+FROM_WORKER = Lines[FromWorker](
+    {"ready": ReadyMessage, "word": WordMessage, "load": LoadMessage, "shown": ShownMessage}
+)
+
+
+class PoolEnd(LineEnd[ToWorker, FromWorker]):
+    """The end of whoever started a worker."""
+
+    says = TO_WORKER
+    hears = FROM_WORKER
+
+
+class WorkerEnd(LineEnd[FromWorker, ToWorker]):
+    """The worker's end."""
+
+    says = FROM_WORKER
+    hears = TO_WORKER
+
+
+# --- One worker of a balancer: carries requests, by the View and the words that the balancer's first process tells it. ---
+
+
+_EVERY = 1.0
+"""Seconds between two loads, and looks at the clock."""
+
+
+class BalancerWorker:
+    """One worker: what it was told, what it hears of the balancer's first process, and what carries requests in it."""
+
+    def __init__(self, told: WorkerSettings) -> None:
+        self._told = told
+        self._settings = told.balancer
+        self._current = CurrentView(time.time, boot=boot_time)
+        self._begin = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._tasks = Tasks(self.stop)
+        self._early: dict[type[ToWorker], ToWorker] = {}
+        """The last message of each kind for what carries, from before that was made."""
+        self._carrier: Carrier | None = None
+        self._used: Counter[QuotaText] = Counter()
+        self._denied: Counter[QuotaText] = Counter()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Carry until told to end.
+
+        Raises:
+            GeoIPError: the GeoIP database or the overrides cannot be read.
+            PolicyError: the file of backends is wrong.
+        """
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stop)
+        lifeline.watch(self.stop)
+        self._line = await WorkerEnd.over(socket.socket(fileno=self._told.descriptor))
+        self._tasks.start(self._listen())
+        try:
+            await first_of(self._begin, self._stopping)
+            if not self._stopping.is_set():
+                with closing(Locator(self._settings.geoip_db, self._settings.geoip_overrides)) as locator:
+                    await self._carry(locator)
+        finally:
+            await self._tasks.cancel()
+            await self._line.close()
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+
+    async def _carry(self, locator: Locator) -> None:
+        parts = self._early.pop(PartsMessage)
+        assert isinstance(parts, PartsMessage)  # noqa: S101 - it was waited for
+        carrier = Carrier(
+            self._settings,
+            self._told.member,
+            current=self._current,
+            file=BackendsFile(self._settings),
+            locator=locator,
+            parts=parts.parts,
+        )
+        try:
+            for message in self._early.values():
+                await self._pass(carrier, message)
+            self._carrier = carrier
+            await carrier.start()
+            if self._stopping.is_set():
+                return
+            await carrier.open(
+                [
+                    Listener(SocketUse.REQUESTS, one.host, one.port, socket.socket(fileno=one.descriptor))
+                    for one in self._told.lent
+                ]
+            )
+            self._tasks.start(self._tell(carrier))
+            self._tasks.start(self._tick(carrier))
+            snapshot = self._current.snapshot
+            # Its load first: the balancer reports as soon as all are ready, and silence is not zero.
+            self._line.put([self._load(carrier), ReadyMessage(0 if snapshot is None else snapshot.revision)])
+            await self._stopping.wait()
+            await carrier.finish()
+            self._line.put([self._load(carrier)])
+        finally:
+            await carrier.close()
+
+    # What it says
+
+    async def _tell(self, carrier: Carrier) -> None:
+        """Say what it has, as often as is due."""
+        loop = asyncio.get_running_loop()
+        told: Use | None = None
+        told_at = 0.0
+        while True:
+            now = loop.time()
+            if due(told, carrier.use(), now - told_at):
+                (word,) = carrier.words().values()
+                told, told_at = word.uses[carrier.member], now
+                (since,) = carrier.spent()
+                self._used.update(since.used)
+                self._denied.update(since.denied)
+                room = carrier.free_slots()
+                spent = since.sequence, dict(self._used), dict(self._denied)
+                self._line.put([WordMessage(word, room, *spent, dict(carrier.pushes()))])
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _tick(self, carrier: Carrier) -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            self._current.tick()
+            self._line.put([self._load(carrier)])
+
+    @staticmethod
+    def _load(carrier: Carrier) -> LoadMessage:
+        learned = carrier.round_trips()
+        return LoadMessage(
+            carrier.report(),
+            carrier.families(),
+            carrier.tiers(),
+            tuple(learned.deltas),
+            tuple(learned.witnesses),
+        )
+
+    # What it hears
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                message = await self._line.get()
+                if message is None:
+                    return  # `lifeline` says what follows
+                await self._take(message)
+            except (FeedError, PolicyError, ValueError) as error:  # ValueError: a line that is too long
+                logger.error("ignored a message: %s", error)
+
+    async def _take(self, message: ToWorker) -> None:
+        match message:
+            case TimesMessage():
+                self._current.follow(message.times)
+            case PartsMessage() | KeyMessage() | WordsMessage() if self._carrier is None:
+                self._early[type(message)] = message
+            case PartsMessage() | KeyMessage() | WordsMessage() | AskMessage() | LookMessage():
+                if self._carrier is not None:
+                    await self._pass(self._carrier, message)
+            case _:
+                self._current.apply(message)
+        if self._current.router is not None and PartsMessage in self._early:
+            self._begin.set()
+
+    async def _pass(self, carrier: Carrier, message: ToWorker) -> None:
+        """Tell what carries what it has a use for."""
+        match message:
+            case PartsMessage():
+                carrier.spend(message.parts)
+            case KeyMessage():
+                carrier.sign(message.key)
+            case WordsMessage():
+                carrier.heard(message.words)
+            case LookMessage():
+                carrier.look_again()
+            case AskMessage():
+                shown = await carrier.unready(), carrier.families(), await carrier.state()
+                self._line.put([ShownMessage(message.number, *shown)])
+            case _:
+                pass
+
+
+# --- A balancer's workers: started, fed, counted, and started again when they die. ---
+
+
+# --- What several workers show of themselves, as one balancer's. ---
+
+
+STANDINGS = (
+    *(State.DRAINING, State.DOWN, State.HELD, State.EJECTED),
+    *(State.UNKNOWN, State.TRIAL, State.WARMING, State.UP),
+)
+"""From what is most against a backend to what is nothing against it. Of what one worker has not asked yet another knows more."""
+
+
+def _part(shares: Sequence[int | None]) -> int | None:
+    """Of what each may fill; None: nobody knows how much there is."""
+    return None if None in shares else sum(share or 0 for share in shares)
+
+
+def _pushes(tables: Sequence[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    pushes: Counter[tuple[str, str]] = Counter()
+    for one in (one for table in tables for one in table):
+        pushes[one["region"], one["why"]] += one["requests"]
+    return [
+        {"region": region, "why": why, "requests": count} for (region, why), count in sorted(pushes.items())
+    ]
+
+
+def _backend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One backend: what each worker has there, and how the one stands to it that has most against it."""
+    worst = min(rows, key=lambda row: STANDINGS.index(row["state"]))
+    return {
+        **worst,
+        "in_flight": sum(row["in_flight"] for row in rows),
+        "work_s": sum(row["work_s"] for row in rows),
+        "outstanding": max(row["outstanding"] for row in rows),
+    }
+
+
+def _backends(tables: Sequence[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for row in (row for table in tables for row in table):
+        rows.setdefault(row["url"], []).append(row)
+    return [_backend(one) for one in rows.values()]
+
+
+def _summed(values: Iterable[Any]) -> Any:
+    """Numbers added up, through mappings of mappings."""
+    all_of_them = [value for value in values if value is not None]
+    if all_of_them and isinstance(all_of_them[0], Mapping):
+        names = dict.fromkeys(name for value in all_of_them for name in value)
+        return {name: _summed(value.get(name) for value in all_of_them) for name in names}
+    return sum(all_of_them)
+
+
+_MERGED: Mapping[str, Callable[[Sequence[Any]], Any]] = MappingProxyType(
+    {
+        "draining": all,
+        # A worker that was started since has what others wait for.
+        "waits_for_start": lambda lists: sorted({one for waits in lists for one in waits}),
+        "connections": sum,
+        "share": _part,
+        "backends": _backends,
+        "tiers": _summed,
+        "choices": _summed,
+        "tenants": _summed,
+        "at_peers": _summed,
+        "pushes": _pushes,
+    }
+)
+"""Counts are added up, what is known of backends is the least hopeful worker's, all else is the first's."""
+
+
+def merged_state(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The state of all."""
+    if not states:
+        return {"backends": [], "tiers": {}, "workers": []}
+    merged = {
+        name: merge([state[name] for state in states]) for name, merge in _MERGED.items() if name in states[0]
+    }
+    return {**states[0], **merged}
+
+
+# --- A balancer's workers: started, fed, counted, and started again when they die. ---
+
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +448,9 @@ _GATHERED = 0.005
 """Seconds for which words are gathered before they are passed on."""
 ASKED = 2.0
 """Longest wait for what workers show of themselves."""
-LOOK_EVERY = 1.0
+WATCH_EVERY = 1.0
 """Seconds between looks at whether workers hang."""
-HANGS = int(FORGOTTEN_S / LOOK_EVERY)
+HANGS = int(FORGOTTEN_S / WATCH_EVERY)
 """Looks at a worker that said nothing between them, from which it is taken to be no more, as those who share its slots take it: it is killed."""
 
 
@@ -238,9 +620,9 @@ class WorkerPool(Workers[PoolEnd], Carriers):
             *(sum(getattr(room, name) for room in known) for name in ("free", "limit", "waiting"))
         )
 
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         loads = together(list(self.words().values())).loads
-        return Counts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
+        return RequestCounts(*self.use(), {name: int(load.requests) for name, load in loads.items()})
 
     def processes(self) -> list[dict[str, Any]]:
         """The workers, for people."""
@@ -309,7 +691,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(WATCH_EVERY)
             self.look()
 
     def look(self) -> None:

@@ -6,7 +6,7 @@ Laws:
   3. Nothing listens before a View is loaded and the first round of probes is over.
   4. The sockets are the agent's. They outlive its workers, and pass to a successor without a gap.
   5. Who stops an edge means to: its workers end with it. An agent that dies leaves them to answer alone until the next
-     (`gtm.runtime.edge.worker.alone`), and one that fails dies at once, for whatever it did to end well would end them.
+     (`gtm.runtime.edge.worker.worker`), and one that fails dies at once, for whatever it did to end well would end them.
 """
 
 from __future__ import annotations
@@ -14,39 +14,664 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 import secrets
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import assert_never
 
 from gtm import __version__
-from gtm.core.health.addresses import address_of, url_of
-from gtm.core.model.state import HealthStatus
+from gtm.core.health.addresses import (
+    NO_ADDRESSES,
+    Addresses,
+    address_of,
+    followed_addresses,
+    overruled_addresses,
+    url_of,
+)
+from gtm.core.health.verdicts import HealthTable, followed, overruled
+from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleMethod, Witness
+from gtm.core.model.requests import UNKNOWN_LOCATION
+from gtm.core.model.state import PLAN_KEPT, EndpointHealth, HealthStatus, State, kept_plan
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseHolder
+from gtm.dns.protocol.cookies import SECRET_SIZE
 from gtm.feed.client import ControlUnreachable, FeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import DnsLimits, EdgeReply, EdgeReport
 from gtm.feed.sealing import SealingKey
-from gtm.feed.wire import Message, RoomMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import HandoffKeysMessage, KeysMessage, Message, RoomMessage, SnapshotMessage, StateMessage
+from gtm.files import write_whole
 from gtm.geoip.reader import Locator
 from gtm.handoff.own_keys import OwnKeys
+from gtm.lockfile import LockHeld
 from gtm.prober import Prober
-from gtm.runtime.edge.agent.agreed import Agreed, Veto
-from gtm.runtime.edge.agent.cookie_secrets import cookie_secrets
-from gtm.runtime.edge.agent.own_files import addresses_up, keep_addresses_up, remember, remembered
-from gtm.runtime.edge.agent.ownership import EdgeOwnership
-from gtm.runtime.edge.agent.round_trips import RoundTrips
-from gtm.runtime.edge.agent.worker_pool import EdgeWorkers
-from gtm.runtime.edge.line import MetricsMessage, PulseMessage, SigningMessage, ToWorker, WorkerKind
+from gtm.prober.schedule import MOST_ADDRESSES
+from gtm.runtime.edge import orphans
+from gtm.runtime.edge.line import (
+    FINISH,
+    AgentEnd,
+    CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerSettings,
+    MetricsMessage,
+    PulseMessage,
+    SamplesMessage,
+    SigningMessage,
+    SilentMessage,
+    ToAgent,
+    ToWorker,
+    WorkerId,
+    WorkerKind,
+)
+from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.following import Follower
-from gtm.runtime.following.handover import HandoverError
+from gtm.runtime.following.handover import HandoverError, Ownership
 from gtm.runtime.following.tasks import die, first_of
+from gtm.runtime.following.told import PartsMessage
 from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.forkserver import Process
+from gtm.runtime.process.lifeline import terminate
+from gtm.runtime.process.listeners import Listener, Listeners, Use, open_listeners
+from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.places import say_lacking
 from gtm.runtime.process.privileges import conceal
+from gtm.runtime.process.workers import Workers
+from gtm.secret import SecretError, SecretKind, read_file
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics, GaugeValue
+
+# --- The workers of one edge: started, fed, counted, and started again when they die. ---
+
+
+_HTTP_ALONE = (MetricsMessage, SilentMessage, PartsMessage, SigningMessage, HandoffKeysMessage)
+
+_PATIENCE = 5.0
+"""Seconds that a worker may take to stop."""
+
+
+@dataclass(eq=False, repr=False)
+class EdgeWorkers(Workers[AgentEnd]):
+    """All workers of an edge.
+
+    Args:
+        settings: the edge's.
+        listeners: the sockets that workers are lent.
+        metrics: what workers' counts are added to.
+        everything: all that a new worker needs to begin with, asked each time one starts.
+        moved: called when control should hear soon: a worker says what it answers from, or gave up leases that others
+            may wait for.
+        leases: the quotas' leases that HTTP workers spend.
+        learned: called with what HTTP workers learned of round trips.
+        cookie_secrets: what DNS workers make cookies with, and the one before.
+        covered: whether another edge answers at the same addresses now.
+        pulse: what workers are told of their agent now.
+    """
+
+    settings: EdgeSettings
+    listeners: Listeners
+    metrics: EdgeMetrics
+    _: KW_ONLY
+    everything: Callable[[], Iterable[ToWorker]]
+    moved: Callable[[], None]
+    leases: LeaseHolder
+    learned: Callable[[Interval], None]
+    cookie_secrets: tuple[bytes, ...]
+    covered: Callable[[], bool]
+    pulse: Callable[[], PulseMessage]
+
+    def __post_init__(self) -> None:
+        super().__init__("gtm.runtime.edge.worker", AgentEnd, self.settings.geoip_db)
+        self._doorless = False
+        self._answering: dict[WorkerId, int] = {}
+        self._links: dict[WorkerId, AgentEnd] = {}
+        self._processes: dict[WorkerId, Process] = {}
+        self.ready = asyncio.Event()
+        """Set once every worker has begun to answer."""
+
+    @property
+    def revision(self) -> int:
+        """The revision that every worker which listens answers from, or a later one; 0 while none listens."""
+        return min(self._answering.values(), default=0)
+
+    @property
+    def answering(self) -> dict[WorkerId, int]:
+        """The workers that listen, with the revision that they answer from."""
+        return dict(self._answering)
+
+    def start(self) -> None:
+        """Start every worker."""
+        for kind in WorkerKind:
+            for number in range(1, self.settings.workers + 1):
+                worker = WorkerId(kind, number)
+                self._keep(worker, partial(self._run, worker))
+
+    def put(self, messages: Sequence[ToWorker]) -> None:
+        """Send to every worker what concerns it."""
+        for worker, link in self._links.items():
+            link.put([message for message in messages if concerns(worker.kind, message)])
+
+    def put_parts(self) -> None:
+        """Send every HTTP worker its parts of the leases held now."""
+        parts = self.leases.parts()
+        for worker, link in self._links.items():
+            if worker.kind is WorkerKind.HTTP:
+                link.put([PartsMessage(parts[worker.index])])
+
+    def beat(self) -> None:
+        """Tell every worker that its agent lives. To be called once a second."""
+        self.put([self.pulse()])
+
+    async def finish(self) -> None:
+        """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
+        await self._finish(self._processes.values(), FINISH + _PATIENCE)
+
+    def _changed(self) -> None:
+        """A worker began to listen, took another policy in, or ended."""
+        self.put([self._silence()])
+        self.moved()
+
+    def _silence(self) -> SilentMessage:
+        """Which kinds of worker nobody of listens now."""
+        listening = set(WorkerKind) if self.covered() else {worker.kind for worker in self._answering}
+        return SilentMessage(tuple(kind for kind in WorkerKind if kind not in listening))
+
+    def rename(self, name: str) -> None:
+        """Give workers that start from now on another name of the edge."""
+        self.settings = replace(self.settings, name=name)
+
+    async def _run(self, worker: WorkerId) -> int | None:
+        path, door = self._door()
+        told = self._told(worker, door)
+        lent = (*told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
+        try:
+            process, link = await self._begin(told, lent, str(worker))
+        except BaseException:
+            _unlink(path)
+            raise
+        finally:
+            if door is not None:
+                door.close()
+        if (
+            worker.kind is WorkerKind.HTTP
+        ):  # before the View, with which it listens: `/readyz` must know by then
+            link.put([self._silence(), PartsMessage(self.leases.started(worker.index))])
+        link.put([message for message in self.everything() if concerns(worker.kind, message)])
+        link.put([self.pulse()])
+        self._links[worker] = link
+        self._processes[worker] = process
+        self._changed()
+        try:
+            await self._hear(worker, link, partial(self._take, worker))
+            return await process.wait()
+        finally:
+            del self._links[worker], self._processes[worker]
+            self._answering.pop(worker, None)
+            self._changed()
+            await link.close()
+            await terminate(process, _PATIENCE)
+            if worker.kind is WorkerKind.HTTP:
+                self.leases.ended(worker.index)
+            _unlink(path)
+
+    def _door(self) -> tuple[Path | None, socket.socket | None]:
+        """Where a next agent finds a worker; nowhere on a disk that refuses."""
+        try:
+            return make_door(self.settings.data_dir)
+        except OSError as error:
+            if not self._doorless:
+                logger.warning("workers end with their agent, however that ends: %s", error)
+            self._doorless = True
+            return None, None
+
+    def _told(self, worker: WorkerId, door: socket.socket | None) -> EdgeWorkerSettings:
+        """What a worker is told at its start, with the sockets that are its own."""
+        dns = worker.kind is WorkerKind.DNS
+        return EdgeWorkerSettings(
+            id=worker,
+            edge=replace(self.settings, token=""),
+            descriptor=-1,
+            udp=self.listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
+            tcp=self.listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
+            cookie_secrets=self.cookie_secrets if dns else (),
+            door=None if door is None else door.fileno(),
+        )
+
+    def _take(self, worker: WorkerId, message: ToAgent) -> None:
+        match message:
+            case CountsMessage():
+                self.metrics.add(message.counts)
+                if worker.kind is WorkerKind.HTTP:
+                    self.leases.count(message.used, message.denied)
+                    self.leases.taken(worker.index, message.parts)
+                    if self.leases.overdue:
+                        self.moved()
+            case SamplesMessage():
+                self.learned(Interval(list(message.deltas), list(message.witnesses)))
+            case EdgeReadyMessage():
+                logger.info("worker %s answers from revision %d", worker, message.revision)
+                self._answering[worker] = message.revision
+                if len(self._answering) == len(WorkerKind) * self.settings.workers:
+                    self.ready.set()
+                self._changed()
+            case _:
+                assert_never(message)
+
+
+def concerns(kind: WorkerKind, message: ToWorker) -> bool:
+    """Whether workers have a use for a message: keys of zones are for DNS alone, and what only HTTP serves for HTTP."""
+    if kind is WorkerKind.DNS:
+        return not isinstance(message, _HTTP_ALONE)
+    return not isinstance(message, KeysMessage)
+
+
+def _unlink(door: Path | None) -> None:
+    if door is not None:
+        with suppress(OSError):
+            door.unlink()
+
+
+# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
+
+
+# --- What an edge owns on its machine: the data directory, its listening sockets, a user; free, or from a predecessor. ---
+
+
+class EdgeOwnership(Ownership):
+    """What one edge owns: its data directory, the sockets of its workers, a user; or what workers without an agent still have."""
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        super().__init__("edge", settings.data_dir, settings)
+        self._settings = settings
+        self._orphans = False
+        self._settled = False
+        self.listeners = Listeners((), (), settings.workers)
+
+    @property
+    def covered(self) -> bool:
+        """Whether another edge answers at the same addresses: the predecessor still, or a successor already."""
+        return self.replaced or (self.inherited and not self._settled)
+
+    def _claim(self) -> None:
+        if self._replace and not lifeline.held():  # `gtm serve` replaces what is there, if anything
+            logger.info("no edge to replace runs on `%s`", self.home)
+        self._lock_data_dir()
+        self._predecessors = orphans.find(self.home)
+        self._orphans = bool(self._predecessors)
+        for orphan in self._predecessors:
+            logger.info("taking over the worker of process %d, whose agent is gone", orphan.process)
+
+    def _open(self, inherited: Sequence[Listener]) -> None:
+        self.listeners = open_listeners(self._settings, inherited)
+
+    def settle(self) -> None:
+        notify_ready()
+        self._settled = True
+        if self._predecessors:
+            self.listeners.retire()
+        super().settle()
+
+    def abandon(self) -> None:
+        """This edge was told to stop before its workers answered: workers that had lost their agent stop with it."""
+        if self._orphans and not self._settled:
+            for orphan in self._predecessors:
+                with suppress(OSError):
+                    orphan.stop()
+
+    async def leave_to_successor(self, give_way: Callable[[], None], parent_gone: asyncio.Event) -> None:
+        """Wait for a successor that takes over, if there may be one, and then call `give_way`.
+
+        Args:
+            give_way: called once it has.
+            parent_gone: set once a `gtm serve` that started this edge is gone: while it lives, it would start it again.
+        """
+        if lifeline.held():
+            await parent_gone.wait()
+        await self.hand_over(self.listeners.settled, give_way, "stopping")
+
+    async def relieved(self) -> None:
+        """Wait until the predecessor has ended. Orphans that do not are killed: nobody else looks after them."""
+        what, patience = ("worker", orphans.ENDING) if self._orphans else ("edge", None)
+        for predecessor in self._predecessors:
+            try:
+                await asyncio.wait_for(predecessor.ended(), patience)
+            except TimeoutError:
+                logger.error("the worker of process %d does not end; killing it", predecessor.process)
+                predecessor.kill()
+                await predecessor.ended()
+            logger.info("the %s of process %d has ended", what, predecessor.process)
+
+    def release(self) -> None:
+        self.listeners.close()
+        super().release()
+
+    def _lock_data_dir(self) -> None:
+        """Two edges must not overwrite each other's last-good file; a disk that refuses keeps none from answering."""
+        try:
+            self._lock.acquire()
+        except LockHeld as error:
+            holder = f" (process {error.holder})" if error.holder else ""
+            advice = "give another with --data-dir, or take its place with --replace"
+            if self._replace:
+                advice = "it cannot be replaced, because it does not answer yet or belongs to a `gtm serve`"
+            raise OSError(
+                errno.EBUSY,
+                f"an edge is already running on the data directory `{self.home}`{holder}; {advice}",
+            ) from error
+        except OSError as error:
+            logger.warning("cannot lock the data directory, going on without a lock: %s", error)
+        else:
+            for half in self.home.glob("edge*.tmp"):  # of edges that were killed while they wrote
+                with suppress(OSError):
+                    half.unlink()
+
+
+# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
+
+
+# --- What an edge keeps in its data directory for its next start: the name that its token is for, and the addresses that were up once. ---
+#
+# The name is that of an edge which nobody named: the host's, until control says which one its token is for. Kept, the edge has it from
+# the start the next time, also without control. Those addresses alone can be found down after a restart.
+
+
+NAME = "edge-name"
+ADDRESSES = "addresses-up"
+_MOST_BYTES = MOST_ADDRESSES * 2_200
+"""More than so many addresses with their URLs take; what lies beyond is not read."""
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+def remembered(settings: EdgeSettings) -> EdgeSettings:
+    """The settings, with the name of the last time if nobody gives one now."""
+    if settings.named:
+        return settings
+    try:
+        name = _path(settings).read_text(encoding="ascii")[:300].strip()
+    except (OSError, ValueError):
+        return settings
+    return replace(settings, name=name) if _NAME.fullmatch(name) else settings
+
+
+def remember(settings: EdgeSettings, name: str) -> EdgeSettings:
+    """The settings with the name that the token is for, for the next time too."""
+    if not _NAME.fullmatch(name):
+        return settings
+    logger.info("this edge is `%s`: its token is for that name, and --name gives no other", name)
+    try:
+        write_whole(_path(settings), f"{name}\n".encode())
+    except OSError as error:
+        logger.warning("cannot keep the edge's name for the next start: %s", error)
+    return replace(settings, name=name)
+
+
+def _path(settings: EdgeSettings) -> Path:
+    return settings.data_dir / NAME
+
+
+def addresses_up(data_dir: Path) -> frozenset[str]:
+    """Those of the last time (`gtm.core.health.addresses.address_key`); none where the file is missing or cannot be read."""
+    try:
+        with (data_dir / ADDRESSES).open("rb") as file:
+            text = file.read(_MOST_BYTES).decode()
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError) as error:
+        logger.warning("cannot read which addresses were up, so each counts once it is up again: %s", error)
+        return frozenset()
+    return frozenset(line for line in text.split("\n") if " " in line)
+
+
+def keep_addresses_up(data_dir: Path, keys: Iterable[str]) -> None:
+    """Keep them for the next start."""
+    try:
+        write_whole(data_dir / ADDRESSES, "".join(f"{key}\n" for key in sorted(keys)).encode())
+    except OSError as error:
+        logger.warning("cannot keep which addresses were up for the next start: %s", error)
+
+
+# --- The secrets of DNS cookies: an edge's own, or those that it shares with the other edges of its address. ---
+
+
+_DIGITS = rf"[0-9A-Fa-f]{{{2 * SECRET_SIZE}}}"
+_SECRETS = SecretKind(
+    "cookie secret",
+    re.compile(rf"{_DIGITS}(?:\s+{_DIGITS})?"),
+    f"one or two lines of {2 * SECRET_SIZE} hexadecimal digits, the secret in use first; make one with `openssl rand -hex 16`",
+    exact=True,
+)
+
+
+def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
+    """The secret in use and perhaps the one before, one a line in hexadecimal; without a file a random one.
+
+    Raises:
+        OSError: the file cannot be read, or holds something else.
+    """
+    if path is None:
+        return (secrets.token_bytes(SECRET_SIZE),)
+    try:
+        text = read_file(path, "--dns-cookie-secret-file", _SECRETS)
+    except SecretError as error:
+        raise OSError(errno.EINVAL, str(error)) from None
+    return tuple(map(bytes.fromhex, text.split()))
+
+
+# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
+
+
+# --- What one edge learned of round trips, held by its agent until control is told. ---
+#
+# Law: what waits is bounded. While control is away the newest is kept.
+
+
+MAX_WAITING = 20_000
+"""Deltas kept for control, and as many witnesses."""
+MAX_SENT = 4_000
+"""Deltas in one report, and as many witnesses: some 400 kB each."""
+
+
+class EdgeRoundTrips:
+    """Deltas of the HTTP workers, and of the way from this edge's own region to the others.
+
+    Args:
+        region: the region that the edge runs in; None: its probes say nothing of round trips between regions.
+        clock: POSIX seconds.
+    """
+
+    def __init__(self, region: str | None, clock: Callable[[], float]) -> None:
+        self._region = region
+        self._clock = clock
+        self._aggregator = SampleAggregator(())
+        self._deltas: deque[Delta] = deque(maxlen=MAX_WAITING)
+        self._witnesses: deque[Witness] = deque(maxlen=MAX_WAITING)
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Follow another policy."""
+        self.end_interval()
+        self._aggregator = SampleAggregator(snapshot.regions)
+        if self._region is not None and self._region not in snapshot.region_numbers:
+            logger.warning(
+                "this edge is said to run in region `%s`, which is not in the policy", self._region
+            )
+
+    def probed(self, region: str, connect_ms: float) -> None:
+        """A check of an endpoint of a region took this long to connect."""
+        if self._region is not None:
+            self._aggregator.add(
+                Sample(UNKNOWN_LOCATION, region, connect_ms, self._clock(), self._region, SampleMethod.PROBE)
+            )
+
+    def end_interval(self) -> None:
+        """Sum up the probes since the last call."""
+        self.learned(self._aggregator.take())
+
+    def learned(self, interval: Interval) -> None:
+        """Keep for control what was summed up elsewhere."""
+        self._deltas.extend(interval.deltas)
+        self._witnesses.extend(interval.witnesses)
+
+    def take(self) -> tuple[tuple[Delta, ...], tuple[Witness, ...]]:
+        """The oldest that wait, as many as go into a report."""
+        return (
+            tuple(self._deltas.popleft() for _ in range(min(MAX_SENT, len(self._deltas)))),
+            tuple(self._witnesses.popleft() for _ in range(min(MAX_SENT, len(self._witnesses)))),
+        )
+
+
+# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
+
+
+# --- What control last said of the world, and how far that still holds: health while it is heard, its plan for a while after. ---
+#
+# Where votes would empty it, an edge goes by its own word against the common verdict, and says so.
+
+
+PATIENCE = 3.0
+"""Seconds for which it goes on before the log says so: when many regions recover, control is told a moment later."""
+_Table = dict[str, dict[str, EndpointHealth]]
+
+
+class Veto:
+    """Where one edge overrules the common verdict now.
+
+    Args:
+        metrics: the edge's, which say for how many regions.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, metrics: EdgeMetrics, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.regions: frozenset[str] = frozenset()
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._since = 0.0
+        self._said = False
+
+    def health(
+        self,
+        agreed: HealthTable,
+        own: HealthTable,
+        recent: HealthTable,
+        *,
+        also: frozenset[str] = frozenset(),
+    ) -> dict[str, dict[str, EndpointHealth]]:
+        """What the edge goes by (`gtm.core.health.verdicts.followed`).
+
+        `also`: regions for whose addresses it goes by its own probes, to be told with the others.
+        """
+        self._set(overruled(agreed, recent) | also)
+        return followed(agreed, own, recent)
+
+    def alone(self) -> None:
+        """There is no common verdict: control is gone."""
+        self._set(frozenset())
+
+    def tick(self) -> None:
+        """Say so, if it lasts."""
+        if self.regions and not self._said and self._monotonic() - self._since >= PATIENCE:
+            self._said = True
+            logger.error(
+                "going by this edge's own probes, which see %s up: most edges say that they are down",
+                ", ".join(sorted(self.regions)),
+            )
+
+    def _set(self, regions: frozenset[str]) -> None:
+        if regions and not self.regions:
+            self._since = self._monotonic()
+        if not regions and self._said:
+            self._said = False
+            logger.warning("going by the common verdict again")
+        self.regions = regions
+        self._metrics.overruled(len(regions))
+
+
+class Agreed:
+    """The agreed state of the world, as one edge goes by it.
+
+    Args:
+        veto: where this edge goes by its own probes all the same.
+        monotonic: seconds that never step back.
+    """
+
+    def __init__(self, veto: Veto, monotonic: Callable[[], float]) -> None:
+        self.connected = False
+        """Whether control is heard, and has said what it knows."""
+        self._veto = veto
+        self._monotonic = monotonic
+        self._state = State()
+        self._keeps_plan = False
+        self._lost_at = -inf
+
+    @property
+    def plan_runs_out(self) -> bool:
+        """Whether the plan is one that nobody keeps up to date: control is gone, or has just started and has none yet."""
+        return not self.connected or self._keeps_plan
+
+    @property
+    def plan_left(self) -> float:
+        """Seconds for which the plan is followed yet, should control say nothing more."""
+        if self.plan_runs_out:
+            return PLAN_KEPT - min(self._monotonic() - self._lost_at, PLAN_KEPT)
+        return PLAN_KEPT
+
+    def heard(self, message: StateMessage) -> None:
+        """Control said how the world is."""
+        self._state = message.after(self._state)
+        self._keeps_plan = message.keep_plan
+
+    def lost(self) -> None:
+        """Control is gone."""
+        self.connected = False
+        if not self._keeps_plan:  # else the plan's time runs already
+            self._lost_at = self._monotonic()
+
+    def state(
+        self,
+        own: _Table,
+        recent: _Table,
+        edge: str,
+        *,
+        addresses: dict[str, _Table] | None = None,
+        recent_addresses: Addresses = NO_ADDRESSES,
+    ) -> State:
+        """What this edge goes by now.
+
+        Args:
+            own: what its own probes say, or said last.
+            recent: what they have said lately, which alone overrules what others see.
+            edge: its name.
+            addresses: as `own`, of addresses; None: it probes none.
+            recent_addresses: as `recent`, of addresses.
+        """
+        addresses = addresses or {}
+        # Epoch 0 is the state before any: a worker that has only that must not listen.
+        epoch = max(self._state.epoch, 1)
+        plan = self._state.plan
+        if self.plan_runs_out:
+            plan = kept_plan(plan, self._monotonic() - self._lost_at)
+        if self.connected:
+            health = self._veto.health(
+                self._state.health,
+                own,
+                recent,
+                also=overruled_addresses(self._state.addresses, recent_addresses),
+            )
+            followed = followed_addresses(self._state.addresses, addresses, recent_addresses)
+            return State(epoch, "", health, plan, followed)
+        self._veto.alone()
+        return State(epoch, edge, own, plan, addresses)
+
+
+# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
+
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +712,7 @@ class Agent(Follower):
         super().__init__(settings, current, EdgeOwnership(settings))
         self.metrics = EdgeMetrics(self._gauges)
         self._veto = Veto(self.metrics)
-        self._round_trips = RoundTrips(settings.region, time.time)
+        self._round_trips = EdgeRoundTrips(settings.region, time.time)
         self._prober = Prober(
             self._verdict_changed,
             time.time,

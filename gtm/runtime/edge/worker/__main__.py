@@ -1,4 +1,4 @@
-"""One answering process of an edge, `python -m gtm.runtime.edge.worker NAME`: DNS on threads, or HTTP on an event loop, around a `Worker`."""
+"""One answering process of an edge, `python -m gtm.runtime.edge.worker NAME`: DNS on threads, or HTTP on an event loop, around an `EdgeWorker`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gtm.dns.io.tcp import TcpLimits
 from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
-from gtm.runtime.edge.line import FINISH, WorkerKind, WorkerSettings
+from gtm.runtime.edge.line import FINISH, EdgeWorkerSettings, WorkerKind
 from gtm.runtime.edge.orphans import listen_early, own_listeners
-from gtm.runtime.edge.worker.worker import Worker
+from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
-from gtm.runtime.process.http_server import PatientServer, server_config
+from gtm.runtime.process.http import PatientServer, server_config
 from gtm.runtime.process.logs import configure
 
 
-def _run_dns(worker: Worker) -> None:
+def _run_dns(worker: EdgeWorker) -> None:
     """Answer DNS until the agent is gone."""
     router = worker.wait_for_view()
     if router is None:
@@ -52,7 +52,7 @@ def _run_dns(worker: Worker) -> None:
     server.serve()
 
 
-def _run_http(worker: Worker) -> None:
+def _run_http(worker: EdgeWorker) -> None:
     """Answer HTTP until the agent is gone."""
     router = worker.wait_for_view()
     if router is None:
@@ -103,14 +103,14 @@ def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
 
 def main() -> None:
     """Run the worker that this process was handed."""
-    settings = received(WorkerSettings)
+    settings = received(EdgeWorkerSettings)
     configure(settings.edge.log_level, str(settings.id))
     signals.leave_to_parent()
     if settings.door is not None:
         listen_early(settings.door)
     pauses.shorten()
     raise_descriptor_limit()
-    worker = Worker(settings)
+    worker = EdgeWorker(settings)
     (_run_dns if settings.id.kind is WorkerKind.DNS else _run_http)(worker)
 
 

@@ -4,11 +4,12 @@ Laws:
   1. Nothing is taken from the sockets until a View is loaded.
   2. The answer path shares nothing with the threads beside it but single references, swapped whole.
   3. A worker lives no longer than the threads that keep it up to date, and longer than its agent only if that died
-     (`gtm.runtime.edge.worker.alone`).
+     (`gtm.runtime.edge.worker.worker`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import signal
@@ -17,12 +18,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import assert_never
 
 from gtm.core.decision.router import Router
 from gtm.core.handoff.claims import Issuer
-from gtm.core.latency.samples import SampleMethod
+from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_addresses
+from gtm.core.health.verdicts import HealthTable, fill
+from gtm.core.latency import SampleMethod
 from gtm.core.model.problems import PolicyError
+from gtm.core.model.state import NO_PLAN, State
+from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.earned import Worth
 from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText
@@ -31,7 +38,7 @@ from gtm.dns.io.limiter import Limiter, RateLimits
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
-from gtm.dns.zone.dnssec import Signer
+from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
     AccessMessage,
@@ -44,31 +51,174 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.geoip.reader import Locator
-from gtm.http.answers.handoffs import Handoffs
 from gtm.http.answers.quotas import QuotaGate
+from gtm.http.answers.routes import HandoffSigner
 from gtm.http.samples.intake import Intake
 from gtm.runtime.edge.line import (
     CountsMessage,
+    EdgeReadyMessage,
+    EdgeWorkerEnd,
+    EdgeWorkerSettings,
     MetricsMessage,
     PulseMessage,
-    ReadyMessage,
     SamplesMessage,
     SigningMessage,
     SilentMessage,
     ToAgent,
     ToWorker,
-    WorkerEnd,
     WorkerKind,
-    WorkerSettings,
 )
 from gtm.runtime.edge.orphans import Door
-from gtm.runtime.edge.worker.alone import FROZEN, SILENCE, OwnProbes, Tenure
 from gtm.runtime.following.told import PartsMessage, TimesMessage
 from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.places import reload_places
+from gtm.settings import Network
 from gtm.telemetry import Counts, EdgeMetrics, GaugeValue, top_client_key
+from gtm.transport import tls_context
+
+# --- A worker without its agent: how it knows, what it goes by, and for how long. ---
+#
+# Laws:
+#   1. An agent that is gone, or has said nothing for a while, costs freshness, never answers: the last View stays.
+#   2. A worker goes on alone only if its agent said so while it lived: it then answered by itself, and meant to. Whoever
+#      stops an edge says the opposite first.
+#   3. Health stays as it was for `FROZEN` seconds, in which a supervisor starts another agent; then each worker probes for
+#      itself, as an edge without control does. What no probe has told yet stays as it was.
+#   4. The last plan is followed no longer than the agent would have followed it without control.
+
+
+SILENCE = 10.0
+"""Seconds without a pulse after which an agent that is there counts as gone: it hangs."""
+FROZEN = 30.0
+"""Seconds for which health is taken as it was last known; after that, this worker's own probes tell."""
+
+_NOTHING: HealthTable = {}
+
+
+class Tenure:
+    """What a worker knows of its agent.
+
+    Args:
+        clock: seconds that only grow.
+        able: whether this worker may go on alone at all: only if a next agent can find it.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, able: bool) -> None:
+        self._clock = clock
+        self._able = able
+        self._heard = clock()
+        self._gone_at: float | None = None
+        self._pulse = PulseMessage(alone=False)
+        self.gone = threading.Event()
+        """Set once the agent's end of the line is closed."""
+        self.told = State()
+        """The last state of the world that the agent sent."""
+
+    def heard(self, message: ToWorker) -> None:
+        """The agent sent something."""
+        self._heard = self._clock()
+        if isinstance(message, PulseMessage):
+            self._pulse = message
+
+    def ended(self) -> bool:
+        """The agent is gone; whether this worker goes on. One that hung before was gone since it was last heard."""
+        self._gone_at = self._heard
+        self.gone.set()
+        return self._able and self._pulse.alone
+
+    @property
+    def alone_for(self) -> float:
+        """Seconds without an agent; 0 with one."""
+        now = self._clock()
+        if self._gone_at is not None:
+            return max(now - self._gone_at, 1e-3)
+        silent = now - self._heard
+        return silent if self._pulse.alone and silent > SILENCE else 0.0
+
+    def state(self, own: HealthTable = _NOTHING, addresses: Addresses = NO_ADDRESSES) -> State:
+        """The state of the world to go by now.
+
+        Args:
+            own: what this worker's own probes say.
+            addresses: likewise, of addresses.
+        """
+        alone_for = self.alone_for
+        if not alone_for:
+            return self.told
+        plan = self.told.plan if alone_for <= self._pulse.plan_left else NO_PLAN
+        if alone_for <= FROZEN:
+            return replace(self.told, plan=plan)
+        return replace(
+            self.told,
+            vantage=self._pulse.edge,
+            health=fill(own, self.told.health),
+            plan=plan,
+            addresses=fill_addresses(addresses, self.told.addresses),
+        )
+
+
+class OwnProbes:
+    """Probes in a thread of their own, for as long as nobody else makes them.
+
+    Args:
+        allowed: networks that are probed whatever they are (`gtm.destinations`).
+        ca_file: certificates that count besides the public ones, None for no others.
+    """
+
+    def __init__(self, allowed: tuple[Network, ...] = (), ca_file: Path | None = None) -> None:
+        self._allowed = allowed
+        self._ca_file = ca_file
+        self.health: HealthTable = {}
+        """The verdicts; what is not known is missing or unknown."""
+        self.addresses: Addresses = NO_ADDRESSES
+        """The verdicts on addresses (`gtm.core.health.addresses`)."""
+        self._stopping: threading.Event | None = None
+
+    def start(self, snapshot: Snapshot, told: Addresses = NO_ADDRESSES) -> None:
+        """Begin; once begun, nothing changes.
+
+        Args:
+            snapshot: the policy.
+            told: what was known of addresses last: those that were up once can be found down.
+        """
+        if self._stopping is None:
+            self._stopping, self.health, self.addresses = threading.Event(), {}, NO_ADDRESSES
+            args = (snapshot, ever_up(told), self._stopping)
+            threading.Thread(target=self._run, args=args, daemon=True).start()
+
+    def stop(self) -> None:
+        """End, and forget. The thread is not waited for: a name that does not resolve may hold it up for half a minute."""
+        if self._stopping is not None:
+            self._stopping.set()
+            self._stopping, self.health, self.addresses = None, {}, NO_ADDRESSES
+
+    def _run(self, snapshot: Snapshot, known: frozenset[str], stopping: threading.Event) -> None:
+        try:
+            asyncio.run(self._probe(snapshot, known, stopping))
+        except Exception:
+            logger.exception("this worker's own probes failed; health stays as it was last known")
+
+    async def _probe(self, snapshot: Snapshot, known: frozenset[str], stopping: threading.Event) -> None:
+        from gtm.prober import Prober  # few workers ever need it
+
+        # What cannot be read now could be read at the start: every https endpoint would look down, and is not.
+        tls_context(self._ca_file)
+        prober = Prober(lambda: None, time.time, allowed=self._allowed, ca_file=self._ca_file, ever_up=known)
+        prober.start()
+        try:
+            prober.update(snapshot)
+            while not await asyncio.to_thread(stopping.wait, 0.5):
+                health, addresses = prober.health(), prober.addresses()
+                if stopping is self._stopping:  # what was stopped says nothing any more
+                    self.health, self.addresses = health, addresses
+        finally:
+            await prober.stop()
+
+
+# --- One answering process of an edge: `python -m gtm.runtime.edge.worker NAME`, started by the agent only. ---
+
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +228,7 @@ _INTERVALS = {SampleMethod.BALANCER: 10, SampleMethod.BEACON: 60}
 """Beats of an interval of samples. Among browsers each source has one vote in it, and three must have spoken."""
 
 
-class Worker:
+class EdgeWorker:
     """What DNS and HTTP workers have in common: the View, the locator, the counters, the link to the agent.
 
     Args:
@@ -86,7 +236,7 @@ class Worker:
         clock: Unix time.
     """
 
-    def __init__(self, settings: WorkerSettings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: EdgeWorkerSettings, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
         self._clock = clock
         edge = settings.edge
@@ -96,7 +246,7 @@ class Worker:
         self.locator = Locator(edge.geoip_db, edge.geoip_overrides, anonymous=edge.geoip_anonymous_db)
         self.current = CurrentView(clock, self._swapped, edge.place, boot=boot_time)
         self.answerer: Answerer | None = None
-        self._signer = Signer(self.current.keys, clock)
+        self._signer = ZoneSigner(self.current.keys, clock)
         self._period = self._signer.period()
         self._cookies = ServerCookies(*settings.cookie_secrets) if settings.cookie_secrets else None
         self._options = ServerOptions(
@@ -107,7 +257,7 @@ class Worker:
         )
         self.limiter = _limiter(settings, self._cookies, self.counts)
         self._turn()
-        self._link = WorkerEnd(socket.socket(fileno=settings.descriptor))
+        self._link = EdgeWorkerEnd(socket.socket(fileno=settings.descriptor))
         self._tenure = Tenure(time.monotonic, able=settings.door is not None)
         self._probes = OwnProbes(edge.probe_allow, edge.ca_file)
         self._own_metrics = EdgeMetrics(self._own_gauges)
@@ -117,7 +267,7 @@ class Worker:
         """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
-        self.handoffs = Handoffs(
+        self.handoffs = HandoffSigner(
             lambda: self.current.window,
             lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
         )
@@ -137,7 +287,7 @@ class Worker:
         self._listening = True
         view = router.view
         with suppress(OSError):
-            self._link.put(ReadyMessage(view.snapshot.revision, view.state.epoch))
+            self._link.put(EdgeReadyMessage(view.snapshot.revision, view.state.epoch))
 
     def follow(self) -> None:
         """Take in messages for as long as the agent lives, and longer if it died and meant this worker to go on."""
@@ -344,7 +494,7 @@ class Worker:
             predecessor = self.answerer if data == self._answered_from else None
             self._answered_from = data
             if self._signer.keys is not self.current.keys:
-                self._signer = Signer(self.current.keys, self._clock, self._signer)
+                self._signer = ZoneSigner(self.current.keys, self._clock, self._signer)
             self._period = self._signer.period()
             self.answerer = Answerer(
                 router,
@@ -366,7 +516,7 @@ class Worker:
             self.current.rebuild()
 
 
-def _limiter(settings: WorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
+def _limiter(settings: EdgeWorkerSettings, cookies: ServerCookies | None, counts: Counts) -> Limiter | None:
     """What limits replies over UDP; None: nothing does."""
     given = settings.edge.dns
     if settings.id.kind is not WorkerKind.DNS or given.rate_limit == 0:
