@@ -35,7 +35,7 @@ from gtm.control.policy.drafts import parsed as parsed_draft
 from gtm.control.policy.questions import ExplainRequest
 from gtm.demo.backend import requests as backend
 from gtm.demo.backend.faults import read_fault
-from gtm.demo.backend.server import adapter_of, model_of
+from gtm.demo.backend.server import decoded
 from gtm.documents import yamls
 from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.feed import clockfile, lastgood, wire
@@ -165,8 +165,7 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a chat": ('{"model": "m", "more": %s}', lambda text: backend.read_chat(text.encode())),
     "a prompt": ('{"model": "m", "prompt": %s}', lambda text: backend.read_completion(text.encode())),
     "a fault": ("%s", lambda text: read_fault(text.encode())),
-    "an adapter": ('{"more": %s}', lambda text: adapter_of(_request(text))),
-    "a model": ('{"model": "m", "more": %s}', lambda text: model_of(_request(text))),
+    "an adapter": ('{"more": %s}', lambda text: decoded(_request(text), dict[str, Any])),
     "json": ("%s", loads),
     "json in UTF-16": ("%s", lambda text: loads(text.encode("utf-16"))),
     "json in UTF-32": ("%s", lambda text: loads(text.encode("utf-32-be"))),

@@ -83,7 +83,7 @@ class CurrentView:
         self.snapshot: Snapshot | None = None
         self.state = State()
         self.table = EMPTY_TABLE
-        self.times = Times.of(self.boot(), self.clock())
+        self.times = ClockTimes.of(self.boot(), self.clock())
         self.deadline = inf
         """The moment by `boot` from which nothing may be answered from the current Router before `tick` was called: the
         process slept while it should have been replaced. Infinite while that is far, so that no clock need be read."""

@@ -30,7 +30,7 @@ from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
 from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.routes import HandoffSigner, Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.answers.routes import EdgeHandoffs, Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
     NO_STORE,
@@ -41,7 +41,7 @@ from gtm.http.problems import (
     response_of,
 )
 from gtm.http.requests.callers import Callers, Grant, check_subject
-from gtm.http.requests.incoming import REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
+from gtm.http.requests.incoming import OTHER, REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
 from gtm.http.requests.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
@@ -125,7 +125,7 @@ class EdgeApp:
     earn: Earn | None = None
     alone: Callable[[], dict[str, object]] = dict
     clock: InitVar[Callable[[], float]] = time.time
-    handoffs: HandoffSigner | None = None
+    handoffs: EdgeHandoffs | None = None
     corrections: Corrections | None = None
     draw: Callable[[], float] = random.random
 

@@ -25,10 +25,9 @@ from gtm.balancer.config import (
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.plane.access import ClientDetail
 from gtm.balancer.wire.facts import PromptCut
-from gtm.core.balance.admission.settings import Settings as AdmissionSettings
-from gtm.core.balance.choosing.values import Prefix
-from gtm.core.balance.choosing.values import Settings as ChoosingSettings
-from gtm.core.balance.health import Settings as HealthSettings
+from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.choosing.values import ChoosingSettings, Prefix
+from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.model.problems import PolicyError
 from gtm.runtime.balancer.carrier import health_settings
 from tests.docs.blocks import ROOT

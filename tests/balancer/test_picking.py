@@ -31,7 +31,7 @@ class _Loop:
         return 1.0
 
 
-def _picker(settings: Settings = MAP, cut: PromptCut | None = PromptCut(512)) -> PoolPicker:  # noqa: B008 - a value
+def _picker(settings: ChoosingSettings = MAP, cut: PromptCut | None = PromptCut(512)) -> PoolPicker:  # noqa: B008 - a value
     health = BackendHealth(HealthSettings(), SERVERS, 0.0)
     loop = cast("asyncio.AbstractEventLoop", _Loop())
     picker = PoolPicker(SERVERS, settings, health, loop=loop, cut=cut, draw=lambda: 0.4)
@@ -71,7 +71,10 @@ def test_no_more_is_kept_than_a_cache_holds() -> None:
     place = _ask(picker, *range(10))
     picker.cached(place, 4 * 128.0)
     assert picker.prefixes.holders(range(10)) == [(4, [place])]
-    for one in (_picker(Settings(), None), _picker(Settings(prefix=Prefix.HASH), PromptCut(1024, 1))):
+    for one in (
+        _picker(ChoosingSettings(), None),
+        _picker(ChoosingSettings(prefix=Prefix.HASH), PromptCut(1024, 1)),
+    ):
         one.cached(place, 128.0)
         _ask(one, 1)
         assert len(one.prefixes) == 0

@@ -21,7 +21,7 @@ from gtm.core.model.services import Member, Priority, Steering
 from gtm.core.model.state import State
 from gtm.core.policy.compile import compile_policy
 from gtm.geoip.address import parse_address
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.answers.routes import Prepared, ResolvedRequest
 from gtm.http.problems import ProblemError, Response, json_response
 from gtm.http.requests.lookup import Queries, parse_query

@@ -24,7 +24,7 @@ from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.routes import HandoffSigner, Locate
+from gtm.http.answers.routes import EdgeHandoffs, Locate
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.telemetry import Counts
 from tests import worlds
@@ -117,7 +117,7 @@ class Edge:
         self.counts = Counts()
         self.draw: Callable[[], float] = random.random
         self.silent: tuple[str, ...] = ()
-        self.handoffs = HandoffSigner(
+        self.handoffs = EdgeHandoffs(
             lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
         )
         self.app = EdgeApp(

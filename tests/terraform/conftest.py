@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from gtm.control.policy.apart import Apart
-from gtm.control.policy.drafts import DraftJob, Reading, answer, understood
+from gtm.control.policy.drafts import DraftJob, DraftText, answer, understood
 from gtm.core.model.access import Role
 from tests.api.conftest import TOKENS, Server
 from tests.release import provider as release
@@ -160,7 +160,7 @@ class Control:
         return {kind: found for kind, found in answer.json()["policy"].items() if found}
 
 
-async def _here(_: Apart, job: DraftJob | Reading) -> bytes:
+async def _here(_: Apart, job: DraftJob | DraftText) -> bytes:
     return understood(await asyncio.to_thread(answer, job))
 
 

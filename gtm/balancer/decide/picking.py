@@ -101,8 +101,8 @@ class _Flying:
     """A request at a backend."""
 
     picker: PoolPicker
-    asked: Asked
-    ticket: Ticket
+    asked: AskedWork
+    ticket: FlightTicket
     sending: Sending
     began: float
 
@@ -129,7 +129,7 @@ class PoolPicker:
     """
 
     backends: InitVar[Sequence[Backend]]
-    settings: InitVar[Settings]
+    settings: InitVar[ChoosingSettings]
     health: BackendHealth
     _: KW_ONLY
     loop: asyncio.AbstractEventLoop
@@ -137,11 +137,11 @@ class PoolPicker:
     affinity: bool = True
     cut: PromptCut | None = None
     draw: Callable[[], float] = random.random
-    read_load: Callable[[bytes], Load | None] | None = None
+    read_load: Callable[[bytes], BackendLoad | None] | None = None
     corrects: bool = False
 
     def __post_init__(
-        self, backends: Sequence[Backend], settings: Settings, route: Callable[[str], Route]
+        self, backends: Sequence[Backend], settings: ChoosingSettings, route: Callable[[str], Route]
     ) -> None:
         self._loaded: dict[str, float] = {}
         self._learned: set[str] = set()

@@ -156,7 +156,7 @@ class PeerPusher:
         """Requests at peers, by region."""
         self.unproven: Counter[str] = Counter()
         """Connections to peers' endpoints on which nothing was sent, for who is there did not prove to be a balancer."""
-        self._sent = Sent()
+        self._sent = SentBeyond()
         self._routes: dict[str, Route] = {}
         self._shunned: dict[str, float] = {}
         self._heard: object = None
@@ -259,7 +259,7 @@ class PeerPusher:
             self._wanting = wanting(every, current.senders, current.boot()) * current.beside
         return 1 / (self._wanting * self.siblings)
 
-    def _known(self, number: int, part: str) -> Standing | None:
+    def _known(self, number: int, part: str) -> OpenSlots | None:
         current = self.current
         view = self._view
         if view is None:

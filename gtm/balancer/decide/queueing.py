@@ -61,14 +61,14 @@ class QueueAdmission:
         declared: whether a model's name is one that policy, file or backends declare.
     """
 
-    settings: InitVar[Settings]
+    settings: InitVar[AdmissionSettings]
     _: KW_ONLY
     loop: asyncio.AbstractEventLoop
     cost: Callable[[Exchange], float]
     priority: Priority = Priority.REAL_TIME
     declared: Callable[[str], bool] = lambda _: True
 
-    def __post_init__(self, settings: Settings) -> None:
+    def __post_init__(self, settings: AdmissionSettings) -> None:
         self.admission = Admission(settings)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0

@@ -29,9 +29,8 @@ import msgspec
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import read_orca
-from gtm.adapters.recognised import load_lines, recognised
 from gtm.adapters.scrape import Scrape, signals
-from gtm.adapters.servers import ServerType, read_server
+from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
 from gtm.balancer.health.asking import AskingError, BackendAnswer, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
@@ -67,7 +66,7 @@ class Scraper:
     """What was last read, as load reports have it (`gtm.core.capacity.load.SIGNALS`)."""
     _before: Scrape | None = None
 
-    def read(self, body: bytes, at: float) -> Load:
+    def read(self, body: bytes, at: float) -> BackendLoad:
         """What its metrics say of its load.
 
         Args:
@@ -94,7 +93,7 @@ class Scraper:
         return load
 
 
-def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
+def load_of(known: Mapping[str, float], found: Scrape | None = None) -> BackendLoad:
     """Signals as what choosing takes: memory is the KV cache, else the GPU's; what is not there is unknown.
 
     Args:
@@ -108,7 +107,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
         memory = used / total
     models = found.models if found is not None else ()
     adapters = found.adapters if found is not None else None
-    return Load(
+    return BackendLoad(
         running=known.get("outstanding"),
         waiting=known.get("queue"),
         memory=None if memory is None else min(max(memory, 0.0), 1.0),
@@ -118,7 +117,7 @@ def load_of(known: Mapping[str, float], found: Scrape | None = None) -> Load:
     )
 
 
-def load_in_header(header: bytes) -> Load | None:
+def load_in_header(header: bytes) -> BackendLoad | None:
     """What a response's `endpoint-load-metrics` says; None: nothing that can be read."""
     try:
         known = read_orca(header.decode("latin-1"))
@@ -535,7 +534,7 @@ class Checks:
 
     # --- what comes of it ---
 
-    def _heard(self, name: str, load: Load, now: float) -> None:
+    def _heard(self, name: str, load: BackendLoad, now: float) -> None:
         self.health.scraped(name, load, now)
         if self.flights is not None and load.running is not None and load.waiting is not None:
             self.flights.scraped(name, Scraped(load.running, load.waiting, now))

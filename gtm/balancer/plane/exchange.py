@@ -334,11 +334,11 @@ class Exchange:
     facts: RequestFacts = _EMPTY
     target: RequestTarget = NOWHERE
     """What its method and target say, from when it begins."""
-    asked: tuple[Asked, float] | None = None
+    asked: tuple[AskedWork, float] | None = None
     """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
     span: Span | None = None
     """Of its trace, if it is recorded."""
-    chosen: Choice | None = None
+    chosen: BackendChoice | None = None
     """The backend that was chosen for the request, and by what."""
     fallback: str = ""
     """The model that it is served by instead of the one that it asks for; empty: by that."""

@@ -189,7 +189,7 @@ class Backend(HttpServer):
 
     def load_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/load_lora_adapter: answered when it is loaded."""
-        wanted = _decoded(request, _Adapter)
+        wanted = decoded(request, _Adapter)
         at = self.engine.models.load_adapter(
             wanted.lora_name, wanted.lora_path, self._loop.time(), wanted.base_model_name
         )
@@ -199,7 +199,7 @@ class Backend(HttpServer):
 
     def unload_adapter(self, connection: Connection, request: Request) -> None:
         """POST /v1/unload_lora_adapter."""
-        name = _decoded(request, _Adapter).lora_name
+        name = decoded(request, _Adapter).lora_name
         self.engine.models.unload_adapter(name)
         body = f"Success: LoRA adapter '{name}' removed successfully.".encode()
         connection.respond(HTTPStatus.OK, body, "text/plain")
@@ -221,7 +221,7 @@ class Backend(HttpServer):
 
     def load(self, connection: Connection, request: Request) -> None:
         """POST /demo/load and /demo/unload: a model."""
-        name = _decoded(request, _Model, 'the body must be {"model": …}').model
+        name = decoded(request, _Model, 'the body must be {"model": …}').model
         if request.path == "/demo/load":
             self.engine.models.load(name, self._loop.time())
         else:
@@ -336,7 +336,7 @@ class _Model(msgspec.Struct):
     model: str
 
 
-def _decoded(request: Request, kind: type[_Body], wrong: str = "the body is not such a request") -> _Body:
+def decoded(request: Request, kind: type[_Body], wrong: str = "the body is not such a request") -> _Body:
     """What a request's body holds.
 
     Raises:

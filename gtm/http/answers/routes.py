@@ -26,19 +26,20 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window
 from gtm.core.handoff.claims import handed
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.handoff.priority import no_higher
+from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
+from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.model.services import Handoff
 from gtm.core.quota.earned import Earn, Worth
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried, jwks
-from gtm.handoff.jwt import Signer
+from gtm.handoff.jwt import HandoffSigner
 from gtm.http.answers.corrections import Corrections, RouterCorrections
 from gtm.http.problems import (
     Head,
@@ -69,7 +70,7 @@ _HEADERS: Headers = (
 )
 
 
-class HandoffSigner:
+class EdgeHandoffs:
     """Signs for one process of an edge.
 
     Args:
@@ -81,14 +82,14 @@ class HandoffSigner:
         self._window = window
         self._published = published
         self._issuer = ""
-        self._signer: Signer | None = None
+        self._signer: HandoffSigner | None = None
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
 
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
         """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
-        self._issuer, self._own, self._signer = issuer, public, Signer(key)
+        self._issuer, self._own, self._signer = issuer, public, HandoffSigner(key)
 
     def signs(self, routing: Routing) -> bool:
         """Whether the service asks for it."""
@@ -163,14 +164,19 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
 
     router: Router
     routing: Routing
-    client: Client | None
+    client: ClientAddress | None
     instance: str
     full: bool
     afford: Afford | None
-    handoffs: HandoffSigner | None = None
+    handoffs: EdgeHandoffs | None = None
     corrections: RouterCorrections | None = None
     earn: Earn | None = None
     draw: Callable[[], float] = random.random
+
+    @property
+    def cors(self) -> Cors | None:
+        """What pages of other origins may read of the answers; None: nothing."""
+        return self.routing.ranking.group.service.service.cors
 
     def pick(self) -> Option:
         """Draw how one request of this kind ends."""
@@ -481,7 +487,7 @@ class Routes:
     afford: Afford | None = None
     limit: InitVar[int] = 8192
     _: KW_ONLY
-    handoffs: HandoffSigner | None = None
+    handoffs: EdgeHandoffs | None = None
     corrections: InitVar[Corrections | None] = None
     earn: Earn | None = None
     draw: Callable[[], float] = random.random

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gtm import __version__
-from gtm.core.decision.candidates import Exclusion
+from gtm.core.decision.decide import Exclusion
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
@@ -150,16 +150,23 @@ def _answers() -> dict[str, Any]:
         "instance": TEXT,
         "code": _one_of(CODES),
     }
+    error = {
+        "error": _said(
+            {"type": "object"},
+            "The same in OpenAI's form (`message`, `type`, `code`, `param`): where a service is asked by its host name or `/r/`.",
+        )
+    }
     return {
         "Route": _object(
             "Where a request is served.", {**_whole(), **handoff}, **_decision(TEXT, ref("Endpoint"))
         ),
-        "Problem": _object("What went wrong (RFC 9457).", **problem),
+        "Problem": _object("What went wrong (RFC 9457).", error, **problem),
         "Refusal": _object(
             "Why a request is served nowhere, or not by this edge: a problem with the decision.",
             {
                 **_decision(_NULL, _NULL),
                 **_whole(),
+                **error,
                 "edge": _said({"type": "object"}, "Where this edge stands, and which stand inside."),
             },
             **problem,

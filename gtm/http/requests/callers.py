@@ -77,7 +77,7 @@ def judged(
     return (Grant.GRANTED, held) if permits(held.role, needed) else (Grant.WRONG_ROLE, None)
 
 
-def check_subject(grant: Grant, asked: Client, caller: Client | None) -> None:
+def check_subject(grant: Grant, asked: ClientAddress, caller: ClientAddress | None) -> None:
     """Let a caller ask about a client, or not.
 
     Raises:

@@ -98,6 +98,7 @@ class Incoming:
     path: str = field(init=False)
     page: Page = field(init=False, default=OTHER)
     started: bool = field(init=False, default=False)
+    cors: Cors | None = field(init=False, default=None)
     headers: dict[bytes, bytes] = field(init=False, default_factory=dict)
 
     def __post_init__(self, target: bytes) -> None:

@@ -123,7 +123,7 @@ class Intake:
 
     def _add(
         self, posted: Posted, client: Address | None, method: SampleMethod, reporter: Reporter
-    ) -> Verdict:
+    ) -> SampleVerdict:
         location = UNKNOWN_LOCATION if client is None else self.locate(client.packed)
         now = self.clock()
         source = "" if client is None else source_of(client)

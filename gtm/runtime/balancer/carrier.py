@@ -35,8 +35,9 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.balancer.wire.tls import BackendContext, ServerContext
 from gtm.core.balance.choosing.values import By
-from gtm.core.balance.health import BackendHealth, Settings
-from gtm.core.balance.sharing import Sharing, Use
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.sharing import Sharing, SlotUse
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.core.handoff.keys import OwnKey
@@ -70,9 +71,9 @@ TELL_EVERY = 0.1
 """Seconds between looks at what time alone changes."""
 
 
-def health_settings(document: BalancerDocument) -> Settings:
+def health_settings(document: BalancerDocument) -> HealthSettings:
     """The settings of backends' health by the file."""
-    found = Settings(checks=document.checks.thresholds())
+    found = HealthSettings(checks=document.checks.thresholds())
     return found if document.ejection.latency else replace(found, latency_factor=None)
 
 
@@ -168,7 +169,7 @@ class HealthLoop:
 
     def signals(self) -> dict[str, Mapping[str, float]]:
         """Backend → what its metrics say of its load."""
-        return {} if self._checks is None else self._checks.signals(Settings().lasts)
+        return {} if self._checks is None else self._checks.signals(HealthSettings().lasts)
 
     def memory(self) -> float | None:
         """The mean of the backends' used memory, 0 to 1; None: nobody says."""

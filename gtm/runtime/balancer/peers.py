@@ -21,8 +21,8 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gtm.core.balance.flights import Told
-from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, Use, due
+from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.handoff.keys import OwnKey, key_bytes
 from gtm.feed.wire import CounterValue, Moment, Peer, PeersMessage, Requests
 from gtm.files import write_whole
@@ -162,8 +162,8 @@ def opened(datagram: bytes, known: Callable[[bytes], bool]) -> Said:
 def _word(body: _Body) -> Word:
     uses: Mapping[str, _Use] = body.uses
     return Word(
-        {name: Use(*use) for name, use in uses.items()},
-        {name: Told(*load) for name, load in body.loads.items()},
+        {name: SlotUse(*use) for name, use in uses.items()},
+        {name: PeerLoad(*load) for name, load in body.loads.items()},
         body.age,
     )
 
@@ -391,7 +391,7 @@ class PeerLine:
         self._ending = False
         self._passed = 0
         self._passed_at = 0.0
-        self._told: Use | None = None
+        self._told: SlotUse | None = None
         self.address = self._own_address() if listeners else ""
         """Where others reach it; empty: nowhere."""
 

@@ -24,7 +24,7 @@ from gtm.core.model.requests import Location
 from gtm.core.model.services import Handoff
 from gtm.dns.answer.answerer import Answerer
 from gtm.geoip.address import parse_address
-from gtm.geoip.client import Client
+from gtm.geoip.client import ClientAddress
 from gtm.http.answers.routes import RedirectRoute, ResolvedRequest
 from gtm.telemetry import Counts
 

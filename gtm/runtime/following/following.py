@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, Times
+from gtm.core.decision.timekeeping import KEEP_EVERY, STEP, ClockTimes
 from gtm.core.model.problems import PolicyError
 from gtm.feed import clockfile, lastgood
 from gtm.feed.client import BalancerFeedClient, ControlUnreachable, FeedClient, NameRefused, TokenRefused
@@ -61,7 +61,7 @@ class ClockKeeper:
         self._current = current
         self._boot_id = boot
         self._keeping = threading.Lock()
-        self._kept: Times | None = None
+        self._kept: ClockTimes | None = None
         self._kept_at = 0.0
         self._failing = False
         self._apart = False

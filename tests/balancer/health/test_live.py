@@ -93,7 +93,7 @@ class Picker:
             return Refusal(503, chosen, "none")
         name = chosen.backend.name
         self.picked[name] += 1
-        ticket = begin(self.pool, chosen, Wanted())
+        ticket = begin(self.pool, chosen, WantedBackend())
         return SentRequest(self.ways[name], Flight(self, self.here.health.begun(name, now), ticket))
 
     def failed(self, sent: SentRequest, detail: str, now: float) -> None:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.adapters.exposition import MetricsError
-from gtm.adapters.recognised import MAX_LINES
-from gtm.adapters.servers import ServerType
+from gtm.adapters.servers import MAX_LINES, ServerType
 from gtm.balancer.health.checks import Scraper, load_in_header, load_of
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights

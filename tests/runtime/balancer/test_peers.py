@@ -134,7 +134,7 @@ def test_a_signature_is_for_a_datagram_of_this_form_alone() -> None:
 
 def test_a_datagram_has_room_for_what_matters() -> None:
     """With thousands of backends it still fits, with those that have most work, and says of slots all that there is."""
-    loads = {f"http://backend-{number}.example.com:8000": Told(1, number) for number in range(5000)}
+    loads = {f"http://backend-{number}.example.com:8000": PeerLoad(1, number) for number in range(5000)}
     datagram = WordSealer(THEIRS).seal(_Clock().said(word=Word(WORD.uses, loads)))
     assert len(datagram) <= MOST
     word = opened(datagram, lambda _: True).word

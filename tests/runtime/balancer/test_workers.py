@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gtm.balancer.metrics import Family
-from gtm.core.latency import Delta, Witness
-from gtm.core.latency.samples import Level
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Level
 from gtm.runtime.balancer.workers.pool import FROM_WORKER, LoadMessage
 
 

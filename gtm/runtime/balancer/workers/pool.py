@@ -28,12 +28,12 @@ from typing import Any, cast
 
 from gtm.balancer.metrics import Family, MergedMetrics, render
 from gtm.core.balance.flights import PEERS_LAST_S
-from gtm.core.balance.health import State
-from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, Use, due
+from gtm.core.balance.health.values import BackendState
+from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.balance.spill.room import Slots
 from gtm.core.handoff.keys import OwnKey
-from gtm.core.latency import Delta, Witness
-from gtm.core.latency.samples import Interval
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Interval
 from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
@@ -277,7 +277,7 @@ class BalancerWorker:
     async def _tell(self, carrier: Carrier) -> None:
         """Say what it has, as often as is due."""
         loop = asyncio.get_running_loop()
-        told: Use | None = None
+        told: SlotUse | None = None
         told_at = 0.0
         while True:
             now = loop.time()
@@ -360,8 +360,8 @@ class BalancerWorker:
 
 
 STANDINGS = (
-    *(State.DRAINING, State.DOWN, State.HELD, State.EJECTED),
-    *(State.UNKNOWN, State.TRIAL, State.WARMING, State.UP),
+    *(BackendState.DRAINING, BackendState.DOWN, BackendState.HELD, BackendState.EJECTED),
+    *(BackendState.UNKNOWN, BackendState.TRIAL, BackendState.WARMING, BackendState.UP),
 )
 """From what is most against a backend to what is nothing against it. Of what one worker has not asked yet another knows more."""
 

@@ -37,7 +37,8 @@ from gtm.core.health.addresses import (
     url_of,
 )
 from gtm.core.health.verdicts import HealthTable, followed, overruled
-from gtm.core.latency import Delta, Interval, Sample, SampleAggregator, SampleMethod, Witness
+from gtm.core.latency.doubt import Witness
+from gtm.core.latency.samples import Delta, Interval, RoundTripSample, SampleAggregator, SampleMethod
 from gtm.core.model.requests import UNKNOWN_LOCATION
 from gtm.core.model.state import PLAN_KEPT, EndpointHealth, HealthStatus, State, kept_plan
 from gtm.core.policy.snapshot import Snapshot
@@ -507,7 +508,9 @@ class EdgeRoundTrips:
         """A check of an endpoint of a region took this long to connect."""
         if self._region is not None:
             self._aggregator.add(
-                Sample(UNKNOWN_LOCATION, region, connect_ms, self._clock(), self._region, SampleMethod.PROBE)
+                RoundTripSample(
+                    UNKNOWN_LOCATION, region, connect_ms, self._clock(), self._region, SampleMethod.PROBE
+                )
             )
 
     def end_interval(self) -> None:

@@ -26,7 +26,7 @@ from gtm.core.decision.router import Router
 from gtm.core.handoff.claims import Issuer
 from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_addresses
 from gtm.core.health.verdicts import HealthTable, fill
-from gtm.core.latency import SampleMethod
+from gtm.core.latency.samples import SampleMethod
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
@@ -52,7 +52,7 @@ from gtm.feed.wire import (
 )
 from gtm.geoip.reader import Locator
 from gtm.http.answers.quotas import QuotaGate
-from gtm.http.answers.routes import HandoffSigner
+from gtm.http.answers.routes import EdgeHandoffs
 from gtm.http.samples.intake import Intake
 from gtm.runtime.edge.line import (
     CountsMessage,
@@ -267,7 +267,7 @@ class EdgeWorker:
         """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
-        self.handoffs = HandoffSigner(
+        self.handoffs = EdgeHandoffs(
             lambda: self.current.window,
             lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
         )
