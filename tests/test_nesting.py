@@ -357,6 +357,7 @@ OWN = {
     "cli/common/output.py": "what it wrote itself",
     "control/policy/drafts.py": "what its own process says",
     "dashboard/sign_in/provider.py": "what a control has sealed",
+    "client/objects.py": "what it wrote itself",
     "dashboard/inside.py": "what the API of its own process answers",
     "feed/wire.py": "parts of a line that was looked at, and what it wrote itself",
     "balancer/wire/bodies.py": "parts of a body that was looked at",
