@@ -428,8 +428,11 @@ class Carrier(Carriers):
         loaded: set[str] = set()
         for one in self._picker.pool.candidates:
             condition = one.condition
-            loaded |= one.backend.models if condition.models is None else condition.models
-            loaded |= condition.adapters or frozenset()
+            says = (
+                condition.models if condition.healthy else None
+            )  # what it said last stands while it is down
+            loaded |= one.backend.models if says is None else says
+            loaded |= (condition.healthy and condition.adapters) or frozenset()
         return sorted(name for name in loaded if _MODEL.fullmatch(name))[:MAX_MODELS]
 
     def tiers(self) -> dict[str, tuple[int, int]]:

@@ -47,13 +47,14 @@ class Monitor:
     def condition(self, now: float) -> Condition:
         """The condition of the backend, as choosing goes by it."""
         loads = self.loads
+        healthy = self.verdict.good_since is not None
         return Condition(
-            healthy=self.verdict.good_since is not None,
+            healthy=healthy,
             held=self.verdict.held(now),
             ejected=not self.breaker.lets_through,
             draining=self.drained_by is not None,
-            models=loads.models(now),
-            adapters=loads.adapters(now),
+            models=loads.models(now, last=not healthy),
+            adapters=loads.adapters(now, last=not healthy),
             memory=loads.memory(now),
             warmth=self._warmth(now),
             scraped=loads.requests(now),
@@ -328,24 +329,26 @@ class Loads:
         known = self._memory
         return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
 
-    def models(self, now: float) -> frozenset[str] | None:
-        """The models that it has loaded: those of its list, else those of its metrics."""
-        if self._lists(now):
+    def models(self, now: float, *, last: bool = False) -> frozenset[str] | None:
+        """The models that it has loaded: those of its list, else those of its metrics. `last`: those that it said last, however long ago."""
+        if self._lists(now, last=last):
             return self._listed[0]
         known = self._models
-        return known[0] if known is not None and now - known[1] <= self._settings.lasts else None
+        if known is None or (now - known[1] > self._settings.lasts and not last):
+            return None
+        return known[0]
 
-    def adapters(self, now: float) -> frozenset[str] | None:
-        """The LoRA adapters that it has loaded: those of its list and those of its metrics."""
+    def adapters(self, now: float, *, last: bool = False) -> frozenset[str] | None:
+        """The LoRA adapters that it has loaded: those of its list and those of its metrics. `last`: of its list likewise."""
         known = self._adapters
         said = known[0] if known is not None and now - known[1] <= self._settings.lasts else None
-        if not self._lists(now):
+        if not self._lists(now, last=last):
             return said
         return self._listed[1] | said if said else self._listed[1]
 
-    def _lists(self, now: float) -> bool:
+    def _lists(self, now: float, *, last: bool) -> bool:
         at = self._listed_at
-        return at is not None and now - at <= self._settings.lists_last
+        return at is not None and (last or now - at <= self._settings.lists_last)
 
 
 def _at(value: float | None, now: float) -> tuple[float, float] | None:
