@@ -38,6 +38,7 @@ from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.estimate import MEDIA, Media
+from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health import RetryBudget
@@ -295,8 +296,8 @@ class Proxy:
                 answer = self._preflight(exchange)
                 if answer is not None:
                     return answer
-            if head.target.startswith(listing.PATH) and self.picker.looks_at.served is not None:
-                asked = listing.asked_of(head)  # else a server is asked
+            if head.target.startswith(listing.PATH):
+                asked = self._model_asked_of(head)
         refusal = None
         if self.paths is not None:
             refusal = self.paths.refusal(head.method, listing.ONE if asked else head.target)
@@ -305,6 +306,14 @@ class Proxy:
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("the gate")
         return self._listed(exchange, asked) if refusal is None and asked is not None else refusal
+
+    def _model_asked_of(self, head: RequestHead) -> str | None:
+        """The model that a request asks about, or empty: all of them; None: it is no such request, or a server is to say it."""
+        looks = self.picker.looks_at
+        if looks.served is None:
+            return None
+        asked = listing.asked_of(head)
+        return None if asked and looks.unsaid and asked not in looks.served else asked
 
     def _listed(self, exchange: Exchange, asked: str) -> bytes | Refusal | None:
         """What the region serves, or that it serves a model; None: a server says it."""
