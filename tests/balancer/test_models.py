@@ -220,6 +220,20 @@ def test_as_openais_client_asks() -> None:
     run(main)
 
 
+def test_a_name_without_a_tag_is_asked_for_as_the_latest() -> None:
+    """Ollama's rule, for the list of models and for requests: `llama3` is `llama3:latest`, and no other tag."""
+
+    async def main() -> None:
+        names = {"one": ["llama3:latest"], "two": ["mistral:7b"]}
+        for declared in (names, {"one": [], "two": []}):
+            async with _fleet(declared, names) as w:
+                assert {await _who(w, _post(_chat("llama3", 1))) for _ in range(6)} == {"one"}
+                assert await _who(w, _get(b"/v1/models/llama3")) == "llama3"
+                assert await _who(w, _get(b"/v1/models/mistral")) == 404
+
+    run(main)
+
+
 def test_a_server_without_a_list_is_unlike_one_that_has_one() -> None:
     """Of a form whose model comes last, behind 2 MB, five of twelve got 404 from the server that lists another model; and its list came in turns with the other's 404."""
 

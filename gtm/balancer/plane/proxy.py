@@ -42,6 +42,7 @@ from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.paths import Paths
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health import RetryBudget
+from gtm.core.balance.serving import named
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
@@ -313,14 +314,14 @@ class Proxy:
         if looks.served is None:
             return None
         asked = listing.asked_of(head)
-        return None if asked and looks.unsaid and asked not in looks.served else asked
+        return None if asked and looks.unsaid and not named(asked, looks.served) else asked
 
     def _listed(self, exchange: Exchange, asked: str) -> bytes | Refusal | None:
         """What the region serves, or that it serves a model; None: a server says it."""
         looks = self.picker.looks_at
         if not asked:
             body = listing.listed(looks.served) if looks.served is not None and looks.lists else None
-        elif looks.served is not None and asked in looks.served:
+        elif looks.served is not None and named(asked, looks.served):
             body = listing.described(asked)
         else:
             return no_model(asked)

@@ -3,12 +3,13 @@
 Laws:
   1. A server that the file names for a model serves it, loaded or not. A server that the file names for none serves any; but where some server is known to
      have the model, one whose own list lacks it does not: it could only say that there is no such model. Whether the one that has it is usable now does not matter.
-  2. What is unknown shuts nobody out. Nor does a LoRA adapter that is loaded somewhere: others may load it, too.
+  2. A name without a tag means the tag `latest` where a server lists that, or the file does (Ollama's rule).
+  3. What is unknown shuts nobody out. Nor does a LoRA adapter that is loaded somewhere: others may load it, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import Protocol, TypeVar
 
 from gtm.core.balance.backends import Backend, Condition
@@ -27,12 +28,30 @@ class KnownServer(Protocol):
 
 
 _Server = TypeVar("_Server", bound=KnownServer)
+_LATEST = ":latest"
+
+
+def named(model: str, names: Container[str]) -> bool:
+    """Whether a model is one of the names, or is one of them without its tag `latest`."""
+    return model in names or model + _LATEST in names
+
+
+def known_as(model: str, names: Container[str]) -> str:
+    """The one of the names that a model has, with the tag `latest` or without; its own, if none of them is."""
+    if model in names:
+        return model
+    other = model.removesuffix(_LATEST) if model.endswith(_LATEST) else model + _LATEST
+    return other if other in names else model
 
 
 def declares(one: KnownServer, model: str | None) -> bool:
     """Whether the server is there to serve the model, or the LoRA adapter of that name, which it lists."""
-    wanted = one.backend.models
-    return model is None or not wanted or model in wanted or model in (one.condition.adapters or ())
+    return (
+        model is None
+        or not one.backend.models
+        or _by_file(one, model)
+        or named(model, one.condition.adapters or ())
+    )
 
 
 def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool:
@@ -44,8 +63,8 @@ def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool
     if (
         model is not None
         and condition.models is not None
-        and model not in condition.models
-        and model not in adapters
+        and not named(model, condition.models)
+        and not named(model, adapters)
     ):
         return False
     return adapter is None or adapter in adapters
@@ -56,7 +75,7 @@ def serving(servers: Iterable[_Server], model: str | None) -> list[_Server]:
     able = [one for one in servers if declares(one, model)]
     if model is None or not any(_names(one, model) for one in able):
         return able
-    return [one for one in able if model in one.backend.models or loaded(one.condition, model, None)]
+    return [one for one in able if _by_file(one, model) or loaded(one.condition, model, None)]
 
 
 def sent_to(servers: Iterable[_Server], model: str | None) -> list[_Server]:
@@ -66,12 +85,26 @@ def sent_to(servers: Iterable[_Server], model: str | None) -> list[_Server]:
 
 
 def asked_for(one: KnownServer) -> Collection[str]:
-    """All names of models and adapters that the server is known to serve."""
-    return (one.backend.models or one.condition.models or frozenset()) | (
-        one.condition.adapters or frozenset()
+    """All names by which models and adapters of the server are asked for, as far as is known."""
+    names = one.backend.models or one.condition.models or frozenset()
+    names |= one.condition.adapters or frozenset()
+    if one.backend.models and one.condition.models:
+        names |= {name for name in one.condition.models if _by_file(one, name)}
+    return names | {name.removesuffix(_LATEST) for name in names if name.endswith(_LATEST)}
+
+
+def _by_file(one: KnownServer, model: str) -> bool:
+    """Whether the file names the server for the model."""
+    names = one.backend.models
+    if named(model, names):
+        return True
+    return (
+        model.endswith(_LATEST)
+        and model.removesuffix(_LATEST) in names
+        and model in (one.condition.models or ())
     )
 
 
 def _names(one: KnownServer, model: str) -> bool:
     """Whether the file names the server for the model, or the server lists it; as an adapter does not count."""
-    return model in one.backend.models or model in (one.condition.models or ())
+    return _by_file(one, model) or named(model, one.condition.models or ())

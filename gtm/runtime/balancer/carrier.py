@@ -30,6 +30,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.core.balance.choosing.values import By
 from gtm.core.balance.health import BackendHealth
+from gtm.core.balance.serving import named
 from gtm.core.balance.sharing import Sharing, Use
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
@@ -283,7 +284,7 @@ class Carrier(Carriers):
         """Whether a model's name is one that the policy, the file or a backend declares."""
         snapshot = self._current.snapshot
         return (
-            model in self._picker.names
+            named(model, self._picker.names)
             or model in self._file.document.admission.models
             or (snapshot is not None and model in snapshot.models)
         )

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import Candidate, Eligible, Settings, Why, eligible_of
 from gtm.core.balance.choosing.versions import OTHERS, with_others
-from gtm.core.balance.serving import asked_for, declares, loaded, serving
+from gtm.core.balance.serving import asked_for, declares, loaded, named, serving
 
 _UNHEARD_OF = "\0unheard-of"
 """Stands for all models that no server names: those that serve any may be asked for them."""
@@ -139,7 +139,7 @@ def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequenc
     for one in candidates:
         adapters = one.condition.adapters or ()
         for name in asked_for(one):
-            known.setdefault(name, []).append((one.number, name not in adapters))
+            known.setdefault(name, []).append((one.number, not named(name, adapters)))
     names = {tuple(where): name for name, where in known.items()}.values()
     return ((name, serving(candidates, name)) for name in (None, _UNHEARD_OF, *names))
 

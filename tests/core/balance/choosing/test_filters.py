@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -229,6 +230,22 @@ def test_who_is_for_a_model_by_the_file_or_may_load_an_adapter_is_asked() -> Non
         assert found.backend.name == "a"
     mixed = [Backend("a"), Backend("b", models=frozenset({"llama"}))]
     assert choose(pool_of(mixed, {"a": _well("qwen")}, Flights()), Wanted("llama"), 0.5) is Why.UNHEALTHY
+
+
+@pytest.mark.parametrize("file", [(), ("llama3:latest",), ("llama3",)], ids=["none", "tag", "no tag"])
+@pytest.mark.parametrize("model", ["llama3", "llama3:latest"])
+def test_a_name_without_a_tag_is_the_latest(file: tuple[str, ...], model: str) -> None:
+    """Ollama takes `llama3` for `llama3:latest`, which it lists: ten of twelve such requests went to the server that has `mistral:latest`, and where the file said the tag, gtm answered 404."""
+    mistral = Backend("b", models=frozenset(("mistral:latest",) if file else ()))
+    known = {"a": _well("llama3:latest"), "b": _well("mistral:latest"), "c": _well("llama3:8b")}
+    pool = pool_of([Backend("a", models=frozenset(file)), mistral, Backend("c")], known, Flights())
+    found = pool.eligible(Kind(model, None, None))
+    assert [one.backend.name for one in found.candidates] == ["a"]
+    known["a"] = replace(known["a"], healthy=False)
+    assert choose(pool.updated(known), Wanted(model), 0.5) is Why.UNHEALTHY
+    known["a"] = replace(known["a"], healthy=True, held=True)
+    assert {one.backend.name for one in pool.updated(known).usable} == {"a", "b", "c"}
+    assert choose(pool, Wanted("mistral"), 0.5) is pool.candidates[1]
 
 
 def test_clients_of_a_version_that_lacks_a_model_get_another() -> None:
