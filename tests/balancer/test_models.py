@@ -11,6 +11,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -219,6 +220,39 @@ def test_as_openais_client_asks() -> None:
     run(main)
 
 
+def test_a_name_without_a_tag_is_asked_for_as_the_latest() -> None:
+    """Ollama's rule, for the list of models and for requests: `llama3` is `llama3:latest`, and no other tag."""
+
+    async def main() -> None:
+        names = {"one": ["llama3:latest"], "two": ["mistral:7b"]}
+        for declared in (names, {"one": [], "two": []}):
+            async with _fleet(declared, names) as w:
+                assert {await _who(w, _post(_chat("llama3", 1))) for _ in range(6)} == {"one"}
+                assert await _who(w, _get(b"/v1/models/llama3")) == "llama3"
+                assert await _who(w, _get(b"/v1/models/mistral")) == 404
+
+    run(main)
+
+
+def test_a_server_without_a_list_is_unlike_one_that_has_one() -> None:
+    """Of a form whose model comes last, behind 2 MB, five of twelve got 404 from the server that lists another model; and its list came in turns with the other's 404."""
+
+    async def main() -> None:
+        async with _fleet({"one": [], "two": []}, {"one": ["llama"]}) as w:
+            large = (_field(b"file", b'; filename="a.wav"'), bytes(2_000_000))
+            raw = _post(_form([large, (_field(b"model"), b"whisper")]), AUDIO, MULTIPART)
+            assert {await _who(w, raw) for _ in range(8)} == {"two"}
+            for _ in range(4):
+                answer = await w.ask(_get(b"/v1/models"))
+                assert [one["id"] for one in json.loads(answer.body)["data"]] == ["llama"]
+                assert await _who(w, _get(b"/v1/models/llama")) == "llama"
+                assert await _who(w, _get(b"/v1/models/whisper")) in {"one", "two"}  # a server says it
+            w.proxy.paths = Paths(["GET /v1/models/*"])
+            assert await _who(w, _get(b"/v1/models/who/knows")) == 404
+
+    run(main)
+
+
 def _looks(*servers: tuple[list[str], list[str] | None, bool], sticks: bool = True) -> Looks:
     backends = [
         Server(f"http://10.0.0.{number}", models=frozenset(one[0])) for number, one in enumerate(servers)
@@ -245,19 +279,24 @@ def _looks(*servers: tuple[list[str], list[str] | None, bool], sticks: bool = Tr
 def test_what_choosing_goes_by() -> None:
     """One server, or servers that are alike: by nothing but what sticks. A server that is down and says nothing makes no difference."""
     m, n = frozenset("m"), frozenset("n")
-    assert _looks(([], None, True)) == Looks(hints=False)
-    assert _looks(([], None, True), ([], None, True)) == Looks()
-    assert _looks(([], None, True), ([], None, True), sticks=False) == Looks(hints=False)
+    unsaid = Looks(unsaid=True)
+    assert _looks(([], None, True)) == replace(unsaid, hints=False)
+    assert _looks(([], None, True), ([], None, True)) == unsaid
+    assert _looks(([], None, True), ([], None, True), sticks=False) == replace(unsaid, hints=False)
     assert _looks((["m"], None, True)) == Looks(hints=False, served=m, lists=True)
     assert _looks((["m"], ["x"], True), (["m"], None, False)) == Looks(served=m, lists=True)
     assert _looks((["m"], None, True), (["n"], None, True)) == Looks(
         models=True, declared=True, served=m | n, lists=True
     )
-    assert _looks((["m"], None, True), ([], None, True)) == Looks(models=True, declared=True, lists=True)
+    assert _looks((["m"], None, True), ([], None, True)) == Looks(
+        models=True, declared=True, served=m, unsaid=True, lists=True
+    )
     assert _looks((["m"], None, True), ([], ["n"], True)) == Looks(
         models=True, declared=True, served=m | n, lists=True
     )
     assert _looks(([], ["m"], True), ([], ["m"], True)) == Looks(served=m)
     assert _looks(([], ["m"], True), ([], ["n"], True)) == Looks(models=True, served=m | n, lists=True)
-    assert _looks(([], ["m"], True), ([], None, True)) == Looks(lists=True)
+    assert _looks(([], ["m"], True), ([], None, True)) == Looks(
+        models=True, served=m, unsaid=True, lists=True
+    )
     assert _looks(([], ["m"], True), ([], None, False)) == Looks(served=m)

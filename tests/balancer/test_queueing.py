@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gtm.balancer.decide.queueing import QueueAdmission
-from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.admission.settings import AdmissionSettings, ModelLimits
 from tests.balancer.world import Backend, Message, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -118,5 +118,37 @@ def test_no_answer_is_an_error() -> None:
             assert (await w.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")).status == 502
             (totals,) = queue.totals.values()
             assert (totals.requests, totals.errors) == (1, 1)
+
+    run(main)
+
+
+@pytest.mark.parametrize("limited", ["llama3", "llama3:latest"])
+@pytest.mark.parametrize("asked", [b"llama3", b"llama3:latest"])
+def test_no_name_of_a_model_passes_its_limit(limited: str, asked: bytes) -> None:
+    """Where servers take `llama3` for `llama3:latest`, a limit of the one is a limit of the other."""
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        if b"llama3:8b" in request.body:
+            peer.send(_OK)
+        await peer.reader.read()
+
+    async def main() -> None:
+        async with world(await Backend(script).start()) as w:
+            settings = AdmissionSettings(models={limited: ModelLimits(concurrency=1)})
+            queue = w.proxy.admission = QueueAdmission(
+                settings, loop=asyncio.get_running_loop(), cost=lambda _: 1.0
+            )
+            queue.resize(4)
+
+            def chat(model: bytes) -> bytes:
+                body = b'{"model": "%b", "messages": []}' % model
+                head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b"
+                return head % (len(body), body)
+
+            (await w.client()).send(chat(b"llama3"))
+            await w.until(lambda: queue.admission.snapshot().models == {limited: 1})
+            assert b"model_concurrency" in (await w.ask(chat(asked))).body
+            assert (await w.ask(chat(b"llama3:8b"))).status == 200
 
     run(main)

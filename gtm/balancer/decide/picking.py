@@ -80,13 +80,17 @@ def looks_at(pool: BackendPool, *, sticks: bool) -> Looks:
     says = [
         names for one in pool.candidates if (names := _names_of(one)) is not None or one.condition.healthy
     ]
-    served = None if None in says else frozenset().union(*(names for names in says if names is not None))
+    served = frozenset().union(*(names for names in says if names is not None))
+    unlike = (
+        len(set(says)) > 1
+    )  # one that says nothing is unlike one that does: what this lacks, that may have
     return Looks(
         hints=sticks and len(pool.candidates) > 1,
-        models=len(declared) > 1 or len({names for names in says if names is not None}) > 1,
+        models=len(declared) > 1 or unlike,
         declared=len(declared) > 1,
         served=served or None,
-        lists=any(declared) or len(set(says)) > 1,
+        unsaid=None in says,
+        lists=any(declared) or unlike,
     )
 
 

@@ -16,6 +16,7 @@ from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance.admission import values as core
 from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.serving import known_as
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 from gtm.core.shares import client_prefix
@@ -165,6 +166,9 @@ class QueueAdmission:
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             priority = verdict.routing.ranking.group.priority
             tenant = verdict.routing.request.tenant
+        model, limits = facts.model, self.admission.settings.models
+        if limits and model:  # no name of a model passes its limit
+            model = known_as(model, limits)
         # As `core.Arrival(…)`, in half of the time.
         arrival = (
             priority,
@@ -177,7 +181,7 @@ class QueueAdmission:
             float(_OUTPUT_TOKENS if facts.max_tokens is None else facts.max_tokens)
             if facts.model and exchange.target.makes_text
             else 0.0,
-            facts.model,
+            model,
         )
         return tuple.__new__(core.Arrival, arrival)
 

@@ -49,6 +49,7 @@ from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import BackendLoad, Check
+from gtm.core.balance.serving import named
 from gtm.core.health.verdicts import ProbeResult
 from gtm.nesting import NestingError, shallow
 
@@ -626,7 +627,7 @@ def _unexpected(answer: BackendAnswer, expected: tuple[int, ...]) -> str:
 def _missing(backend: Backend, listed: Listed) -> str:
     """What a backend should list and does not."""
     names = listed.models | listed.adapters
-    missing = sorted(backend.models - names)
+    missing = sorted(name for name in backend.models if not named(name, names))
     if missing:
         return f"it does not list {', '.join(missing)[:200]}"
     return "" if names else "it lists no model"

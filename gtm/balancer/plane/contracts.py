@@ -120,14 +120,15 @@ class Looks:
     """What of a request's body choosing among the backends may go by, as they are now.
 
     `hints`: whatever says how much work it is, or whom it sticks to. `models`: its model, for not all serve the same as far as is known; `declared`: the
-    file says so, and a request of no known model is right nowhere. `served`: the names that are served; None: a server that may be asked says nothing of them.
-    `lists`: no server's own list of models has what the region serves, and only that.
+    file says so, and a request of no known model is right nowhere. `served`: the names that are known to be served; None: none is. `unsaid`: a server that may be asked says nothing of its names, and may
+    serve others. `lists`: no server's own list of models has what the region serves, and only that.
     """
 
     hints: bool = True
     models: bool = False
     declared: bool = False
     served: frozenset[str] | None = None
+    unsaid: bool = False
     lists: bool = False
 
 

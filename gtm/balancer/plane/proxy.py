@@ -41,6 +41,7 @@ from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.core.balance.health.retries import RetryBudget
+from gtm.core.balance.serving import named
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
@@ -320,8 +321,8 @@ class Proxy:
                 answer = self._preflight(exchange)
                 if answer is not None:
                     return answer
-            if head.target.startswith(MODELS) and self.picker.looks_at.served is not None:
-                asked = asked_of(head)  # else a server is asked
+            if head.target.startswith(MODELS):
+                asked = self._model_asked_of(head)
         refusal = None
         if self.paths is not None:
             refusal = self.paths.refusal(head.method, ONE_MODEL if asked else head.target)
@@ -331,12 +332,20 @@ class Proxy:
             return _internal("the gate")
         return self._listed(exchange, asked) if refusal is None and asked is not None else refusal
 
+    def _model_asked_of(self, head: RequestHead) -> str | None:
+        """The model that a request asks about, or empty: all of them; None: it is no such request, or a server is to say it."""
+        looks = self.picker.looks_at
+        if looks.served is None:
+            return None
+        asked = asked_of(head)
+        return None if asked and looks.unsaid and not named(asked, looks.served) else asked
+
     def _listed(self, exchange: Exchange, asked: str) -> bytes | Refusal | None:
         """What the region serves, or that it serves a model; None: a server says it."""
         looks = self.picker.looks_at
         if not asked:
             body = listed(looks.served) if looks.served is not None and looks.lists else None
-        elif looks.served is not None and asked in looks.served:
+        elif looks.served is not None and named(asked, looks.served):
             body = described(asked)
         else:
             return no_model(asked)

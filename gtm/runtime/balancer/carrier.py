@@ -37,6 +37,7 @@ from gtm.balancer.wire.tls import BackendContext, ServerContext
 from gtm.core.balance.choosing.values import By
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
+from gtm.core.balance.serving import named
 from gtm.core.balance.sharing import Sharing, SlotUse
 from gtm.core.balance.spill.room import CAME, Slots
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
@@ -480,7 +481,7 @@ class Carrier(Carriers):
         """Whether a model's name is one that the policy, the file or a backend declares."""
         snapshot = self._current.snapshot
         return (
-            model in self._picker.names
+            named(model, self._picker.names)
             or model in self._file.document.admission.models
             or (snapshot is not None and model in snapshot.models)
         )
@@ -625,8 +626,11 @@ class Carrier(Carriers):
         loaded: set[str] = set()
         for one in self._picker.pool.candidates:
             condition = one.condition
-            loaded |= one.backend.models if condition.models is None else condition.models
-            loaded |= condition.adapters or frozenset()
+            says = (
+                condition.models if condition.healthy else None
+            )  # what it said last stands while it is down
+            loaded |= one.backend.models if says is None else says
+            loaded |= (condition.healthy and condition.adapters) or frozenset()
         return sorted(name for name in loaded if _MODEL.fullmatch(name))[:MAX_MODELS]
 
     def tiers(self) -> dict[str, tuple[int, int]]:

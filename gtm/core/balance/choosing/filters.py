@@ -12,6 +12,7 @@ Laws:
      serve the model; servers of other regions are not in the pool.
   3. While a server that may serve a request passes its checks and is not draining, somebody is asked (unless `panic` is 0).
   4. `usable` is exactly who `eligible` finds for some model, but for the preferences.
+  5. A server that is known to lack a model gets no request for it while another is known to have it, usable or not (`serving`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Eligible, Why, eligible_of
 from gtm.core.balance.choosing.versions import OTHERS, with_others
+from gtm.core.balance.serving import asked_for, declares, loaded, named, serving
 
 _UNHEARD_OF = "\0unheard-of"
 """Stands for all models that no server names: those that serve any may be asked for them."""
@@ -34,28 +36,6 @@ class Kind(NamedTuple):
     model: str | None
     adapter: str | None
     version: str | None
-
-
-def declares(one: Candidate, model: str | None) -> bool:
-    """Whether the server is there to serve the model, or the LoRA adapter of that name, which it lists."""
-    wanted = one.backend.models
-    return model is None or not wanted or model in wanted or model in (one.condition.adapters or ())
-
-
-def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool:
-    """Whether it has model and adapter loaded, as far as is known. An adapter that nobody reports counts as not loaded.
-
-    A request names either by its `model`: what is no model may be an adapter.
-    """
-    adapters = condition.adapters or ()
-    if (
-        model is not None
-        and condition.models is not None
-        and model not in condition.models
-        and model not in adapters
-    ):
-        return False
-    return adapter is None or adapter in adapters
 
 
 def well(condition: Condition) -> bool:
@@ -91,7 +71,7 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettin
     """The filters that bind."""
     if not candidates:
         return Takers(why=Why.NO_BACKEND)
-    able = [one for one in candidates if declares(one, kind.model)]
+    able = serving(candidates, kind.model)
     if not able:
         return Takers(why=Why.NO_MODEL)
     if not any(of_version(one.backend, kind.version, settings.shares) for one in able):
@@ -154,17 +134,14 @@ def _taking(able: Sequence[Candidate], model: str | None, settings: ChoosingSett
 
 def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequence[Candidate]]]:
     """The sets of servers that are asked together, each with one of the models that it is asked for: many names have few sets."""
-    serving: dict[str, list[int]] = {}
-    anything = [one for one in candidates if not one.backend.models]
+    # Who is known for a name, and whether as for a model: names for which that is the same have the same servers.
+    known: dict[str, list[tuple[int, bool]]] = {}
     for one in candidates:
-        for name in one.backend.models.union(one.condition.adapters or ()):
-            serving.setdefault(name, []).append(one.number)
-    sets = {tuple(numbers): name for name, numbers in serving.items()}
-    named = [
-        (name, [one for one in candidates if one.number in numbers or not one.backend.models])
-        for numbers, name in ((frozenset(numbers), name) for numbers, name in sets.items())
-    ]
-    return ((None, candidates), (_UNHEARD_OF, anything), *named)
+        adapters = one.condition.adapters or ()
+        for name in asked_for(one):
+            known.setdefault(name, []).append((one.number, not named(name, adapters)))
+    names = {tuple(where): name for name, where in known.items()}.values()
+    return ((name, serving(candidates, name)) for name in (None, _UNHEARD_OF, *names))
 
 
 def left_out(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> dict[str, Why]:

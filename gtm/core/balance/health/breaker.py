@@ -37,6 +37,8 @@ SAMPLES = 64
 """Latencies of a window that are kept of one kind of call, the last ones."""
 MOST_CALLS = 64
 """Kinds of calls whose latencies are kept of one window: clients make names up."""
+MOST_KINDS = 1024
+"""Kinds of requests whose ends are remembered of each backend: servers may list other models each time that they are asked."""
 
 
 class Circuit(Enum):
@@ -216,7 +218,7 @@ class Breaker:
                     ends = window.kinds[kind] = [0, 0]
                 ends[0] += 1
                 if run is None:
-                    run = self.runs[kind] = Run()
+                    run = self._run(kind)
                 run.last.append((now, False))
                 if self._rows:
                     self._rows = False
@@ -276,6 +278,8 @@ class Breaker:
     def _run(self, kind: Kind) -> Run:
         run = self.runs.get(kind)
         if run is None:
+            if len(self.runs) >= MOST_KINDS:
+                self.runs.clear()
             run = self.runs[kind] = Run()
         return run
 

@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import count
 from math import fsum, sqrt
 from statistics import median
+from typing import NamedTuple
 
-from gtm.core.balance.backends import Backend, Condition
+from gtm.core.balance.backends import UNKNOWN, Backend, Condition
 from gtm.core.balance.health.breaker import CLOSED, HALF_OPEN, BreakerWindow, Latencies, Suspicion
 from gtm.core.balance.health.monitor import Monitor
 from gtm.core.balance.health.settings import HealthSettings
@@ -25,6 +26,7 @@ from gtm.core.balance.health.values import (
     explained,
     needed,
 )
+from gtm.core.balance.serving import sent_to
 from gtm.core.health.verdicts import ProbeResult
 
 _MOST_MODELS = 1024
@@ -115,12 +117,9 @@ class BackendHealth:
         if asker is None:
             if len(self._askers) >= _MOST_MODELS:
                 self._askers.clear()
-            able = [
-                name
-                for name, one in self._backends.items()
-                if model is None or not one.models or model in one.models
-            ]
-            asker = self._askers[model] = Asker(frozenset(able or self._backends))
+            known = [_Known(one, self._told.get(name, UNKNOWN)) for name, one in self._backends.items()]
+            sent = [one.backend.name for one in sent_to(known, model)]
+            asker = self._askers[model] = Asker(frozenset(sent or self._backends))
         return asker if mark is None else Asker(asker.kind, mark)
 
     def begun(self, name: str, now: float, asker: Asker | None = None) -> Sending:
@@ -338,10 +337,19 @@ class BackendHealth:
     def _tell(self, names: Iterable[str], now: float) -> Mapping[str, Condition]:
         found = {}
         for name in names:
-            condition = self._monitors[name].condition(now)
-            if self._told.get(name) != condition:
+            condition, before = self._monitors[name].condition(now), self._told.get(name, UNKNOWN)
+            if before != condition or name not in self._told:
                 self._told[name] = found[name] = condition
+                if (before.models, before.adapters) != (condition.models, condition.adapters):
+                    self._askers = {}  # other requests are comparable now
         return found
+
+
+class _Known(NamedTuple):
+    """A backend, and what was told of it last: what choosing goes by."""
+
+    backend: Backend
+    condition: Condition
 
 
 def _served(backends: Mapping[str, Backend]) -> dict[str, frozenset[str]]:

@@ -47,13 +47,14 @@ class Monitor:
     def condition(self, now: float) -> Condition:
         """The condition of the backend, as choosing goes by it."""
         loads = self.loads
+        healthy = self.verdict.good_since is not None
         return Condition(
-            healthy=self.verdict.good_since is not None,
+            healthy=healthy,
             held=self.verdict.held(now),
             ejected=not self.breaker.lets_through,
             draining=self.drained_by is not None,
-            models=loads.models(now),
-            adapters=loads.adapters(now),
+            models=loads.models(now, last=not healthy),
+            adapters=loads.adapters(now, last=not healthy),
             memory=loads.memory(now),
             warmth=self._warmth(now),
             scraped=loads.requests(now),
@@ -297,24 +298,27 @@ class BackendLoads:
         known: float | None = self._known("memory", now)
         return known
 
-    def models(self, now: float) -> frozenset[str] | None:
-        """The models that it has loaded: those of its list, else those of its metrics."""
-        known: frozenset[str] | None = self._listed[0] if self._lists(now) else self._known("models", now)
+    def models(self, now: float, *, last: bool = False) -> frozenset[str] | None:
+        """The models that it has loaded: those of its list, else those of its metrics. `last`: those that it said last, however long ago."""
+        known: frozenset[str] | None = (
+            self._listed[0] if self._lists(now, last=last) else self._known("models", now, last=last)
+        )
         return known
 
-    def adapters(self, now: float) -> frozenset[str] | None:
-        """The LoRA adapters that it has loaded: those of its list and those of its metrics."""
+    def adapters(self, now: float, *, last: bool = False) -> frozenset[str] | None:
+        """The LoRA adapters that it has loaded: those of its list and those of its metrics. `last`: of its list likewise."""
         said: frozenset[str] | None = self._known("adapters", now)
-        if not self._lists(now):
+        if not self._lists(now, last=last):
             return said
         return self._listed[1] | said if said else self._listed[1]
 
-    def _known(self, name: str, now: float) -> Any:
+    def _known(self, name: str, now: float, *, last: bool = False) -> Any:
         value, at = self._said.get(name, (None, -inf))
-        return value if now - at <= self.settings.lasts else None
+        return value if last or now - at <= self.settings.lasts else None
 
-    def _lists(self, now: float) -> bool:
-        return now - self._listed_at <= self.settings.lists_last
+    def _lists(self, now: float, *, last: bool) -> bool:
+        listed = self._listed_at > -inf
+        return listed and (last or now - self._listed_at <= self.settings.lists_last)
 
 
 def _stamped(load: BackendLoad, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:

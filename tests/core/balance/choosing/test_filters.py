@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,18 @@ def may_serve(
     serving = listing | {
         one.name for one in backends if wanted.model is None or not one.models or wanted.model in one.models
     }
+    having = {
+        one.name
+        for one in backends
+        if one.name in serving
+        and (wanted.model in one.models or (wanted.model and wanted.model in (of[one.name].models or ())))
+    }
+    if having:
+        serving -= (
+            {one.name for one in backends if not one.models and of[one.name].models is not None}
+            - having
+            - listing
+        )
     staying = {name for name in serving if not of[name].draining}
     passing = {name for name in staying if of[name].healthy}
     well = {name for name in passing if not of[name].held and not of[name].ejected}
@@ -176,6 +189,84 @@ def test_panic_begins_below_the_threshold_and_spares_the_draining() -> None:
         assert len(found.candidates) == expected
         assert found.panic is (expected == 9)
         assert "10" not in {one.backend.name for one in found.candidates}
+
+
+def _well(*models: str, **more: bool) -> Condition:
+    return Condition(
+        healthy=more.pop("healthy", True), models=frozenset(models), adapters=frozenset(), **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("having", "why"),
+    [
+        (_well("whisper", healthy=False), Why.UNHEALTHY),
+        (_well("whisper", draining=True), Why.DRAINING),
+        (_well("whisper", ejected=True), None),
+    ],
+    ids=["down", "drains", "ejected"],
+)
+def test_who_is_known_to_lack_a_model_is_not_asked_for_it(having: Condition, why: Why | None) -> None:
+    """While the only server that listed `whisper` was down, its requests went to one that lists `llama` alone, and got its 404. One whose list is unknown may have it."""
+    known = {"a": _well("llama"), "b": having}
+    pool = pool_of([Backend("a"), Backend("b")], known, Flights())
+    found = choose(pool, WantedBackend("whisper"), 0.5)
+    assert (found.backend.name if isinstance(found, Candidate) else found) == (why or "b")
+    assert {one.backend.name for one in pool.usable} == ({"a"} if why else {"a", "b"})
+    assert left_out(pool.candidates, Kind("whisper", None, None), pool.settings)["a"] is Why.NOT_LOADED
+    for model in ("llama", "unheard-of"):  # what nobody is known to have may be loaded anywhere
+        found = choose(pool, WantedBackend(model), 0.5)
+        assert isinstance(found, Candidate)
+        assert found.backend.name == "a"
+    pool = pool_of([Backend(name) for name in "abc"], {**known, "c": Condition(healthy=True)}, Flights())
+    found = choose(pool, WantedBackend("whisper"), 0.5)
+    assert isinstance(found, Candidate)
+    assert found.backend.name == "c" if why else found.backend.name in "bc"
+
+
+def test_who_is_for_a_model_by_the_file_or_may_load_an_adapter_is_asked() -> None:
+    """The file's word stands beside lists; an adapter that one server had, which is down, is loaded by another."""
+    down = Condition(models=frozenset({"llama"}), adapters=frozenset({"sql"}))
+    for backends, wanted in (
+        ([Backend(name, models=frozenset({"llama", "qwen"})) for name in "ab"], "llama"),
+        ([Backend(name) for name in "ab"], "sql"),
+    ):
+        found = choose(
+            pool_of(backends, {"a": _well("qwen"), "b": down}, Flights()), WantedBackend(wanted), 0.5
+        )
+        assert isinstance(found, Candidate)
+        assert found.backend.name == "a"
+    mixed = [Backend("a"), Backend("b", models=frozenset({"llama"}))]
+    assert (
+        choose(pool_of(mixed, {"a": _well("qwen")}, Flights()), WantedBackend("llama"), 0.5) is Why.UNHEALTHY
+    )
+
+
+@pytest.mark.parametrize("file", [(), ("llama3:latest",), ("llama3",)], ids=["none", "tag", "no tag"])
+@pytest.mark.parametrize("model", ["llama3", "llama3:latest"])
+def test_a_name_without_a_tag_is_the_latest(file: tuple[str, ...], model: str) -> None:
+    """Ollama takes `llama3` for `llama3:latest`, which it lists: ten of twelve such requests went to the server that has `mistral:latest`, and where the file said the tag, gtm answered 404."""
+    mistral = Backend("b", models=frozenset(("mistral:latest",) if file else ()))
+    known = {"a": _well("llama3:latest"), "b": _well("mistral:latest"), "c": _well("llama3:8b")}
+    pool = pool_of([Backend("a", models=frozenset(file)), mistral, Backend("c")], known, Flights())
+    found = pool.eligible(Kind(model, None, None))
+    assert [one.backend.name for one in found.candidates] == ["a"]
+    known["a"] = replace(known["a"], healthy=False)
+    assert choose(pool.updated(known), WantedBackend(model), 0.5) is Why.UNHEALTHY
+    known["a"] = replace(known["a"], healthy=True, held=True)
+    assert {one.backend.name for one in pool.updated(known).usable} == {"a", "b", "c"}
+    assert choose(pool, WantedBackend("mistral"), 0.5) is pool.candidates[1]
+
+
+def test_clients_of_a_version_that_lacks_a_model_get_another() -> None:
+    """Blue alone lists it: green's clients got green's 404."""
+    backends = [Backend("a", version="blue"), Backend("b", version="green")]
+    known = {"a": _well("whisper"), "b": _well("llama")}
+    pool = pool_of(backends, known, Flights(), ChoosingSettings(shares=(("blue", 0.1), ("green", 0.9))))
+    for draw in (0.05, 0.95):
+        found = choose(pool, WantedBackend("whisper"), draw)
+        assert isinstance(found, Candidate)
+        assert found.backend.name == "a"
 
 
 def test_memory_is_short_above_the_threshold_not_at_it() -> None:

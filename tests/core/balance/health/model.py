@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from statistics import fmean, median, pstdev
 
 from gtm.core.balance.backends import Condition, Scraped
@@ -288,10 +289,14 @@ class Page:
         fresh = {
             what: value
             for what, (value, at) in server.load.items()
-            if what != "list" and now - at <= self.settings.lasts
+            if what != "list"
+            and (now - at <= self.settings.lasts or (what == "models" and server.good_since is None))
         }
         models, adapters = fresh.get("models"), fresh.get("adapters")
-        if "list" in server.load and now - server.load["list"][1] <= self.settings.lists_last:
+        lasts = (
+            inf if server.good_since is None else self.settings.lists_last
+        )  # the last list of one that is down
+        if "list" in server.load and now - server.load["list"][1] <= lasts:
             models, listed = server.load["list"][0]  # type: ignore[misc]
             adapters = listed | (adapters or frozenset())  # type: ignore[has-type]
         scraped = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 
 import pytest
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.health.breaker import MOST_CALLS
+from gtm.core.balance.health.breaker import MOST_CALLS, MOST_KINDS, Breaker
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
-from gtm.core.balance.health.values import CallKind, Check
+from gtm.core.balance.health.values import Asker, CallKind, Check
 from gtm.core.health.verdicts import ProbeResult
 from tests.memory import held
 
@@ -148,6 +149,48 @@ def test_it_can_be_turned_off() -> None:
     for name in "abc":
         _serves(health, name, CHAT, 90.0 if name == "a" else 0.1)
     assert _ejected(health) == {}
+
+
+def _refuses(health: BackendHealth, name: str, model: str) -> None:
+    """Ten requests in a row get 400 there."""
+    for _ in range(10):
+        health.answered(health.begun(name, 1.0, health.asker(model)), 400, 0.1, 1.0)
+
+
+def test_who_alone_lists_a_model_has_no_peers_for_it() -> None:
+    """One client's ten unreadable recordings ejected the only server that listed `whisper`, in a file without `models`; all others' went to one that has no such model."""
+    health = _health(Backend(name) for name in "abc")
+    health.listed("a", frozenset({"llama"}), frozenset(), 0.0)
+    health.listed("b", frozenset({"whisper"}), frozenset(), 0.0)
+    health.listed("c", frozenset({"llama"}), frozenset(), 0.0)
+    health.tick(0.0)
+    _refuses(health, "b", "whisper")
+    assert _ejected(health) == {}
+    _refuses(health, "a", "llama")
+    assert set(_ejected(health)) == {"a"}
+    health.listed("a", frozenset({"llama", "whisper"}), frozenset(), 1.0)
+    health.tick(21.0)
+    assert health.asker("whisper").kind == {"a", "b"}
+
+
+def test_who_alone_lists_an_adapter_has_no_peers_for_it() -> None:
+    """Ten prompts that were too long for an adapter ejected the only server that listed it; one that nobody lists may go anywhere."""
+    llama = frozenset({"llama"})
+    health = _health(Backend(name, models=llama) for name in "abc")
+    for name in "abc":
+        health.listed(name, llama, frozenset({"sql"} if name == "c" else ()), 0.0)
+    health.tick(0.0)
+    _refuses(health, "c", "sql")
+    assert _ejected(health) == {}
+    assert health.asker("law").kind == {"a", "b", "c"}
+
+
+def test_lists_that_change_fill_no_memory() -> None:
+    """Servers that list other models each time make other kinds of requests of them: so many are kept."""
+    breaker = Breaker(HealthSettings(), count())
+    for number in range(2 * MOST_KINDS):
+        breaker.good(breaker.begun("a", 1.0, Asker(frozenset({"a", f"m{number}"}))), 0.1, 1.0)
+    assert 0 < len(breaker.runs) <= MOST_KINDS
 
 
 def test_names_that_clients_make_up_fill_no_memory() -> None:
