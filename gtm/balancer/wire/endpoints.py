@@ -315,6 +315,7 @@ class RequestTarget(NamedTuple):
         makes_text: it is answered with tokens that a model makes for it.
         makes_state: its server keeps what it makes, for later requests.
         names: the id of what one server has, which the path names; None: it names none.
+        runs_model: its answer takes a model's work, as far as is known: no list, no count of tokens.
     """
 
     path: bytes = b""
@@ -322,6 +323,7 @@ class RequestTarget(NamedTuple):
     makes_text: bool = False
     makes_state: bool = False
     names: str | None = None
+    runs_model: bool = False
 
 
 NOWHERE = RequestTarget()
@@ -334,9 +336,9 @@ def target_of(method: bytes, target: bytes) -> RequestTarget:
 
 def _worked_out(method: bytes, target: bytes) -> RequestTarget:
     path = target.partition(b"?")[0]
-    return RequestTarget(
-        path, body_kind(method, path), makes_text(method, path), makes_state(method, path), named_in(target)
-    )
+    row, kind, names = endpoint_of(method, path), body_kind(method, path), named_in(target)
+    runs = row is not None and row.group == INFERENCE and kind is not BodyKind.NONE
+    return RequestTarget(path, kind, makes_text(method, path), makes_state(method, path), names, runs)
 
 
 _remembered_target = lru_cache(maxsize=1024)(_worked_out)

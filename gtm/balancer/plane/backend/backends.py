@@ -81,6 +81,8 @@ class Route:
         self._closed = False
         self.heard = -inf
         """When it last sent something to any request."""
+        self.worked = -inf
+        """When it last sent something that a model has made: refusals, lists and the like say nothing of an engine."""
 
     @property
     def waiting(self) -> int:

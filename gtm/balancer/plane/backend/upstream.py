@@ -74,6 +74,7 @@ class Upstream(asyncio.Protocol, Outflow):
         "served",
         "told_silent",
         "usable",
+        "works",
         "writable",
     )
 
@@ -91,6 +92,8 @@ class Upstream(asyncio.Protocol, Outflow):
         """When the backend last said something to the present exchange, or had all of its request."""
         self.told_silent = False
         """It was told that nothing came for the present exchange for long."""
+        self.works = False
+        """What comes of the present answer a model has made."""
         self.served = 0
         """Exchanges before the present one."""
         self._clock = clock
@@ -133,7 +136,7 @@ class Upstream(asyncio.Protocol, Outflow):
         self._response = None
         self._interim = self._fed = self._bare = 0
         self._chunks = None
-        self.told_silent = False
+        self.told_silent = self.works = False
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -227,6 +230,8 @@ class Upstream(asyncio.Protocol, Outflow):
             self.abort()
             return
         self.heard = self.route.heard = self._clock()
+        if self.works:
+            self.route.worked = self.heard
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if exchange.finds is not None:
