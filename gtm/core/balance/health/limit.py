@@ -13,11 +13,16 @@ left, for `_REST` again. After `FORGET` seconds without one it is forgotten.
 A "full" is a claim about the server that a client may have caused: some request may make it say so that is not. So who asked counts as one witness, and
 of what only one has had said within `FORGET`, everybody else is proof: each request of another's that ends well has the limit rise at once.
 
+A server that says "full" while nothing is known to be there answers at once and looks idle, and would draw most requests for as long as it says so: a model that
+is loading, a queue that is closed. So it *refuses*: others are asked first, for `_REST` seconds, twice as long each time that it says so again, up to `_LONGEST_REFUSAL`, or
+`_LONGEST_ALONE` of what only one has had it say; until a request ends well there.
+
 Laws:
   1. What a server took in the last `LATELY` seconds, while a limit was known, it has room for, whoever has it say "full" how often.
   2. No later than `FORGET` seconds after the last "full", nothing is limited.
   3. While requests fill the limit and end well, it rises within `_LONGEST` seconds, and within `_REST` as long as each rise is taken.
   4. What one has it say holds others up for no longer than until one of theirs has ended well.
+  5. It refuses for no longer than `_LONGEST_REFUSAL` seconds on end, and what is answered for requests that were sent before that makes it no longer.
 
 Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance" (1989); Netflix's concurrency-limits.
 """
@@ -31,18 +36,23 @@ LATELY = 10.0
 """Seconds; twice that at the most."""
 FORGET = 60.0
 _REST, _LONGEST = 1.0, 16.0
+_LONGEST_REFUSAL, _LONGEST_ALONE = 30.0, 4.0
 
 
 class LearnedLimit:
     """How many requests one server takes at once, as far as it has said so. Times may not decrease."""
 
     __slots__ = (
-        "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refused", "_rest", "_rose", "limit",
+        "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refusal", "_refused", "_rest", "_rose", "limit", "refuses_until",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.limit: int | None = None
         """Requests at once; None: nothing is known."""
+        self.refuses_until = -inf
+        """Until then others are asked first."""
+        self._refusal = 0.0
+        """How long it refused last; 0: something has ended well since."""
         self._most = self._before = 0
         """What was taken at once, in this period and the one before."""
         self._began = -inf
@@ -70,6 +80,10 @@ class LearnedLimit:
         self.limit = self._refused = max(limit, least)
         self._at = now
         self._next = now + self._rest
+        if met < 1 and now >= self.refuses_until:
+            longest = _LONGEST_REFUSAL if now - self._other_at < FORGET else _LONGEST_ALONE
+            self._refusal = min(2 * self._refusal or _REST, longest)
+            self.refuses_until = now + self._refusal
 
     def taken(self, met: float, now: float, who: Hashable = None) -> bool:
         """It took one beside so many, whose it was, which ended well; whether that changed the limit.
@@ -79,6 +93,8 @@ class LearnedLimit:
         limit = self.limit
         if limit is None:
             return False
+        if self._refusal:
+            self._refusal, self.refuses_until = 0.0, -inf
         count = int(met) + 1
         self._most = max(self._most, count)
         if who != self._by and now - self._other_at >= FORGET:
@@ -107,7 +123,7 @@ class LearnedLimit:
         if self.limit is not None and now - self._at >= FORGET:
             self.limit = None
             self._most = self._before = 0
-            self._rest, self._rose = _REST, False
+            self._rest, self._rose, self._refusal = _REST, False, 0.0
 
 
 def _more(limit: int) -> int:

@@ -15,6 +15,8 @@ from gtm.core.health.verdicts import ProbeResult, Track, advance
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 
+_REFUSES = "it says that it is full, though nothing is known to be there: others are asked first, and it now and then"
+
 
 class Monitor:
     """See above."""
@@ -58,6 +60,7 @@ class Monitor:
             warmth=self._warmth(now),
             scraped=loads.requests(now),
             slots=self.limit.limit,
+            refuses=now < self.limit.refuses_until,
         )
 
     def standing(self, name: str, now: float) -> Standing:
@@ -121,11 +124,12 @@ class Monitor:
         return None
 
     def _usable(self, now: float) -> tuple[State, str, float, float | None]:
-        back = self._warms_since
+        back, until = self._warms_since, self.limit.refuses_until
         if back is not None and self._warmth(now) < 1:
             return State.WARMING, "slow start", back, ends(back, self._settings.slow_start)
         since = self.verdict.good_since
-        return State.UP, "", max(-inf if since is None else since, -inf if back is None else back), None
+        why = _REFUSES if now < until else ""
+        return State.UP, why, max(-inf if since is None else since, -inf if back is None else back), None
 
 
 # --- Whether a backend is healthy: the verdicts of its checks, and damping of those that flap.
