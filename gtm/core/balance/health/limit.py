@@ -7,6 +7,9 @@ trying, as a sender's window does (AIMD): the server may have been full of someb
     full, met there        limit := the least of limit and met, but no less than what was taken lately, nor than 1
     taken, met there       limit := met + 1, if that is more; where it is the limit, and this rests no more: limit + a tenth, 1 at least
 
+A "full" of a server at which nothing was, and of which nothing was taken lately, says nothing of what it takes: 1 is where it begins, and no measure. Then the limit
+doubles with each request that fills it and ends well, until the next "full" that follows one (TCP's slow start, RFC 5681 §3.1): twice what was taken is sent at most.
+
 After a "full" and after a rise it rests for `_REST` seconds, twice as long with each "full" that followed a rise, up to `_LONGEST`; as soon as more is taken than the last "full"
 left, for `_REST` again. After `FORGET` seconds without one it is forgotten.
 
@@ -43,7 +46,7 @@ class LearnedLimit:
     """How many requests one server takes at once, as far as it has said so. Times may not decrease."""
 
     __slots__ = (
-        "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refusal", "_refused", "_rest", "_rose", "limit", "refuses_until",
+        "_at", "_before", "_began", "_by", "_doubles", "_most", "_next", "_other_at", "_refusal", "_refused", "_rest", "_rose", "limit", "refuses_until",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,13 +69,18 @@ class LearnedLimit:
         """The limit as the last "full" left it."""
         self._rose = False
         """Since then."""
+        self._doubles = False
+        """Nothing is known of what it takes but that it was more than the limit whenever this was filled."""
 
     def full(self, met: float, now: float, who: Hashable = None) -> None:
         """It had no room for one more beside so many, whose it was."""
         self.tick(now)
         if who != self._by:
             self._other_at, self._by = self._at, who
-        least = max(1, self._most, self._before)
+        most = max(self._most, self._before)
+        # Those that were sent together are refused beside each other, and none of them was there.
+        self._doubles = not most and (met < 1 or self._doubles)
+        least = max(1, most)
         limit = int(met) if self.limit is None else min(int(met), self.limit)
         if self._rose:
             self._rest = min(2 * self._rest, _LONGEST)
@@ -104,7 +112,9 @@ class LearnedLimit:
             return False
         if count > self._refused and self._rest > _REST:
             self._rest, self._next = _REST, now
-        if count == limit:
+        if count == limit and self._doubles:
+            count = 2 * limit
+        elif count == limit:
             if now < self._next:
                 return False
             count = _more(limit)
@@ -123,7 +133,7 @@ class LearnedLimit:
         if self.limit is not None and now - self._at >= FORGET:
             self.limit = None
             self._most = self._before = 0
-            self._rest, self._rose, self._refusal = _REST, False, 0.0
+            self._rest, self._rose, self._refusal, self._doubles = _REST, False, 0.0, False
 
 
 def _more(limit: int) -> int:
