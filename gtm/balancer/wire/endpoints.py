@@ -227,6 +227,12 @@ def body_kind(method: bytes, path: bytes) -> BodyKind:
     return found
 
 
+def runs_model(method: bytes, path: bytes) -> bool:
+    """Whether an answer takes a model's work, as far as is known."""
+    found = endpoint_of(method, path)
+    return found is not None and found.group == INFERENCE and found.kind is not BodyKind.NONE
+
+
 _remembered = lru_cache(maxsize=1024)(_row_of)
 
 
@@ -336,9 +342,14 @@ def target_of(method: bytes, target: bytes) -> RequestTarget:
 
 def _worked_out(method: bytes, target: bytes) -> RequestTarget:
     path = target.partition(b"?")[0]
-    row, kind, names = endpoint_of(method, path), body_kind(method, path), named_in(target)
-    runs = row is not None and row.group == INFERENCE and kind is not BodyKind.NONE
-    return RequestTarget(path, kind, makes_text(method, path), makes_state(method, path), names, runs)
+    return RequestTarget(
+        path,
+        body_kind(method, path),
+        makes_text(method, path),
+        makes_state(method, path),
+        named_in(target),
+        runs_model(method, path),
+    )
 
 
 _remembered_target = lru_cache(maxsize=1024)(_worked_out)
