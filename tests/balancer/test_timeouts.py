@@ -79,19 +79,20 @@ def test_what_shows_that_an_engine_works() -> None:
                 client, peer = await _asks(w, server, _chat(path=path))
                 peer.send(said)
                 await client.response()
-                assert route.heard > 0 > route.worked
+                assert route.heard > 0 > route.work.heard
             client, peer = await _asks(w, server, _chat())
             peer.send(_EVENTS)
             await client.reader.readuntil(b"\r\n\r\n")
-            assert route.worked < 0
+            assert route.work.heard < 0
             peer.send(_TOKEN)
             await client.reader.readuntil(_TOKEN[-4:])
-            assert route.worked == route.heard
+            assert route.work.heard >= route.heard > 0
             w.clock.ahead += 5
+            before = route.work.heard
             client, peer = await _asks(w, server, _chat(path=b"/v1/embeddings"))
             peer.send(_OK)
             await client.response()
-            assert route.worked == route.heard
+            assert route.work.heard >= before + 5
 
     run(main)
 

@@ -370,7 +370,7 @@ class Checks:
 
     def _is_at_work(self, watched: _Watched, began: float, *, filled: bool) -> bool:
         """Whether a completion that ran out of time waits behind live requests (law 7)."""
-        worked = watched.route.worked
+        worked = watched.route.work.heard
         if worked >= began:
             watched.quiet_since = None
             return True

@@ -857,7 +857,9 @@ class Exchange:
         self.answer.begin(head, response, framing, more)
         upstream = self.upstream
         if upstream is not None and self.target.runs_model and 200 <= response.status < 300:
-            upstream.works = True  # what follows: heads of streams come before an engine has done anything
+            upstream.teller = (
+                upstream.route.work
+            )  # what follows: heads of streams come before an engine has done anything
         if framing is TUNNEL and upstream is not None:
             self.tunnelled = True
             upstream.tunnel()
@@ -870,8 +872,7 @@ class Exchange:
         upstream, sent = self.upstream, self._sent
         self.upstream = None
         if upstream is not None and sent is not None:
-            if upstream.works:
-                sent.route.worked = upstream.heard
+            upstream.teller.heard = upstream.heard  # of an answer that came in one piece, too
             if reusable and self._body_ended:
                 sent.route.put(upstream, self.proxy.now())
             else:

@@ -51,7 +51,7 @@ class Here:
         late = isinstance(self.says, LateError)
         self.now += 10.0 if late else 0.1
         if self.tokens:
-            self.route.worked = self.now - 0.2
+            self.route.work.heard = self.now - 0.2
         if isinstance(self.says, Exception):
             raise self.says
         return self.says
@@ -183,7 +183,7 @@ def test_each_long_answer_that_ends_begins_the_time_anew(monkeypatch: pytest.Mon
             here.fill(1)
             for _ in range(4):
                 await here.check(20)
-                here.route.worked = here.now
+                here.route.work.heard = here.now
             assert here.up
 
     run(test)

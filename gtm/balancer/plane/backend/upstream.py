@@ -32,7 +32,7 @@ from gtm.balancer.wire.responses import (
 from gtm.core.balance.health import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.backend.backends import Route
+    from gtm.balancer.plane.backend.backends import Route, Work
     from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ class Upstream(asyncio.Protocol, Outflow):
         "idle_since",
         "route",
         "served",
+        "teller",
         "told_silent",
         "usable",
-        "works",
         "writable",
     )
 
@@ -92,8 +92,8 @@ class Upstream(asyncio.Protocol, Outflow):
         """When the backend last said something to the present exchange, or had all of its request."""
         self.told_silent = False
         """It was told that nothing came for the present exchange for long."""
-        self.works = False
-        """What comes of the present answer a model has made."""
+        self.teller: Route | Work = route
+        """Whose `heard` says when something of the present answer came last: the route's work, if a model makes it."""
         self.served = 0
         """Exchanges before the present one."""
         self._clock = clock
@@ -136,7 +136,8 @@ class Upstream(asyncio.Protocol, Outflow):
         self._response = None
         self._interim = self._fed = self._bare = 0
         self._chunks = None
-        self.told_silent = self.works = False
+        self.told_silent = False
+        self.teller = self.route
         self.heard = self._clock()
         self.transport.write(data)
 
@@ -229,9 +230,7 @@ class Upstream(asyncio.Protocol, Outflow):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self.route.heard = self._clock()
-        if self.works:
-            self.route.worked = self.heard
+        self.heard = self.teller.heard = self._clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if exchange.finds is not None:
