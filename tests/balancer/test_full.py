@@ -16,6 +16,7 @@ from gtm.balancer.plane.proxy import Proxy
 from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.backends import Backend as Server
 from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
+from gtm.core.balance.health import limit
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendState, Check
@@ -365,8 +366,9 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
     run(main)
 
 
-def test_the_last_word_of_a_full_server_is_no_failure_either() -> None:
+def test_the_last_word_of_a_full_server_is_no_failure_either(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers that cannot be kept back, since nobody knows how long they are, go to the client: while its peer serves all that it gets, it is not ejected."""
+    monkeypatch.setattr(limit, "_LONGEST_ALONE", 0.0)  # as if it were asked again each time that it may be
 
     async def main() -> None:
         never = Places(0, _answer(503, QUEUE, b"Retry-After: 1", chunked=True))
@@ -379,6 +381,24 @@ def test_the_last_word_of_a_full_server_is_no_failure_either() -> None:
             assert here.states == [BackendState.UP, BackendState.UP]
             assert here.picker.pool.usable[0].slots == 1
             assert here.proxy.stats.full.total() == never.full
+
+    run(main)
+
+
+def test_who_says_full_to_everything_is_left_alone() -> None:
+    """A model that is loading answers at once and looks idle: after its first word the other gets all, and the region's slots are the other's."""
+
+    async def main() -> None:
+        never, always = Places(0, _answer(503, b"loading", b"Retry-After: 20")), Places(100)
+        async with region(never, always, slots=64) as here:
+            served = 0
+            for _ in range(10):
+                here.send(3)
+                served += (await here.all_answered(always))[200]
+            assert served >= 27  # the first come at once, with little budget for retries
+            assert 1 <= never.full <= 12
+            assert here.states == [BackendState.UP, BackendState.UP]
+            assert (here.picker.slots(), here.picker.usable()) == (64, 2)
 
     run(main)
 

@@ -111,6 +111,18 @@ def test_free_slots_of_the_region_are_what_is_left_at_each_server() -> None:
     assert picker.free_slots() == 0
 
 
+def test_slots_of_who_says_full_to_everything_do_not_count() -> None:
+    """While others do not; else more would begin than these can take."""
+    servers = [Backend(f"http://10.0.0.{number}:8000", slots=10) for number in range(2)]
+    health = BackendHealth(HealthSettings(), servers, 0.0)
+    picker = PoolPicker(servers, ChoosingSettings(), health, loop=cast("asyncio.AbstractEventLoop", _Loop()))
+    for refusing, slots in ((0, 20), (1, 10), (2, 20)):
+        picker.conditions(
+            {one.name: Condition(healthy=True, refuses=n < refusing) for n, one in enumerate(servers)}
+        )
+        assert (picker.slots(), picker.free_slots(), picker.usable()) == (slots, slots, 2)
+
+
 def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
     """A session, or a client's prompts that begin alike; nobody else's, and not for ever."""
 

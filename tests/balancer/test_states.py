@@ -21,6 +21,7 @@ from gtm.balancer.wire.endpoints import (
     body_kind,
     makes_state,
     named_in,
+    runs_model,
     target_of,
 )
 from gtm.balancer.wire.usage import makes_text
@@ -221,6 +222,7 @@ def test_what_is_remembered_of_targets_is_what_they_say(query: bytes) -> None:
                 makes_text(method, path),
                 makes_state(method, path),
                 named_in(target),
+                runs_model(method, path),
             )
 
 

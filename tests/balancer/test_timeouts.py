@@ -67,6 +67,38 @@ async def _asks(w: World, server: _Server, request: bytes) -> tuple[Peer, Peer]:
     return client, server.asked[-1]
 
 
+def test_what_shows_that_an_engine_works() -> None:
+    """What a model has made: no head of a stream, which servers send before their engine has done anything, no refusal, and no count of tokens."""
+
+    async def main() -> None:
+        server = _Server()
+        async with world(await Backend(server).start()) as w:
+            (route,) = w.picker.routes()
+            for path, said in (
+                (b"/tokenize", _OK),
+                (b"/v1/chat/completions", _OK.replace(b"200 OK", b"422 No")),
+            ):
+                client, peer = await _asks(w, server, _chat(path=path))
+                peer.send(said)
+                await client.response()
+                assert route.heard > 0 > route.work.heard
+            client, peer = await _asks(w, server, _chat())
+            peer.send(_EVENTS)
+            await client.reader.readuntil(b"\r\n\r\n")
+            assert route.work.heard < 0
+            peer.send(_TOKEN)
+            await client.reader.readuntil(_TOKEN[-4:])
+            assert route.work.heard >= route.heard > 0
+            w.clock.ahead += 5
+            before = route.work.heard
+            client, peer = await _asks(w, server, _chat(path=b"/v1/embeddings"))
+            peer.send(_OK)
+            await client.response()
+            assert route.work.heard >= before + 5
+
+    run(main)
+
+
 # --- the model ---
 
 

@@ -52,6 +52,7 @@ _WORDS = {
     Why.DRAINING: "all backends that could serve it are being drained",
     Why.UNHEALTHY: "all backends that could serve it fail their checks, or are out (`/state` says why)",
     Why.NOT_LOADED: "no backend has the model loaded",
+    Why.FULL: "all backends that could serve it say that they are full",
     Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
 }
@@ -452,9 +453,9 @@ class PoolPicker:
         return len(self.pool.usable)
 
     def slots(self) -> int | None:
-        """How many requests the usable backends serve at once; None where one does not say."""
+        """How many requests the usable backends serve at once, without those that refuse while others do not; None where one does not say."""
         total = 0
-        for one in self.pool.usable:
+        for one in self._willing():
             if not one.slots:
                 return None
             total += one.slots
@@ -462,7 +463,11 @@ class PoolPicker:
 
     def free_slots(self) -> float:
         """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
-        return sum(max(0.0, one.slots - one.flight.known) for one in self.pool.usable)
+        return sum(max(0.0, one.slots - one.flight.known) for one in self._willing())
+
+    def _willing(self) -> Sequence[Candidate]:
+        usable = self.pool.usable
+        return [one for one in usable if not one.condition.refuses] or usable
 
     def routes(self) -> tuple[Route, ...]:
         """The ways to all backends."""

@@ -56,17 +56,22 @@ class AskingError(Exception):
     """There was no answer; the message says why, in words."""
 
 
+class LateError(AskingError):
+    """Time ran out, and nothing else is known."""
+
+
 class NoRoomError(Exception):
     """Nobody could be asked for want of descriptors or memory here, which says nothing of a backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendAnswer:
-    """A backend's answer. `seconds` from the beginning, with the connection."""
+    """A backend's answer. `seconds` from the beginning, with the connection. `retry_after`: it has that field."""
 
     status: int
     body: bytes
     seconds: float
+    retry_after: bool = False
 
 
 async def ask(
@@ -103,14 +108,14 @@ async def ask(
             transport.write(_request(route, target, content, port or route.port, key))
             status, body = await protocol.done
     except TimeoutError as error:
-        raise AskingError(f"no answer within {timeout:g} s") from error
+        raise LateError(f"no answer within {timeout:g} s") from error
     except (OSError, HttpParserError, UnicodeError) as error:
         if no_room(error):
             raise NoRoomError from error
         raise AskingError(words_of(error)) from error
     finally:
         protocol.close()
-    return BackendAnswer(status, body, loop.time() - began)
+    return BackendAnswer(status, body, loop.time() - began, protocol.retry_after)
 
 
 def authority(route: Route, port: int) -> bytes:
@@ -160,6 +165,8 @@ class Asking(BackendQuestion[tuple[int, bytes]]):
         """Bytes since the beginning, or since the last of the body: the parser keeps a head, and trailers, whole."""
         self._reads = self._came = self._pieces = 0
         self._headed = False
+        self.retry_after = False
+        """The answer has that field."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
@@ -194,8 +201,11 @@ class Asking(BackendQuestion[tuple[int, bytes]]):
 
     def on_header(self, name: bytes, value: bytes) -> None:  # noqa: ARG002 - the parser's form
         """A header."""
-        if name.lower() in (b"content-length", b"transfer-encoding"):
+        name = name.lower()
+        if name in (b"content-length", b"transfer-encoding"):
             self._open_ended = False
+        elif name == b"retry-after":
+            self.retry_after = True
 
     _open_ended = True
 

@@ -11,6 +11,8 @@ Laws:
   6. A check that cannot work takes nobody down: 401 and 403 say that it shows no key, and 400, 404, 405, 415, 422 and 501 of a server at which it
      has never passed say that it asks for what is not there. It is switched off for that backend, which has answered and counts as it does
      without the check; what is wrong with the check is told, and it is tried again.
+  7. A completion that is refused for want of room passes: a server that says that it is full works. One that only ran out of time says nothing while
+     the model's answers to live requests come; nor where these fill all slots of the server, for as long as such silence is usual (`_QUIET`).
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from types import MappingProxyType
 import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
+from gtm.adapters.fullness import MOST_BYTES, says_full
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import read_orca
 from gtm.adapters.scrape import Scrape, signals
 from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
-from gtm.balancer.health.asking import AskingError, BackendAnswer, NoRoomError, ask, check_grpc
+from gtm.balancer.health.asking import AskingError, BackendAnswer, LateError, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
     CheckSettings,
@@ -44,6 +47,7 @@ from gtm.balancer.health.check_settings import (
     OwnChecks,
 )
 from gtm.balancer.plane.backend.backends import Route
+from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.balance.backends import Backend, Scraped
 from gtm.core.balance.flights import Flights
@@ -152,6 +156,11 @@ ABSENT_MODEL = 300.0
 """Seconds for which a model counts as not there after a server has said so, whatever it lists."""
 
 
+_QUIET = Limits().silence
+"""Seconds for which a server with one slot may be silent while it works on one answer. With more slots, something comes so many times as often: a server
+with many slots that is silent through a check hangs."""
+
+
 @dataclass(slots=True, eq=False)
 class _Watched:
     """A backend, and what was heard of it. `first`: of each kind, whether it was made once."""
@@ -174,6 +183,8 @@ class _Watched:
     """Which of `PATHS` a completion is asked by, of a check that finds that out."""
     absent: dict[str, float] = field(default_factory=dict)
     """Models of which it has said that they are not there, and until when that counts."""
+    quiet_since: float | None = None
+    """When the first completion began of those in a row that ran out of time while live requests filled all slots."""
 
 
 class _ListError(Exception):
@@ -393,6 +404,7 @@ class Checks:
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
         answer: BackendAnswer | None = None
         wrong, model = "", ""
+        began, filled = self._now(), self._is_filled(watched)
         if watched.absent:  # what is told is believed for a while alone; and a model's time may be over
             self._tell_models(watched)
         try:
@@ -403,8 +415,15 @@ class Checks:
                 answer, wrong = await self._completed(watched, check, model)
         except _ListError as error:
             answer, wrong = error.answer, str(error)
+        except LateError as error:
+            if self._is_at_work(watched, began, filled=filled):
+                return min(check.timeout, check.interval)
+            wrong = str(error)
         except (AskingError, MetricsError) as error:
             wrong = str(error)
+        if answer is not None:
+            watched.quiet_since = None
+            wrong = "" if _says_full(answer) else wrong
         if answer is not None and answer.status == 404 and names_model(answer.body, model):
             watched.absent[model] = self._now() + ABSENT_MODEL
             self._tell_models(watched)
@@ -417,6 +436,24 @@ class Checks:
             self._tell_models(watched)
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
+
+    def _is_filled(self, watched: _Watched) -> bool:
+        """Whether requests of this process fill all slots that the file says."""
+        slots = watched.backend.slots
+        return bool(slots and self.flights and self.flights.of(watched.backend.name).requests >= slots)
+
+    def _is_at_work(self, watched: _Watched, began: float, *, filled: bool) -> bool:
+        """Whether a completion that ran out of time waits behind live requests (law 7)."""
+        worked = watched.route.work.heard
+        if worked >= began:
+            watched.quiet_since = None
+            return True
+        slots = watched.backend.slots
+        if not (filled and slots and self._is_filled(watched)):
+            return False
+        if watched.quiet_since is None:
+            watched.quiet_since = began
+        return self._now() - max(watched.quiet_since, worked) < _QUIET / slots
 
     async def _completed(
         self, watched: _Watched, check: CompletionCheck, model: str
@@ -592,6 +629,11 @@ class Checks:
             logger.warning("backend %s: %s: %s", watched.backend.name, kind, wrong)
         elif before and not wrong:
             logger.info("backend %s: %s is right again", watched.backend.name, kind)
+
+
+def _says_full(answer: BackendAnswer) -> bool:
+    """Whether a check's answer says that the server is full, as that of a live request says it."""
+    return says_full(answer.status, answer.body[:MOST_BYTES], retry_after=answer.retry_after)
 
 
 def _latency(answer: BackendAnswer | None) -> float | None:

@@ -943,6 +943,10 @@ class Exchange:
             more += b"x-gtm-model: %b\r\n" % response.seen[b"x-gtm-model"]
         self.answer.begin(head, response, framing, more)
         upstream = self.upstream
+        if upstream is not None and self.target.runs_model and 200 <= response.status < 300:
+            upstream.teller = (
+                upstream.route.work
+            )  # what follows: heads of streams come before an engine has done anything
         if framing is TUNNEL and upstream is not None:
             self.tunnelled = True
             upstream.tunnel()
@@ -955,6 +959,7 @@ class Exchange:
         upstream, sent = self.upstream, self.sent
         self.upstream = None
         if upstream is not None and sent is not None:
+            upstream.teller.heard = upstream.heard  # of an answer that came in one piece, too
             if reusable and self.complete:
                 sent.route.put(upstream, self.proxy.now())
             else:

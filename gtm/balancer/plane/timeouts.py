@@ -211,7 +211,8 @@ def _end_if_silent(exchange: Exchange, upstream: Upstream, now: float) -> None:
     dead behind a server that answers checks.
     """
     times, picker, sent = exchange.times, exchange.proxy.picker, exchange.sent
-    silent, all_silent = now - upstream.heard, now - upstream.route.heard
+    route = upstream.route
+    silent, all_silent = now - upstream.heard, now - max(route.heard, route.work.heard)
     own = sent is not None and sent.push is None
     bound = times.between if exchange.answering else times.first_byte
     if bound is None and not own:

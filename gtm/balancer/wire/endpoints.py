@@ -229,6 +229,12 @@ def body_kind(method: bytes, path: bytes) -> BodyKind:
     return found
 
 
+def runs_model(method: bytes, path: bytes) -> bool:
+    """Whether an answer takes a model's work, as far as is known."""
+    found = endpoint_of(method, path)
+    return found is not None and found.group == INFERENCE and found.kind is not BodyKind.NONE
+
+
 _remembered = lru_cache(maxsize=1024)(_row_of)
 
 
@@ -317,6 +323,7 @@ class RequestTarget(NamedTuple):
         makes_text: it is answered with tokens that a model makes for it.
         makes_state: its server keeps what it makes, for later requests.
         names: the id of what one server has, which the path names; None: it names none.
+        runs_model: its answer takes a model's work, as far as is known: no list, no count of tokens.
     """
 
     path: bytes = b""
@@ -324,6 +331,7 @@ class RequestTarget(NamedTuple):
     makes_text: bool = False
     makes_state: bool = False
     names: str | None = None
+    runs_model: bool = False
 
 
 NOWHERE = RequestTarget()
@@ -337,7 +345,12 @@ def target_of(method: bytes, target: bytes) -> RequestTarget:
 def _worked_out(method: bytes, target: bytes) -> RequestTarget:
     path = target.partition(b"?")[0]
     return RequestTarget(
-        path, body_kind(method, path), makes_text(method, path), makes_state(method, path), named_in(target)
+        path,
+        body_kind(method, path),
+        makes_text(method, path),
+        makes_state(method, path),
+        named_in(target),
+        runs_model(method, path),
     )
 
 

@@ -73,7 +73,7 @@ class Condition:
     `healthy`: checks pass. `held`: it fell too often. `ejected`: live requests failed. `draining`: finishes what it has, takes nothing. `models` and
     `adapters` (LoRA) are what is loaded (None: unknown). `memory`: the used part of its KV cache or GPU memory, 0 to 1 (None:
     unknown). `warmth`, in (0, 1]: the part of its weight that counts, below 1 during slow start. `slots`: how many requests it serves at once, as
-    far as that was learned; a backend's own count.
+    far as that was learned; a backend's own count. `refuses`: it says that it is full while nothing is known to be there: others are asked first.
     """
 
     healthy: bool = False
@@ -86,6 +86,7 @@ class Condition:
     warmth: float = 1.0
     scraped: Scraped | None = None
     slots: int | None = None
+    refuses: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be.

@@ -39,6 +39,18 @@ _Protocol = TypeVar("_Protocol", bound=asyncio.Protocol)
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
+class Work:
+    """What a backend's model does. `heard`: when it last sent something that a model has made; refusals, lists and the like say nothing of an engine.
+
+    It stands where a route does for a connection (`Upstream.teller`), so that a chunk costs no more.
+    """
+
+    __slots__ = ("heard",)
+
+    def __init__(self) -> None:
+        self.heard = -inf
+
+
 class Route:
     """How one backend is reached.
 
@@ -86,7 +98,8 @@ class Route:
         """Connections there are, busy or not."""
         self._closed = False
         self.heard = -inf
-        """When it last sent something to any request."""
+        """When it last sent something to any request, but for `work`."""
+        self.work = Work()
 
     @property
     def waiting(self) -> int:

@@ -33,7 +33,7 @@ from gtm.balancer.wire.responses import (
 from gtm.core.balance.health.values import Failure
 
 if TYPE_CHECKING:
-    from gtm.balancer.plane.backend.backends import Route
+    from gtm.balancer.plane.backend.backends import Route, Work
     from gtm.balancer.plane.exchange import Exchange
 
 _log = logging.getLogger(__name__)
@@ -66,6 +66,8 @@ class Upstream(asyncio.Protocol, Outflow):
     """When the backend last said something to the present exchange, or had all of its request."""
     told_silent: bool = False
     """It was told that nothing came for the present exchange for long."""
+    teller: Route | Work = field(init=False)
+    """Whose `heard` says when something of the present answer came last: the route's work, if a model makes it."""
     served: int = 0
     """Exchanges before the present one."""
     _parser: HttpResponseParser = field(init=False)
@@ -87,6 +89,7 @@ class Upstream(asyncio.Protocol, Outflow):
     """Where the present response's chunks are told apart without the parser, which stands before the next."""
 
     def __post_init__(self) -> None:
+        self.teller = self.route
         self._parser = HttpResponseParser(self)
 
     @property
@@ -112,6 +115,7 @@ class Upstream(asyncio.Protocol, Outflow):
         self._interim = self._fed = self._bare = 0
         self._chunks = None
         self.told_silent = False
+        self.teller = self.route
         self.heard = self.clock()
         self.transport.write(data)
 
@@ -204,7 +208,7 @@ class Upstream(asyncio.Protocol, Outflow):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self.route.heard = self.clock()
+        self.heard = self.teller.heard = self.clock()
         if exchange.meter is not None:
             exchange.meter.piece(data)
         if exchange.finds is not None:

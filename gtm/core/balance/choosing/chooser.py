@@ -154,6 +154,7 @@ class BackendPool:
             filters.has_memory(condition, self.settings.most_memory),
             condition.warmth,
             condition.slots,
+            condition.refuses,
         )
 
 

@@ -1,8 +1,8 @@
 """Who may take a request: one question a function, and all of them in order.
 
-    serves the model ─▶ not draining ─▶ well (or panic) ─▶ of the version ─▶ has it loaded ─▶ has memory left
+    serves the model ─▶ not draining ─▶ well (or panic) ─▶ of the version ─▶ does not refuse ─▶ has it loaded ─▶ has memory left
 
-The first four bind (`takers`). The last two are preferences: where none passes, all who came so far do (a model that nobody has loaded must be
+The first four bind (`takers`). The last three are preferences: where none passes, all who came so far do (a model that nobody has loaded must be
 loaded somewhere). Whether too few are well is asked of all versions together, for a canary of one server that fails must not
 count as a region in panic.
 
@@ -92,6 +92,9 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettin
 def eligible(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Eligible:
     """The candidates that may take requests of a kind, or why there are none."""
     found, out, why, panic = takers(candidates, kind, settings)
+    if any(one.condition.refuses for one in found) and not all(one.condition.refuses for one in found):
+        out = [*(one for one in found if one.condition.refuses), *out]
+        found = [one for one in found if not one.condition.refuses]
     last = _preferred(out, kind, settings) if out else None
     if not found:
         return Eligible(why=why, last=last)
@@ -159,6 +162,8 @@ def _why(one: Candidate, kind: Kind, settings: ChoosingSettings) -> Why:
         return Why.DRAINING
     if not well(one.condition):
         return Why.UNHEALTHY
+    if one.condition.refuses:
+        return Why.FULL
     if not loaded(one.condition, kind.model, kind.adapter):
         return Why.NOT_LOADED
     return Why.MEMORY

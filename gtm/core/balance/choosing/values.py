@@ -27,6 +27,8 @@ class Why(StrEnum):
     """All that could fail their checks; without panic, or are held or ejected."""
     NOT_LOADED = "not_loaded"
     """Others have the model or the adapter loaded."""
+    FULL = "full"
+    """It says that it is full, though nothing is known to be there, and others do not."""
     MEMORY = "memory"
     """Others have memory left."""
     TRIED = "tried"

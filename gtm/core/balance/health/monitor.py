@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from gtm.core.balance.backends import Condition, Scraped
 from gtm.core.balance.health.breaker import Breaker, Circuit
+from gtm.core.balance.health.limit import LearnedLimit
 from gtm.core.balance.health.settings import HealthSettings, back_off
 from gtm.core.balance.health.values import BackendLoad, BackendStanding, BackendState, Check
 from gtm.core.health.verdicts import ProbeResult, Track, advance, endpoint_factor
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
+
+_REFUSES = "it says that it is full, though nothing is known to be there: others are asked first, and it now and then"
 
 
 class Monitor:
@@ -59,6 +62,7 @@ class Monitor:
             warmth=self._warmth(now),
             scraped=loads.requests(now),
             slots=self.limit.limit,
+            refuses=now < self.limit.refuses_until,
         )
 
     def standing(self, name: str, now: float) -> BackendStanding:
@@ -122,13 +126,14 @@ class Monitor:
         return None
 
     def _usable(self, now: float) -> tuple[BackendState, str, float, float | None]:
-        back = self._warms_since
+        back, until = self._warms_since, self.limit.refuses_until
         if back is not None and self._warmth(now) < 1:
             return BackendState.WARMING, "slow start", back, ends(back, self._settings.slow_start)
         since = self.verdict.good_since
+        why = _REFUSES if now < until else ""
         return (
             BackendState.UP,
-            "",
+            why,
             max(-inf if since is None else since, -inf if back is None else back),
             None,
         )
@@ -323,114 +328,3 @@ class BackendLoads:
 
 def _stamped(load: BackendLoad, names: Iterable[str], now: float) -> dict[str, tuple[Any, float]]:
     return {name: (value, now) for name in names if (value := getattr(load, name)) is not None}
-
-
-# --- How many requests a server takes at once, learned from when it says that it is full: where nobody has said its slots.
-#
-# Theory. A server that says "full" is alive, and says something of its capacity: with `met` requests there, one more was too many. One that ends
-# well says it, too: it was taken with `met` there, so the server takes met + 1. What is learned is between the two, and rises again by
-# trying, as a sender's window does (AIMD): the server may have been full of somebody else's requests, or may be another today.
-#
-#     full, met there        limit := the least of limit and met, but no less than what was taken lately, nor than 1
-#     taken, met there       limit := met + 1, if that is more; where it is the limit, and this rests no more: limit + a tenth, 1 at least
-#
-# After a "full" and after a rise it rests for `_REST` seconds, twice as long with each "full" that followed a rise, up to `_LONGEST`; as soon as more is taken than the last "full"
-# left, for `_REST` again. After `FORGET` seconds without one it is forgotten.
-#
-# A "full" is a claim about the server that a client may have caused: some request may make it say so that is not. So who asked counts as one witness, and
-# of what only one has had said within `FORGET`, everybody else is proof: each request of another's that ends well has the limit rise at once.
-#
-# Laws:
-#   1. What a server took in the last `LATELY` seconds, while a limit was known, it has room for, whoever has it say "full" how often.
-#   2. No later than `FORGET` seconds after the last "full", nothing is limited.
-#   3. While requests fill the limit and end well, it rises within `_LONGEST` seconds, and within `_REST` as long as each rise is taken.
-#   4. What one has it say holds others up for no longer than until one of theirs has ended well.
-#
-# Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance" (1989); Netflix's concurrency-limits.
-
-
-LATELY = 10.0
-"""Seconds; twice that at the most."""
-FORGET = 60.0
-_REST, _LONGEST = 1.0, 16.0
-
-
-class LearnedLimit:
-    """How many requests one server takes at once, as far as it has said so. Times may not decrease."""
-
-    __slots__ = (
-        "_at", "_before", "_began", "_by", "_most", "_next", "_other_at", "_refused", "_rest", "_rose", "limit",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.limit: int | None = None
-        """Requests at once; None: nothing is known."""
-        self._most = self._before = 0
-        """What was taken at once, in this period and the one before."""
-        self._began = -inf
-        self._at = self._other_at = -inf
-        """The last "full", and the last of another than `_by`, who had that said."""
-        self._by: Hashable = None
-        self._next = -inf
-        """No earlier than this it rises."""
-        self._rest = _REST
-        self._refused = 0
-        """The limit as the last "full" left it."""
-        self._rose = False
-        """Since then."""
-
-    def full(self, met: float, now: float, who: Hashable = None) -> None:
-        """It had no room for one more beside so many, whose it was."""
-        self.tick(now)
-        if who != self._by:
-            self._other_at, self._by = self._at, who
-        least = max(1, self._most, self._before)
-        limit = int(met) if self.limit is None else min(int(met), self.limit)
-        if self._rose:
-            self._rest = min(2 * self._rest, _LONGEST)
-        self._rose = False
-        self.limit = self._refused = max(limit, least)
-        self._at = now
-        self._next = now + self._rest
-
-    def taken(self, met: float, now: float, who: Hashable = None) -> bool:
-        """It took one beside so many, whose it was, which ended well; whether that changed the limit.
-
-        So many: the least of those that were there when it was sent, some of which may have been refused since, and when it ended.
-        """
-        limit = self.limit
-        if limit is None:
-            return False
-        count = int(met) + 1
-        self._most = max(self._most, count)
-        if who != self._by and now - self._other_at >= FORGET:
-            self.limit = max(count, _more(limit))
-            return True
-        if count < limit:
-            return False
-        if count > self._refused and self._rest > _REST:
-            self._rest, self._next = _REST, now
-        if count == limit:
-            if now < self._next:
-                return False
-            count = _more(limit)
-            self._next = now + self._rest
-            self._rose = True
-        self.limit = count
-        return True
-
-    def tick(self, now: float) -> None:
-        """Let time do what it does."""
-        if self._began == -inf:
-            self._began = now
-        elif now - self._began >= LATELY:
-            self._before = self._most if now - self._began < 2 * LATELY else 0
-            self._began, self._most = now, 0
-        if self.limit is not None and now - self._at >= FORGET:
-            self.limit = None
-            self._most = self._before = 0
-            self._rest, self._rose = _REST, False
-
-
-def _more(limit: int) -> int:
-    return limit + max(1, limit // 10)

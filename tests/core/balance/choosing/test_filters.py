@@ -67,8 +67,13 @@ def may_serve(
         if version is None or (one.version not in rolled_out if version == OTHERS else one.version == version)
     }
     may = (passing if panic else well) & right
-    if last and settings.panic:
-        may = (passing - well) & right
+    refusing = {name for name in may if of[name].refuses}
+    willing = may - refusing
+    if last:
+        out = (passing - well) & right if settings.panic else set()
+        may = out | (refusing if willing else set()) or may - out
+    else:
+        may = willing or may
     lacks_model = {
         n
         for n in may
@@ -141,6 +146,7 @@ def test_eligible_sets_and_reasons(data: st.DataObject, wanted: WantedBackend, p
         condition = one.condition
         assert told is not Why.DRAINING or condition.draining
         assert told is not Why.UNHEALTHY or not condition.healthy or condition.held or condition.ejected
+        assert told is not Why.FULL or condition.refuses
         assert told is not Why.MEMORY or (condition.memory or 0) > settings.most_memory
         assert told is not Why.NO_MODEL or wanted.model not in one.backend.models
         assert told is not Why.NO_VERSION or wanted.version != one.backend.version

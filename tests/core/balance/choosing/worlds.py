@@ -26,6 +26,7 @@ conditions = st.builds(
     adapters=st.none() | st.frozensets(st.sampled_from(ADAPTERS)),
     memory=st.none() | st.sampled_from((0.1, 0.95, 0.96)),
     warmth=st.sampled_from((1.0, 0.25)),
+    refuses=st.sampled_from((False, False, False, True)),
 )
 shares = st.sampled_from(
     (

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.chooser import pool_of
+from gtm.core.balance.choosing.chooser import begin, choose, pool_of
+from gtm.core.balance.choosing.values import Candidate, WantedBackend
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
-from gtm.core.balance.health.monitor import FORGET, LATELY, LearnedLimit
+from gtm.core.balance.health.limit import FORGET, LATELY, LearnedLimit
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendLoad, BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
@@ -36,25 +37,33 @@ def test_the_laws(happen: list[tuple[str, int, str, float]]) -> None:
     limit, now, fulls = LearnedLimit(), 0.0, [-FORGET]
     limit.tick(now)
     taken: list[tuple[float, int]] = []
+    idle = False  # the last one said it while nothing was there
     said: list[tuple[float, str]] = []
     for what, met, who, later in happen:
         before = limit.limit
         if what == "full":
             limit.full(met, now, who)
+            idle = not [at for at, _ in taken if now - at < LATELY] and (not met or idle)
             fulls.append(now)
             said.append((now, who))
             assert limit.limit is not None
             assert limit.limit >= 1
+            assert limit.refuses_until <= now + 30
             least = max((count for at, count in taken if now - at <= 2 * LATELY), default=1)
             assert limit.limit <= max(met, least, 1)
             assert before is None or limit.limit <= max(before, least)
         elif what == "taken":
             changed = limit.taken(met, now, who)
+            assert before is None or limit.refuses_until <= now
             assert changed is (limit.limit != before)
             if before is not None:
                 taken.append((now, met + 1))
                 assert limit.limit is not None
-                assert before <= limit.limit <= max(met + 1, before + max(1, before // 10))
+                assert (
+                    before
+                    <= limit.limit
+                    <= max(met + 1, before * 2 if idle else before + max(1, before // 10))
+                )
                 others = {one for at, one in said if now - at < FORGET} - {said[-1][1]}
                 if said[-1][1] == who or others:
                     assert met + 1 >= before or not changed
@@ -164,6 +173,31 @@ def test_an_attack_from_the_beginning_stops_nobody() -> None:
     assert server.served >= 0.8 * 10 * 32
 
 
+@pytest.mark.parametrize(("places", "refused"), [(1, 3), (5, 3), (200, 0)])
+def test_a_server_that_was_full_of_others_alone_is_soon_asked_for_all(places: int, refused: int) -> None:
+    """Seen: two servers said "full" for their first 2 s, and had room for 200 then: of 15 requests a second of 2 s each, half waited in vain for half a minute."""
+    server = Served(places, 30, whose=1)
+    for _ in range(3):
+        server.limit.full(0, 0.0, 0)
+        server.limit.full(1, 0.0, 0)  # sent at the same time
+    assert server.limit.limit == 1
+    server.run(6.5)
+    assert len(server.running) == min(places, 30)
+    assert server.refused <= refused
+
+
+def test_what_was_taken_is_a_measure() -> None:
+    """A limit that requests of ours have filled grows by a tenth, whatever is said later while nothing is there."""
+    limit = LearnedLimit()
+    limit.full(8, 0.0)
+    assert limit.taken(7, 2.0)
+    assert limit.limit == 9
+    limit.full(0, 3.0)
+    assert limit.limit == 8
+    limit.taken(7, 5.0)
+    assert limit.limit == 9
+
+
 def test_a_rise_that_is_taken_is_followed_by_the_next_at_once() -> None:
     """However long it rested before, when rises led to the next "full"."""
     limit, now = LearnedLimit(), 0.0
@@ -246,3 +280,69 @@ def test_a_trial_that_finds_it_full_is_given_back() -> None:
         assert not health.condition("a", 12.0).ejected
         health.full(health.begun("a", 12.0, health.asker(None)), 4, 12.0)
     assert health.snapshot(12.0)[0].state is BackendState.TRIAL
+
+
+@pytest.mark.parametrize(("whose", "most"), [("a", 4.0), ("ab", 30.0)])
+def test_who_says_full_while_nothing_is_there_is_asked_ever_less(whose: str, most: float) -> None:
+    """From each second to each half minute; of what one has had it say, each four seconds. A good end ends it; one of those that are there does not begin it."""
+    limit, now, pauses = LearnedLimit(), 0.0, []
+    limit.full(1, now, "a")
+    assert limit.refuses_until < now
+    for number in range(8):
+        limit.full(0, now, whose[number % len(whose)])
+        until = limit.refuses_until
+        limit.full(0, now + 0.1, "b" if "b" in whose else "a")  # it was sent before
+        assert limit.refuses_until == until
+        pauses.append(until - now)
+        now = until
+    assert pauses == [min(2.0**number, most) for number in range(8)]
+    limit.full(0, now, "a")
+    limit.taken(0, now + 0.1, "a")
+    assert limit.refuses_until < now
+    limit.full(0, now + 0.2, "a")
+    assert limit.refuses_until == now + 0.2 + 1.0
+
+
+@pytest.mark.parametrize("slots", [None, 64])
+def test_a_server_that_says_full_to_everything_draws_no_requests(slots: int | None) -> None:
+    """Seen: one of two was loading its model, said 503 at once, looked idle, and two thirds of all requests were refused for all 30 s."""
+    health, backends, flights = (
+        _health("ab"),
+        [Backend("a", slots=slots), Backend("b", slots=slots)],
+        Flights(),
+    )
+    pool = pool_of(backends, health.tick(0.0), flights)
+    asked: list[float] = []
+    for number in range(600):
+        now = 1 + number / 10
+        pool = pool.updated(health.tick(now))
+        chosen = choose(pool, WantedBackend(), 0.5)
+        assert isinstance(chosen, Candidate)
+        if chosen.backend.name == "b":
+            begin(pool, chosen, WantedBackend())  # it has room for all, and takes its time
+            continue
+        asked.append(now)
+        ticket, sending = begin(pool, chosen, WantedBackend()), health.begun("a", now, health.asker(None))
+        ticket.end()
+        health.full(sending, ticket.met, now, number)
+        pool = pool.updated(health.changes(now))
+        other = choose(pool, WantedBackend(tried=frozenset("a")), 0.5)
+        assert isinstance(other, Candidate)
+        assert other.backend.name == "b"
+    assert 4 <= len(asked) <= 8
+    standing = health.snapshot(now)[0]
+    assert standing.state is BackendState.UP
+    assert "says that it is full" in standing.why
+    alone = choose(pool, WantedBackend(tried=frozenset("b")), 0.5)  # before a request is refused
+    assert isinstance(alone, Candidate)
+    assert alone.backend.name == "a"
+
+
+def test_where_all_say_full_all_are_asked() -> None:
+    """As before: nobody is better than another."""
+    health = _health("ab")
+    for name in "ab":
+        health.full(health.begun(name, 1.0), 0, 1.0)
+    pool = pool_of([Backend("a"), Backend("b")], health.tick(1.0), Flights())
+    found = {choose(pool, WantedBackend(tried=frozenset(tried)), 0.5) for tried in ("a", "b")}
+    assert len({one.backend.name for one in found if isinstance(one, Candidate)}) == 2

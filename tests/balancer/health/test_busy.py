@@ -1,0 +1,214 @@
+"""Completion checks of servers that are busy: one that says that it is full works, and one that waits behind live requests says nothing (law 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gtm.balancer.health import checks as checks_module
+from gtm.balancer.health.asking import AskingError, BackendAnswer, LateError, ask
+from gtm.balancer.health.check_settings import CheckSettings, CompletionCheck
+from gtm.balancer.health.checks import Checks
+from gtm.balancer.plane.backend.backends import Route
+from gtm.core.balance.backends import Backend
+from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.health.health import BackendHealth
+from gtm.core.balance.health.settings import HealthSettings
+from tests.balancer.health.world import PATIENCE, run
+
+NAME = "http://127.0.0.1:1"
+SETTINGS = CheckSettings(
+    health=None,
+    models=None,
+    completion=CompletionCheck(interval=0.001, timeout=10.0, model="m"),
+    scrape=None,
+)
+GOOD = BackendAnswer(200, b'{"choices": [{"text": "a"}]}', 0.1)
+LATE = LateError("no answer within 10 s")
+
+
+class Here:
+    """A server with so many slots, what it says to the next checks, and a clock. Each check takes all of its time where it is late."""
+
+    def __init__(self, slots: int | None) -> None:
+        self.backend = Backend(NAME, slots=slots)
+        self.route = Route(NAME)
+        self.now = 1000.0
+        self.health = BackendHealth(HealthSettings(checks=SETTINGS.thresholds()), [self.backend], self.now)
+        self.flights = Flights([self.backend])
+        self.checks = Checks(SETTINGS, self.health, lambda: None, self.flights)
+        self.checks._now = lambda: self.now  # noqa: SLF001 - no time passes but a check's own
+        self.says: BackendAnswer | AskingError = GOOD
+        self.tokens = False
+        """Tokens of live answers come all the time."""
+        self.asked = 0
+
+    async def ask(self, *_: object, **__: object) -> BackendAnswer:
+        """BackendAnswer a check."""
+        self.asked += 1
+        late = isinstance(self.says, LateError)
+        self.now += 10.0 if late else 0.1
+        if self.tokens:
+            self.route.work.heard = self.now - 0.2
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+    async def check(self, times: int) -> None:
+        """Wait until so many more checks were made."""
+        until = self.asked + times + 1  # the next begins when the one before has been judged
+        async with asyncio.timeout(PATIENCE):
+            while self.asked < until:  # noqa: ASYNC110 - it changes in checks
+                await asyncio.sleep(0)
+
+    def fill(self, count: int) -> list[FlightTicket]:
+        """Live requests begin there."""
+        return [self.flights.of(NAME).begin(1.0) for _ in range(count)]
+
+    @property
+    def up(self) -> bool:
+        """Whether it is."""
+        return self.health.condition(NAME, self.now).healthy
+
+
+@asynccontextmanager
+async def checked(monkeypatch: pytest.MonkeyPatch, slots: int | None = None) -> AsyncGenerator[Here]:
+    """A server that is up, and its checks."""
+    here = Here(slots)
+    monkeypatch.setattr(checks_module, "ask", here.ask)
+    here.checks.update([(here.backend, here.route)])
+    try:
+        assert await here.checks.first_round(PATIENCE)
+        assert here.up
+        yield here
+    finally:
+        await here.checks.stop()
+
+
+@pytest.mark.parametrize(
+    "full",
+    [
+        pytest.param(
+            BackendAnswer(503, b'{"error": {"message": "The request queue is full."}}', 0.1), id="SGLang"
+        ),
+        pytest.param(BackendAnswer(503, b"", 0.1, retry_after=True), id="a time"),
+        pytest.param(BackendAnswer(429, b'{"error_type": "overloaded"}', 0.1), id="TGI"),
+    ],
+)
+def test_a_server_that_says_that_it_is_full_passes(
+    monkeypatch: pytest.MonkeyPatch, full: BackendAnswer
+) -> None:
+    """Seen: twelve clients on the eight places of two servers had their checks refused, and both were down again and again."""
+
+    async def test() -> None:
+        async with checked(monkeypatch) as here:
+            here.says = full
+            await here.check(5)
+            assert here.up
+            assert here.checks.problems() == {NAME: {}}
+            here.says = BackendAnswer(503, b"the engine is dead", 0.1)
+            await here.check(2)
+            assert not here.up
+
+    run(test)
+
+
+def test_what_waits_behind_live_answers_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: tokens of four streams came each 0.2 s, all slots were taken by them, and "no answer within 4 s" took the server down."""
+
+    async def test() -> None:
+        async with checked(monkeypatch) as here:
+            here.says, here.tokens = LATE, True
+            await here.check(20)
+            assert here.up
+            here.tokens = False  # the engine hangs: found by as many checks as ever
+            await here.check(2)
+            assert not here.up
+
+    run(test)
+
+
+@pytest.mark.parametrize("why", ["connection refused", "connection reset"])
+def test_another_failure_counts_though_tokens_come(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """It says something: nobody takes connections any more."""
+
+    async def test() -> None:
+        async with checked(monkeypatch, slots=1) as here:
+            here.fill(1)
+            here.says, here.tokens = AskingError(why), True
+            await here.check(2)
+            assert not here.up
+
+    run(test)
+
+
+def test_one_long_answer_may_fill_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: of a server with one slot an answer of 90 s was cut at 76 s, since checks waited behind it. A hang is found all the same."""
+
+    async def test() -> None:
+        async with checked(monkeypatch, slots=1) as here:
+            here.says = LATE
+            began = here.now
+            here.fill(1)
+            while here.now < began + 250:
+                await here.check(1)
+            assert here.up
+            while here.now < began + 380:
+                await here.check(1)
+            assert not here.up
+
+    run(test)
+
+
+@pytest.mark.parametrize(("slots", "running"), [(64, 64), (1, 0), (4, 3), (None, 40)])
+def test_a_hang_is_found_as_fast_as_ever(
+    monkeypatch: pytest.MonkeyPatch, slots: int | None, running: int
+) -> None:
+    """Where a slot is free a check has nothing to wait for; and of 64 answers something comes often."""
+
+    async def test() -> None:
+        async with checked(monkeypatch, slots=slots) as here:
+            here.fill(running)
+            here.says = LATE
+            await here.check(2)
+            assert not here.up
+
+    run(test)
+
+
+def test_each_long_answer_that_ends_begins_the_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a server with one slot is full: what it works on follows one after the other."""
+
+    async def test() -> None:
+        async with checked(monkeypatch, slots=1) as here:
+            here.says = LATE
+            here.fill(1)
+            for _ in range(4):
+                await here.check(20)
+                here.route.work.heard = here.now
+            assert here.up
+
+    run(test)
+
+
+@pytest.mark.parametrize(("line", "said"), [(b"retry-AFTER: 1\r\n", True), (b"", False)])
+def test_an_answer_says_whether_it_has_a_time(line: bytes, *, said: bool) -> None:
+    """Of a refusal it is what says that the server will be well again."""
+
+    async def test() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 X\r\n%bcontent-length: 0\r\n\r\n" % line)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        route = Route(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        answer = await ask(route, "/", timeout=PATIENCE, most=100)
+        assert (answer.status, answer.retry_after) == (503, said)
+        server.close()
+        await server.wait_closed()
+
+    run(test)
