@@ -832,8 +832,11 @@ class Exchange:
             if not taken and self._keeps:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")
-        if self.meter is not None and b"content-encoding" in response.seen:
-            self.meter.encoded = True
+        if self.meter is not None:
+            lines = response.seen.get(b"content-type", b"")[:20].lower() == b"application/x-ndjson"
+            self.meter.begin(
+                events=response.is_events, lines=lines, encoded=b"content-encoding" in response.seen
+            )
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
         doubtful = response.status in STATUSES or (self.seeks and response.status in NOT_THERE)
