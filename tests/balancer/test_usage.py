@@ -372,6 +372,31 @@ def test_what_can_be_used_goes_by_what_was_asked() -> None:
     assert bounds_of(b"/v1/chat/completions", b" " * 2**21, 7) == (inf, 7, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "most"),
+    [
+        ("/completion", {"prompt": "x", "n_predict": 16}, 16),
+        ("/completion", {"prompt": "x", "n_predict": 16, "max_tokens": 1}, 16),
+        ("/completion", {"prompt": "x", "n_predict": 1, "max_tokens": 16}, 16),
+        ("/completion", {"prompt": "x", "n_predict": -1, "max_tokens": 1}, inf),
+        ("/completion", {"prompt": "x", "n_predict": 16, "n_cmpl": 3}, 48),
+        ("/completion", {"prompt": ["x", "y"], "n_predict": 16}, inf),
+        ("/infill", {"prompt": "x", "n_predict": 16}, 16),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16}}, 16),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16, "best_of": 2}}, 32),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16, "best_of": "2"}}, inf),
+        ("/generate", {"text": ["x", "y"], "sampling_params": {"max_new_tokens": 16}}, inf),
+        ("/api/generate", {"prompt": "x", "options": {"num_predict": 16}}, 16),
+        ("/v1/chat/completions", {"messages": [], "max_tokens": 16, "n": 2, "n_predict": 1}, 32),
+    ],
+)
+def test_bounds_by_names_of_their_own_bound_what_can_be_used(
+    path: str, body: dict[str, object], most: float
+) -> None:
+    """Of llama.cpp and TGI the worst case was charged, though the request bounds it: all choices of it, by whichever bound a server may go."""
+    assert _asked(path.encode(), **body).outputs == most
+
+
 @settings(max_examples=examples(1000, 300), deadline=None)
 @given(
     st.integers(0, 10**9 - 1),
@@ -576,6 +601,12 @@ ENDS: dict[str, tuple[bytes, bytes, range | int, int]] = {
         ),
         300,
         12,
+    ),
+    "llama.cpp's that does not say it, and has the prompt in it": (
+        _post("/completion", prompt=_TEXT, n_predict=16),
+        _json(b'{"content":"four","prompt":"%b"}' % _TEXT.encode()),
+        _STANDS,
+        16,
     ),
     "Ollama's": (
         _post("/api/chat", model="m", messages=[{"role": "user", "content": _TEXT}]),
