@@ -85,6 +85,7 @@ def looks_at(pool: Pool, *, sticks: bool) -> Looks:
         declared=len(declared) > 1,
         served=served or None,
         lists=any(declared) or len(set(says)) > 1,
+        several=len(pool.candidates) > 1,
     )
 
 

@@ -271,6 +271,10 @@ def makes_state(method: bytes, path: bytes) -> bool:
     return method == b"POST" and _MADE.fullmatch(path) is not None
 
 
+_CONTINUES = frozenset((b"/v1/responses", b"/v1/batches"))
+"""Paths whose requests may name in their body what they go on with."""
+
+
 def says_absent(status: int, body: bytes, thing: str) -> bool:
     """Whether a server says that it has not what a request goes on with: by 404, or, as OpenAI's API says it, by a 400 that names it."""
     return status == 404 or (status == 400 and thing.encode() in body)
@@ -315,6 +319,7 @@ class RequestTarget(NamedTuple):
         makes_text: it is answered with tokens that a model makes for it.
         makes_state: its server keeps what it makes, for later requests.
         names: the id of what one server has, which the path names; None: it names none.
+        continues: its body may name what one server has.
     """
 
     path: bytes = b""
@@ -322,6 +327,7 @@ class RequestTarget(NamedTuple):
     makes_text: bool = False
     makes_state: bool = False
     names: str | None = None
+    continues: bool = False
 
 
 NOWHERE = RequestTarget()
@@ -335,7 +341,12 @@ def target_of(method: bytes, target: bytes) -> RequestTarget:
 def _worked_out(method: bytes, target: bytes) -> RequestTarget:
     path = target.partition(b"?")[0]
     return RequestTarget(
-        path, body_kind(method, path), makes_text(method, path), makes_state(method, path), named_in(target)
+        path,
+        body_kind(method, path),
+        makes_text(method, path),
+        makes_state(method, path),
+        named_in(target),
+        method == b"POST" and path in _CONTINUES,
     )
 
 

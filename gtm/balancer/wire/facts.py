@@ -126,6 +126,8 @@ class _Conversation(msgspec.Struct):
 
 
 _CONVERSATION = msgspec.json.Decoder(str | _Conversation)
+STATE_MEMBERS = frozenset(("previous_response_id", "input_file_id", "conversation"))
+"""Members of a body that name what one server has."""
 _ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
@@ -192,10 +194,16 @@ def _state(found: Body) -> str | None:
     """The id of what one server has: a response, a conversation, by its id or as an object that has one, or a file."""
     said = found.previous_response_id or found.input_file_id
     if said is None and found.conversation is not _ABSENT:
-        with suppress(ValueError):
-            conversation = _CONVERSATION.decode(found.conversation)
-            said = conversation.id if isinstance(conversation, _Conversation) else conversation
+        return named_state(found.conversation)
     return _short(said) or None
+
+
+def named_state(value: bytes | msgspec.Raw) -> str | None:
+    """The id that one of these members has as its value, or that an object has which is its value; None: it is none."""
+    with suppress(ValueError):
+        said = _CONVERSATION.decode(value)
+        return _short(said.id if isinstance(said, _Conversation) else said) or None
+    return None
 
 
 def _is_elsewhere(found: Body) -> bool:
