@@ -173,6 +173,7 @@ class Meter:
 
     __slots__ = (
         "_bounds",
+        "_chunk_ends",
         "_ends",
         "_events",
         "_last",
@@ -202,6 +203,7 @@ class Meter:
         self.encoded = encoded
         self._ends: tuple[bytes, ...] | None = _ENDS if events else _LINE_ENDS if lines else None
         """How its events end, or its documents; None: it is not known whether it has any."""
+        self._chunk_ends = _CHUNK_ENDS[self._ends]
         self._said = _Counts(events=events)
         self._part = b""
         """What came of an event, or of the only document, that is not whole and not long."""
@@ -221,7 +223,9 @@ class Meter:
             if self._part:
                 data, self._part = self._part + data, b""
             if data.endswith(ends):
-                self._whole(data, data.startswith(b"data:"))
+                self._events += data.count(_EVENT) + data.startswith(b"data:")
+                if b"tokens" in data or b"_count" in data:
+                    self._counted(data)
                 return
             if len(data) <= _KEPT:
                 self._part = data
@@ -243,9 +247,15 @@ class Meter:
             data: the chunks, framing and all.
             size: bytes of the body in them.
         """
-        one = len(data) - size < _ONE_CHUNK and not (self._part or self._split)
-        if one and data.endswith(_CHUNK_ENDS[self._ends]):
-            self._whole(data, first=False)
+        if (
+            len(data) - size < _ONE_CHUNK
+            and not self._part
+            and not self._split
+            and data.endswith(self._chunk_ends)
+        ):
+            self._events += data.count(_EVENT)
+            if b"tokens" in data or b"_count" in data:
+                self._counted(data)
         else:
             self.piece(b"".join(Chunks().split(data)[0]))
 
@@ -260,18 +270,17 @@ class Meter:
         if not begin:
             return ()
         ends = () if begin in b"{[" else _ENDS
-        self._ends = ends
+        self._ends, self._chunk_ends = ends, _CHUNK_ENDS[ends]
         self._said.events = bool(ends)
         return ends
 
-    def _whole(self, data: bytes, first: bool) -> None:
-        """Whole events have come, or documents.
+    def _counted(self, data: bytes) -> None:
+        """Whole events have come, or documents, that may have counts.
 
-        Those that have counts are kept until the next such come. The first say what the last may not (Anthropic's input); of what comes between, nothing is needed.
+        Those that have some are kept until the next such come. The first say what the last may not (Anthropic's input); of what comes between, nothing is needed.
         """
-        self._events += data.count(_EVENT) + first
         at = min(data.find(b"tokens") % _FAR, data.find(b"_count") % _FAR)
-        if at < len(data) and not self.encoded and _COUNTED.search(data, max(0, at - _LONGEST)):
+        if not self.encoded and _COUNTED.search(data, max(0, at - _LONGEST)):
             if self._said.counts and len(data) <= _KEPT:
                 self._last = data
                 return
