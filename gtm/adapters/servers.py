@@ -192,8 +192,10 @@ def _vllm_adapters(found: Samples) -> tuple[str, ...] | None:
 
 
 def _sglang(found: Samples, at: float) -> Scrape:
-    # Ranks of one tensor-parallel group say the same thing each, where they all say it; data-parallel ones add up.
-    ranked = {"tp_rank": "0"} if found.all("sglang:num_running_reqs", tp_rank="0") else {}
+    running, queued, used, room = (
+        [one.value for one in _of_engines(found.all(f"sglang:{name}"))]
+        for name in ("num_running_reqs", "num_queue_reqs", "token_usage", "max_total_num_tokens")
+    )
     whole, waited = (
         found.total("sglang:e2e_request_latency_seconds_sum"),
         found.total("sglang:queue_time_seconds_sum"),
@@ -201,9 +203,9 @@ def _sglang(found: Samples, at: float) -> Scrape:
     return _scrape(
         at,
         {
-            "outstanding": found.total("sglang:num_running_reqs", **ranked),
-            "queue": found.total("sglang:num_queue_reqs", **ranked),
-            "kv_cache_usage": _part(found.largest("sglang:token_usage", **ranked)),
+            "outstanding": sum(running) if running else None,
+            "queue": sum(queued) if queued else None,
+            "kv_cache_usage": _part(max(used, default=None)),
         },
         ScrapeTotals(
             requests=found.total("sglang:e2e_request_latency_seconds_count"),
@@ -217,8 +219,25 @@ def _sglang(found: Samples, at: float) -> Scrape:
         ),
         {"outstanding": "sglang:num_running_reqs", "queue": "sglang:num_queue_reqs"},
         models=_models(found, "sglang:num_running_reqs", "model_name"),
-        cache_tokens=_tokens(found.total("sglang:max_total_num_tokens", **ranked)),
+        cache_tokens=_tokens(sum(room) if room else None),
     )
+
+
+def _of_engines(samples: list[Sample]) -> list[Sample]:
+    """One sample of each engine. Tensor-parallel and pipeline ranks of one say the same thing each, where they all say it, so that the first counts.
+
+    Data-parallel ranks are engines of their own; by `--enable-dp-attention` each has tensor-parallel ranks of its own, too, which do not begin at 0.
+    """
+    first: dict[str, tuple[tuple[int, str], ...]] = {}
+    for sample in samples:
+        engine, rank = sample.labels.get("dp_rank", ""), _rank(sample)
+        first[engine] = min(first.get(engine, rank), rank)
+    return [one for one in samples if _rank(one) == first[one.labels.get("dp_rank", "")]]
+
+
+def _rank(sample: Sample) -> tuple[tuple[int, str], ...]:
+    said = (sample.labels.get("tp_rank", ""), sample.labels.get("pp_rank", ""))
+    return tuple((len(one), one) for one in said)  # as numbers are in order, whatever they are
 
 
 def _tgi(found: Samples, at: float) -> Scrape:

@@ -338,3 +338,34 @@ def test_lines_that_say_nothing_cost_nothing_each() -> None:
     finally:
         sys.setprofile(None)
     assert (found, steps < 200) == ("\n", True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seen"),
+    [
+        ([{"tp_rank": 0}, {"tp_rank": 1}], (3.0, 1.0, 0.1, 100.0)),
+        ([{"dp_rank": 0, "tp_rank": 0}, {"dp_rank": 1, "tp_rank": 0}], (6.0, 2.0, 0.2, 200.0)),
+        ([{"dp_rank": n, "tp_rank": n, "pp_rank": 0} for n in range(4)], (12.0, 4.0, 0.4, 400.0)),
+        ([{"dp_rank": n // 2, "tp_rank": n} for n in range(8, 12)], (6.0, 2.0, 0.3, 200.0)),
+        ([{"tp_rank": 0, "pp_rank": 0}, {"tp_rank": 0, "pp_rank": 1}], (3.0, 1.0, 0.1, 100.0)),
+        ([{}], (3.0, 1.0, 0.1, 100.0)),
+    ],
+    ids=["tensor", "data", "dp-attention", "dp-attention, two ranks each", "pipeline", "none"],
+)
+def test_each_of_sglangs_engines_counts_once(
+    ranks: list[dict[str, int]], seen: tuple[float, float, float, float]
+) -> None:
+    """With data-parallel attention 3 of 12 requests were seen, and the emptiest cache for the fullest; with two pipeline ranks 6 requests for 3."""
+    lines: list[str] = []
+    for number, rank in enumerate(ranks, 1):
+        labels = ",".join(f'{name}="{value}"' for name, value in {"model_name": "m", **rank}.items())
+        said = {
+            "num_running_reqs": 3,
+            "num_queue_reqs": 1,
+            "token_usage": number / 10,
+            "max_total_num_tokens": 100,
+        }
+        lines += [f"sglang:{name}{{{labels}}} {value}" for name, value in said.items()]
+    found = read_server(ServerType.SGLANG, "\n".join(lines) + "\n", 1.0)
+    gauges = found.gauges
+    assert (gauges["outstanding"], gauges["queue"], gauges["kv_cache_usage"], found.cache_tokens) == seen

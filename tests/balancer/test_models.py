@@ -279,24 +279,26 @@ def _looks(*servers: tuple[list[str], list[str] | None, bool], sticks: bool = Tr
 def test_what_choosing_goes_by() -> None:
     """One server, or servers that are alike: by nothing but what sticks. A server that is down and says nothing makes no difference."""
     m, n = frozenset("m"), frozenset("n")
-    unsaid = Looks(unsaid=True)
-    assert _looks(([], None, True)) == replace(unsaid, hints=False)
+    unsaid = Looks(unsaid=True, several=True)
+    assert _looks(([], None, True)) == Looks(unsaid=True, hints=False)
     assert _looks(([], None, True), ([], None, True)) == unsaid
     assert _looks(([], None, True), ([], None, True), sticks=False) == replace(unsaid, hints=False)
     assert _looks((["m"], None, True)) == Looks(hints=False, served=m, lists=True)
-    assert _looks((["m"], ["x"], True), (["m"], None, False)) == Looks(served=m, lists=True)
+    assert _looks((["m"], ["x"], True), (["m"], None, False)) == Looks(served=m, lists=True, several=True)
     assert _looks((["m"], None, True), (["n"], None, True)) == Looks(
-        models=True, declared=True, served=m | n, lists=True
+        models=True, declared=True, served=m | n, lists=True, several=True
     )
     assert _looks((["m"], None, True), ([], None, True)) == Looks(
-        models=True, declared=True, served=m, unsaid=True, lists=True
+        models=True, declared=True, served=m, unsaid=True, lists=True, several=True
     )
     assert _looks((["m"], None, True), ([], ["n"], True)) == Looks(
-        models=True, declared=True, served=m | n, lists=True
+        models=True, declared=True, served=m | n, lists=True, several=True
     )
-    assert _looks(([], ["m"], True), ([], ["m"], True)) == Looks(served=m)
-    assert _looks(([], ["m"], True), ([], ["n"], True)) == Looks(models=True, served=m | n, lists=True)
+    assert _looks(([], ["m"], True), ([], ["m"], True)) == Looks(served=m, several=True)
+    assert _looks(([], ["m"], True), ([], ["n"], True)) == Looks(
+        models=True, served=m | n, lists=True, several=True
+    )
     assert _looks(([], ["m"], True), ([], None, True)) == Looks(
-        models=True, served=m, unsaid=True, lists=True
+        models=True, served=m, unsaid=True, lists=True, several=True
     )
-    assert _looks(([], ["m"], True), ([], None, False)) == Looks(served=m)
+    assert _looks(([], ["m"], True), ([], None, False)) == Looks(served=m, several=True)

@@ -127,6 +127,41 @@ def test_however_an_object_is_cut_its_model_is_found(body: bytes, cuts: list[int
         assert theirs == (model or None), (reader, body)
 
 
+_LONG = "x" * 400
+
+
+@pytest.mark.parametrize(
+    ("member", "state"),
+    [
+        ('"previous_response_id": "resp_1"', "resp_1"),
+        (r'"previous\u005fresponse_id": "resp\u005f1"', "resp_1"),
+        ('"conversation": "conv_1"', "conv_1"),
+        ('"conversation": {"id": "conv_1", "x": [1]}', None),
+        ('"conversation": {"x": "}", "id" :"conv_1"}', "conv_1"),
+        ('"input_file_id": "file_1"', "file_1"),
+        ('"previous_response_id": null, "conversation": "conv_1"', "conv_1"),
+        ('"previous_response_id": 7', None),
+        (f'"previous_response_id": "{_LONG}"', None),
+        (f'"previous_response_id": "{_LONG * 40}"', None),
+        (f'"conversation": {{"id": "{_LONG * 40}"}}', None),
+        (r'"previous_response_id": "\ud800"', None),
+        ('"input": {"previous_response_id": "resp_1"}', None),
+        (r'"input": "\"previous_response_id\": \"resp_1\""', None),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 7, 100_000])
+def test_however_an_object_is_cut_what_it_goes_on_with_is_found(
+    member: str, state: str | None, step: int
+) -> None:
+    """As a member of the object itself alone, and nothing of it is refused; its model is found beside it."""
+    body = f'{{"text": [{{"a": "{_LONG}"}}], {member}, "model": "m"}}'.encode()
+    scan = BodyScan(_head(len(body)), BodyKind.JSON)
+    for at in range(0, len(body), step):
+        scan.feed(body[at : at + step])
+    scan.end()
+    assert (scan.state, scan.model) == (state, "m")
+
+
 @settings(max_examples=examples(3000, 800), deadline=None)
 @given(forms(), CUTS, CODED)
 def test_however_a_form_is_cut_its_model_is_found(
@@ -546,6 +581,13 @@ def test_what_decides_nothing_is_not_awaited() -> None:
                 client.send(body[FIRST + 1 :])
                 assert (await client.response()).status == 200
                 client.close()
+            w.picker.looks_at = Looks(hints=False, several=True)  # a chat goes on with nothing
+            client = await w.client()
+            client.send(_start(len(body)) + body[: FIRST + 1])
+            await w.until(lambda: len(slowly.body) == FIRST + 1)
+            client.send(body[FIRST + 1 :])
+            assert (await client.response()).status == 200
+            client.close()
             w.picker.looks_at = Looks()
             client = await w.client()
             client.send(_start(len(body)) + body[: FIRST + 1])

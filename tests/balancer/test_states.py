@@ -118,6 +118,27 @@ def test_a_follow_up_comes_to_the_server_that_has_the_response(*, stream: bool) 
     run(main)
 
 
+@pytest.mark.parametrize("size", [100_000, 1_300_000])
+def test_long_follow_ups_come_to_the_server_that_has_what_they_go_on_with(size: int) -> None:
+    """With a picture in them, whether the id stands before it or behind it: beyond 1 MiB, or without sessions beyond 64 KiB, half of them were told that it is not found."""
+
+    async def main() -> None:
+        servers = [Keeper(name) for name in "abc"]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            for _ in range(4):
+                _, first = await _ask(here, "POST", "/v1/responses", {"model": "m", "input": "1"})
+                for name, thing in (
+                    ("previous_response_id", first["id"]),
+                    ("conversation", first["id"]),
+                    ("conversation", {"id": first["id"]}),
+                ):
+                    for wanted in ({name: thing, "input": "x" * size}, {"input": "x" * size, name: thing}):
+                        status, last = await _ask(here, "POST", "/v1/responses", wanted)
+                        assert (status, last["by"]) == (200, first["by"])
+
+    run(main)
+
+
 @pytest.mark.parametrize("absent", [404, 400])
 def test_what_nobody_saw_being_made_is_found_by_asking(absent: int) -> None:
     """As after a restart, or by another worker: each is asked until one has it, which is then known; that none is full, or at fault, by this is seen to."""
@@ -223,6 +244,7 @@ def test_what_is_remembered_of_targets_is_what_they_say(query: bytes) -> None:
                 makes_state(method, path),
                 named_in(target),
                 runs_model(method, path),
+                continues=method == b"POST" and path == b"/v1/responses",
             )
 
 

@@ -73,7 +73,10 @@ _TEXTS = st.lists(st.sampled_from(["a", "data:", "\n", _HOSTILE, "é"]), max_siz
 @given(_TEXTS, st.integers(0, 99_999), st.lists(st.integers(1, 200), max_size=20))
 def test_what_an_answer_says_counts(texts: list[str], outputs: int, cuts: list[int]) -> None:
     """In whatever pieces it comes, and whatever the model writes: the last words of the server count."""
-    for answer in (_whole(outputs, "".join(texts)), b"".join(_events(texts, outputs))):
+    for answer in (
+        _whole(outputs, "".join(texts)).partition(b"\r\n\r\n")[2],
+        b"".join(_events(texts, outputs)),
+    ):
         meter, at = Meter(), 0
         for cut in [*cuts, len(answer)]:
             if answer[at : at + cut]:
@@ -87,13 +90,183 @@ def test_else_its_events_count(texts: list[str], cut: int, chunked: bool) -> Non
     """One token each, whatever is written in them and wherever they are cut; of an answer that is no stream each four bytes are one; of one that is encoded nothing is known."""
     meter = Meter()
     events = _events(texts, None)
-    raw = b"".join(b"%x\r\n%b\r\n" % (len(one), one) if chunked else one for one in events)
+    raw = b"".join(events)
     for at in range(0, len(raw), cut):
-        meter.piece(raw[at : at + cut])
+        piece = raw[at : at + cut]
+        if chunked:
+            meter.chunks(b"%x\r\n%b\r\n" % (len(piece), piece), len(piece))
+        else:
+            meter.piece(piece)
     assert meter.used(len(raw), events=True) == (None, len(texts) + 1, 0, 0)
     assert meter.used(len(raw), events=False) == (None, -(-len(raw) // 4), 0, 0)
     meter.encoded = True
     assert meter.used(len(raw), events=False) == (None, None, 0, 0)
+
+
+_WORDS: dict[str, object] = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}, "completion_tokens": 0}
+"""What a model may write where its server puts its words as objects: arguments of a tool."""
+_BEHIND = {
+    "prompt_logprobs": [{"1": {"logprob": -0.5, "text": '}{"\\'}}] * 300,
+    "prompt_token_ids": [*range(2000)],
+}
+"""What servers write behind `usage`, longer than anything is kept."""
+FORMS: dict[str, tuple[list[bytes], int, int]] = {
+    "vLLM's chat with return_token_ids and prompt_logprobs": (
+        [
+            json.dumps(
+                {"choices": [], "usage": {"prompt_tokens": 4000, "completion_tokens": 10}, **_BEHIND}
+            ).encode()
+        ],
+        4000,
+        10,
+    ),
+    "SGLang's /generate with logprobs": (
+        [
+            json.dumps(
+                {"text": "", "meta_info": {"prompt_tokens": 7, "completion_tokens": 9, **_BEHIND}}
+            ).encode()
+        ],
+        7,
+        9,
+    ),
+    "SGLang's, of two prompts": (
+        [json.dumps([{"meta_info": {"prompt_tokens": 7, "completion_tokens": 9, **_BEHIND}}] * 2).encode()],
+        14,
+        18,
+    ),
+    "Anthropic's with a cache, and a tool": (
+        [
+            json.dumps(
+                {
+                    "content": [{"type": "tool_use", "input": _WORDS}],
+                    "usage": {
+                        "input_tokens": 10,
+                        "cache_creation_input_tokens": 500,
+                        "cache_read_input_tokens": 20000,
+                        "output_tokens": 66,
+                    },
+                    "container": {"input": _WORDS, "usage": [_WORDS]},
+                },
+                indent=2,
+            ).encode()
+        ],
+        20510,
+        66,
+    ),
+    "Anthropic's stream with a cache": (
+        [
+            b'event: message_start\ndata: {"message":{"usage":{"input_tokens":10,"cache_read_input_tokens":200,"output_tokens":1}}}\n\n',
+            b'event: content_block_delta\ndata: {"delta":{"text":"all_tokens"}}\n\n',
+            b'event: message_delta\ndata: {"usage":{"output_tokens":9}}\n\n',
+            b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+        ],
+        210,
+        9,
+    ),
+    "the last event of /responses": (
+        [
+            b'event: response.created\r\ndata: {"response":{"usage":null}}\r\n\r\n',
+            b"event: response.completed\r\ndata: %b\r\n\r\n"
+            % json.dumps(
+                {"response": {"usage": {"input_tokens": 5, "output_tokens": 6}, "tools": [_WORDS], **_BEHIND}}
+            ).encode(),
+        ],
+        5,
+        6,
+    ),
+    "Ollama's, that calls a tool": (
+        [
+            b'{"message":{"tool_calls":[{"function":{"arguments":{"eval_count":0}}}]},"done":false}\n',
+            b'{"message":{"content":""},"done":true,"prompt_eval_count":300,"eval_count":4}\n',
+            b'{"message":{"tool_calls":[{"function":{"arguments":{"eval_count":0}}}]},"done":false}\n',
+        ],
+        300,
+        4,
+    ),
+    "llama.cpp's /completion": (
+        [
+            json.dumps(
+                {
+                    "content": "four",
+                    "tokens_predicted": 10,
+                    "tokens_evaluated": 4000,
+                    "generation_settings": {"n_predict": 16},
+                    "prompt": "x" * 16000,
+                }
+            ).encode()
+        ],
+        4000,
+        10,
+    ),
+    "TGI's /generate with details": (
+        [
+            json.dumps(
+                {
+                    "generated_text": "four",
+                    "details": {"generated_tokens": 10, "input_length": 40, "prefill": [{"id": 1}] * 400},
+                }
+            ).encode()
+        ],
+        40,
+        10,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@settings(max_examples=examples(60, 20), deadline=None)
+@given(cuts=st.lists(st.integers(1, 300), max_size=30), told=st.booleans(), chunked=st.booleans())
+def test_counts_are_found_wherever_a_server_puts_them(
+    name: str, cuts: list[int], told: bool, chunked: bool
+) -> None:
+    """Behind `usage` vLLM writes lists of tokens, and buffers of proxies cut a number: it was charged by bytes, or 12 for 1234. What a model wrote as an object is no count."""
+    pieces, inputs, outputs = FORMS[name]
+    raw = b"".join(pieces)
+    meter, at = Meter(), 0
+    if told:
+        meter.begin(events=raw.startswith(b"event"), lines=name.startswith("Ollama"))
+    for cut in [*map(len, pieces)] if not cuts else [*cuts, *range(1, 80), len(raw)]:
+        piece = raw[at : at + cut]
+        at += cut
+        if chunked and piece:
+            meter.chunks(b"%x\r\n%b\r\n" % (len(piece), piece), len(piece))
+        elif piece:
+            meter.piece(piece)
+    assert meter.used(10**6, events=False) == (inputs, outputs, 0, 0)
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_no_cut_makes_another_number(step: int) -> None:
+    """Nor another name, nor another depth."""
+    raw = (
+        b'{"a":"\\\\\\"","usage":{"prompt_tokens":1234,"b":{"c":["]}"]},"completion_tokens": 66 },"d":"\\\\"}'
+        + b" " * 5000
+    )
+    meter = Meter()
+    for at in range(0, len(raw), step):
+        meter.piece(raw[at : at + step])
+    assert meter.used(10**6, events=False) == (1234, 66, 0, 0)
+    long = Meter()
+    long.piece(b'{"z":"' + b"x" * 5000 + b'",')
+    for at in range(1, len(raw), step):
+        long.piece(raw[at : at + step])
+    assert long.used(10**6, events=False) == (1234, 66, 0, 0)
+
+
+def test_a_number_that_breaks_off_does_not_count() -> None:
+    """Of 1234 the first two digits are not what was used."""
+    meter = Meter()
+    meter.piece(b'{"usage":{"prompt_tokens":7,"completion_tokens":12')
+    assert meter.used(100, events=False) == (7, 0, 0, 0)
+
+
+def test_what_another_server_said_before_does_not_count() -> None:
+    """It was full, say, and its answer was kept back: the one that took the request says what was used."""
+    meter = Meter()
+    meter.piece(b'{"error":{"usage":{"completion_tokens":9')
+    meter.begin()
+    meter.piece(b'{"usage":{"prompt_tokens":7,"completion_tokens":3}}')
+    assert meter.used(100, events=False) == (7, 3, 0, 0)
 
 
 def test_the_last_count_is_all() -> None:
@@ -197,6 +370,31 @@ def test_what_can_be_used_goes_by_what_was_asked() -> None:
     assert bounds_of(b"/v1/chat/completions", escaped, None) == (inf, inf, True)
     assert bounds_of(b"/v1/audio/transcriptions", None, None) == (inf, inf, False)
     assert bounds_of(b"/v1/chat/completions", b" " * 2**21, 7) == (inf, 7, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "most"),
+    [
+        ("/completion", {"prompt": "x", "n_predict": 16}, 16),
+        ("/completion", {"prompt": "x", "n_predict": 16, "max_tokens": 1}, 16),
+        ("/completion", {"prompt": "x", "n_predict": 1, "max_tokens": 16}, 16),
+        ("/completion", {"prompt": "x", "n_predict": -1, "max_tokens": 1}, inf),
+        ("/completion", {"prompt": "x", "n_predict": 16, "n_cmpl": 3}, 48),
+        ("/completion", {"prompt": ["x", "y"], "n_predict": 16}, inf),
+        ("/infill", {"prompt": "x", "n_predict": 16}, 16),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16}}, 16),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16, "best_of": 2}}, 32),
+        ("/generate", {"inputs": "x", "parameters": {"max_new_tokens": 16, "best_of": "2"}}, inf),
+        ("/generate", {"text": ["x", "y"], "sampling_params": {"max_new_tokens": 16}}, inf),
+        ("/api/generate", {"prompt": "x", "options": {"num_predict": 16}}, 16),
+        ("/v1/chat/completions", {"messages": [], "max_tokens": 16, "n": 2, "n_predict": 1}, 32),
+    ],
+)
+def test_bounds_by_names_of_their_own_bound_what_can_be_used(
+    path: str, body: dict[str, object], most: float
+) -> None:
+    """Of llama.cpp and TGI the worst case was charged, though the request bounds it: all choices of it, by whichever bound a server may go."""
+    assert _asked(path.encode(), **body).outputs == most
 
 
 @settings(max_examples=examples(1000, 300), deadline=None)
@@ -392,6 +590,24 @@ ENDS: dict[str, tuple[bytes, bytes, range | int, int]] = {
         0,
     ),
     "an answer that says its input alone": (_CHAT, _json(b'{"usage":{"prompt_tokens":300}}'), 300, 0),
+    "usage before much else, in chunks that end amid a number": (
+        _CHAT,
+        _chunked(
+            b'{"usage":{"prompt_tokens":30',
+            b'0,"completion_tok',
+            b'ens":12',
+            b'},"prompt_token_ids":[%b]}' % b",".join([b"1"] * 9000),
+            kind=b"application/json",
+        ),
+        300,
+        12,
+    ),
+    "llama.cpp's that does not say it, and has the prompt in it": (
+        _post("/completion", prompt=_TEXT, n_predict=16),
+        _json(b'{"content":"four","prompt":"%b"}' % _TEXT.encode()),
+        _STANDS,
+        16,
+    ),
     "Ollama's": (
         _post("/api/chat", model="m", messages=[{"role": "user", "content": _TEXT}]),
         _chunked(b'{"done":true,"prompt_eval_count":300,"eval_count":4}\n', kind=b"application/x-ndjson"),

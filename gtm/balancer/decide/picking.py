@@ -92,6 +92,7 @@ def looks_at(pool: BackendPool, *, sticks: bool) -> Looks:
         served=served or None,
         unsaid=None in says,
         lists=any(declared) or unlike,
+        several=len(pool.candidates) > 1,
     )
 
 

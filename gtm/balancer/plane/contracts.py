@@ -121,7 +121,7 @@ class Looks:
 
     `hints`: whatever says how much work it is, or whom it sticks to. `models`: its model, for not all serve the same as far as is known; `declared`: the
     file says so, and a request of no known model is right nowhere. `served`: the names that are known to be served; None: none is. `unsaid`: a server that may be asked says nothing of its names, and may
-    serve others. `lists`: no server's own list of models has what the region serves, and only that.
+    serve others. `lists`: no server's own list of models has what the region serves, and only that. `several`: there is more than one, and what one has made no other has.
     """
 
     hints: bool = True
@@ -130,6 +130,7 @@ class Looks:
     served: frozenset[str] | None = None
     unsaid: bool = False
     lists: bool = False
+    several: bool = False
 
 
 class Picker(Protocol):

@@ -21,6 +21,8 @@ How far its body is awaited before anything is decided:
     1 MiB              -                                decided, as soon as its model is known   awaited
     `read_mib`         -                                decided, or refused without a model      refused
 
+Where there are several servers, choosing goes by what `/v1/responses` and `/v1/batches` go on with (`previous_response_id`, …): up to 1 MiB they are awaited, and up to `read_mib` as long as they name nothing.
+
 Where files say which models servers have, and limits, what comes after the decision is looked at before it goes on: a body that proves to have two meanings never
 reaches its server whole (laws of `gtm.balancer.wire.bodies`).
 
@@ -607,7 +609,8 @@ class Exchange:
         if rules is not None and rules.whole:
             return self.proxy.most_read
         looks = self.proxy.picker.looks_at
-        return MAX_INSPECTED if looks.hints or looks.models else FIRST
+        goes = looks.hints or looks.models or (looks.several and self.target.continues)
+        return MAX_INSPECTED if goes else FIRST
 
     def _keep(self, piece: bytes) -> None:
         """Small pieces are kept together: of single bytes a list takes forty times their room."""
@@ -638,6 +641,8 @@ class Exchange:
                 return
             if self._scan is not None and not self._scan.known and self._waits_for_model():
                 return
+            if self.target.continues and self._waits_for_state():
+                return
         self._read()
 
     def _may_be_object(self) -> bool:
@@ -656,6 +661,13 @@ class Exchange:
             self.refuse(unnamed(self._kind, most))
             return True
         return self.received <= most
+
+    def _waits_for_state(self) -> bool:
+        """Whether no more is decided before it is known what the request goes on with: another server has not that. The end of its body says that it is nothing."""
+        scan = self._scan
+        if scan is None or scan.state is not None or not scan.read or not self.proxy.picker.looks_at.several:
+            return False
+        return self.received <= self.proxy.most_read
 
     def _scans(self) -> bool:
         """Begin to look for its model in what comes; whether it goes on."""
@@ -719,7 +731,7 @@ class Exchange:
                 self._scan = None
             model = scan.model if scan.model is None or len(scan.model) <= MAX_NAME else None
             said, size = head.seen.get(b"content-type", b""), head.length or self.received
-            return RequestFacts(model, unread_tokens(head.path, said, size, media))
+            return RequestFacts(model, unread_tokens(head.path, said, size, media), state=scan.state)
         body = b"".join(self._pieces) if self.complete and self.keeps_body else b""
         if rules is None:
             return read_loosely(head, kind, body, cut, media)
@@ -919,8 +931,11 @@ class Exchange:
             if not taken and self.keeps_body:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")
-        if self.meter is not None and b"content-encoding" in response.seen:
-            self.meter.encoded = True
+        if self.meter is not None:
+            lines = response.seen.get(b"content-type", b"")[:20].lower() == b"application/x-ndjson"
+            self.meter.begin(
+                events=response.is_events, lines=lines, encoded=b"content-encoding" in response.seen
+            )
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
         doubtful = response.status in STATUSES or (self.seeks and response.status in NOT_THERE)

@@ -38,11 +38,13 @@ from gtm.balancer.wire.facts import (
     DECODER,
     MAX_NAME,
     MEMBERS,
+    STATE_MEMBERS,
     Body,
     PromptCut,
     RequestFacts,
     facts_of,
     leniently,
+    named_state,
     read_facts,
     stated,
 )
@@ -630,6 +632,8 @@ def undone(coding: bytes, body: bytes, most: int) -> bytes:
 #   1. However a body is cut, the model that is found is the one that `read_strictly` finds in it; what that refuses for its model is refused here, before the body's last byte.
 #   2. The cost of a body is linear in its bytes, each of which is looked at a fixed number of times, in C. Python looks at each member of the object itself, each bracket, each long text.
 #
+# What one server has, and the request goes on with (`previous_response_id`, …), is found likewise; one that is odd, or longer than an id is, is none.
+#
 # What is not told here is whether all of it is JSON: within values nobody looks but for texts and brackets. What no server can read is the server's to refuse.
 
 
@@ -645,6 +649,10 @@ _WITHIN = re.compile(
     re.DOTALL,
 )
 """Up to a bracket, or to a text that is long: the end of one is found faster, and it need not be there."""
+_FLAT = re.compile(rb'\{(?:[^"{}\[\]\\]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+"""An object with nothing in it but texts and scalars, up to its end, or to a text that is not whole."""
+_MOST_FLAT = 8192
+"""Bytes of an object that names a conversation, at most."""
 _QUOTE, _BACKSLASH = b'"\\'
 _DOWN, _UP = b"{[", b"}]"
 
@@ -663,18 +671,31 @@ _STEPS = {
 
 
 class ObjectScan:
-    """Finds the member `model` of a JSON object."""
+    """Finds the member `model` of a JSON object, and those that name what one server has."""
 
-    __slots__ = ("_at", "_brackets", "_depth", "_is_model", "_names", "_rest", "known", "model")
+    __slots__ = (
+        "_at",
+        "_brackets",
+        "_depth",
+        "_is_model",
+        "_is_state",
+        "_names",
+        "_rest",
+        "known",
+        "model",
+        "state",
+    )
 
     def __init__(self) -> None:
         self.model: str | None = None
         self.known = False
         """Its model was there, even if it is null."""
+        self.state: str | None = None
+        """The id of what one server has and the request goes on with, as far as it has come."""
         self._at = _BEGIN
         self._depth = 1
         self._brackets = 1
-        self._is_model = False
+        self._is_model = self._is_state = False
         self._names = MemberNames()
         self._rest = b""
 
@@ -732,6 +753,7 @@ class ObjectScan:
         name = _decoded(text)
         self._names.comes(str, name)
         self._is_model = name == "model"
+        self._is_state = name in STATE_MEMBERS
         self._at = _AWAITS_COLON
         return at + len(text)
 
@@ -747,6 +769,8 @@ class ObjectScan:
 
     def _value(self, data: bytes | bytearray, at: int) -> int:
         mark = data[at]
+        if self._is_state and (mark == _QUOTE or mark in _DOWN) and not self._named(data, at):
+            return len(data)
         if self._is_model and mark == _QUOTE:
             text = self._whole_text(data, at, MAX_NAME)
             if text is None:
@@ -766,6 +790,24 @@ class ObjectScan:
             return at
         self._at = _IN_SCALAR
         return at
+
+    def _named(self, data: bytes | bytearray, at: int) -> bool:
+        """Look at a value that may name what one server has; False: its end has not come, and it is kept. All of it is read as any other is, then."""
+        if data[at] == _QUOTE:
+            found, most = _TEXT.match(data, at), _ESCAPED * MAX_NAME + 2
+            value: bytes | bytearray = found[0] if found is not None else b""
+        else:
+            found, most = _FLAT.match(data, at), _MOST_FLAT
+            end = found.end() if found is not None else at
+            value = data[at : end + 1] if data[end : end + 1] == b"}" else b""
+            if not value and end < len(data) and data[end] != _QUOTE:  # it is none that names one
+                most = 0
+        if not value and len(data) - at <= most:
+            self._rest = bytes(data[at:])
+            return False
+        self._is_state = False
+        self.state = self.state or (named_state(bytes(value)) if value else None)
+        return True
 
     def _scalar(self, data: bytes | bytearray, at: int) -> int:
         found = _SCALAR.match(data, at)
@@ -858,10 +900,23 @@ class FormScan:
         BodyError: it says of no form.
     """
 
-    __slots__ = ("_at", "_dashes", "_fresh", "_is_model", "_named", "_parts", "_rest", "known", "model")
+    __slots__ = (
+        "_at",
+        "_dashes",
+        "_fresh",
+        "_is_model",
+        "_named",
+        "_parts",
+        "_rest",
+        "known",
+        "model",
+        "state",
+    )
 
     def __init__(self, content_type: bytes) -> None:
         self.model: str | None = None
+        self.state: str | None = None
+        """Forms name nothing that a request goes on with."""
         self.known = self._named = False
         self._dashes = dashes_of(content_type)
         self._parts = 0
@@ -996,6 +1051,16 @@ class BodyScan:
     def model(self) -> str | None:
         """The model that it names, as far as it has come."""
         return self._scan.model
+
+    @property
+    def state(self) -> str | None:
+        """The id of what one server has and it goes on with, as far as it has come."""
+        return self._scan.state
+
+    @property
+    def read(self) -> bool:
+        """Whether it is a body that names something."""
+        return self._kind is not BodyKind.OPAQUE
 
     @property
     def known(self) -> bool:

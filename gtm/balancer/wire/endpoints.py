@@ -279,6 +279,10 @@ def makes_state(method: bytes, path: bytes) -> bool:
     return method == b"POST" and _MADE.fullmatch(path) is not None
 
 
+_CONTINUES = frozenset((b"/v1/responses", b"/v1/batches"))
+"""Paths whose requests may name in their body what they go on with."""
+
+
 def says_absent(status: int, body: bytes, thing: str) -> bool:
     """Whether a server says that it has not what a request goes on with: by 404, or, as OpenAI's API says it, by a 400 that names it."""
     return status == 404 or (status == 400 and thing.encode() in body)
@@ -324,6 +328,7 @@ class RequestTarget(NamedTuple):
         makes_state: its server keeps what it makes, for later requests.
         names: the id of what one server has, which the path names; None: it names none.
         runs_model: its answer takes a model's work, as far as is known: no list, no count of tokens.
+        continues: its body may name what one server has.
     """
 
     path: bytes = b""
@@ -332,6 +337,7 @@ class RequestTarget(NamedTuple):
     makes_state: bool = False
     names: str | None = None
     runs_model: bool = False
+    continues: bool = False
 
 
 NOWHERE = RequestTarget()
@@ -351,6 +357,7 @@ def _worked_out(method: bytes, target: bytes) -> RequestTarget:
         makes_state(method, path),
         named_in(target),
         runs_model(method, path),
+        method == b"POST" and path in _CONTINUES,
     )
 
 

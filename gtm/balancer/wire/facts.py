@@ -86,6 +86,7 @@ class Body(msgspec.Struct, gc=False):
     cache_salt: msgspec.Raw = _ABSENT
     # Where some servers have bounds of the output, and sessions.
     n_predict: int | None = None
+    n_cmpl: int | None = None
     parameters: msgspec.Raw = _ABSENT
     sampling_params: msgspec.Raw = _ABSENT
     options: msgspec.Raw = _ABSENT
@@ -108,11 +109,25 @@ _WITHIN = {
 """Readers of members of objects within a body, by their names."""
 
 
+_PLAIN = frozenset(("max_tokens", "max_completion_tokens", "max_output_tokens"))
+"""The bounds of the output that all endpoints may have (`_limits`)."""
+
+
+class _Choices(msgspec.Struct):
+    n: int | None = None
+    best_of: int | None = None
+
+
+_CHOICES = msgspec.json.Decoder(_Choices)
+
+
 class _Conversation(msgspec.Struct):
     id: str
 
 
 _CONVERSATION = msgspec.json.Decoder(str | _Conversation)
+STATE_MEMBERS = frozenset(("previous_response_id", "input_file_id", "conversation"))
+"""Members of a body that name what one server has."""
 _ALL = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MAX_NAME = 256
 """Characters of a model's name or a session's key: longer ones are none."""
@@ -157,8 +172,8 @@ def facts_of(
     session = state = None
     if found.prompt_cache_key or found.user:
         session = _short(found.prompt_cache_key) or _short(found.user)
-    if limit is None and _is_elsewhere(found):
-        limit = _limit_elsewhere(head, found)
+    if _is_elsewhere(found):
+        limit, most = _limits_elsewhere(head, found, limit, most)
     if session is None and found.metadata is not _ABSENT:
         session = _session_elsewhere(head, found)
     if found.previous_response_id or found.input_file_id or found.conversation is not _ABSENT:
@@ -183,10 +198,16 @@ def _state(found: Body) -> str | None:
     """The id of what one server has: a response, a conversation, by its id or as an object that has one, or a file."""
     said = found.previous_response_id or found.input_file_id
     if said is None and found.conversation is not _ABSENT:
-        with suppress(ValueError):
-            conversation = _CONVERSATION.decode(found.conversation)
-            said = conversation.id if isinstance(conversation, _Conversation) else conversation
+        return named_state(found.conversation)
     return _short(said) or None
+
+
+def named_state(value: bytes | msgspec.Raw) -> str | None:
+    """The id that one of these members has as its value, or that an object has which is its value; None: it is none."""
+    with suppress(ValueError):
+        said = _CONVERSATION.decode(value)
+        return _short(said.id if isinstance(said, _Conversation) else said) or None
+    return None
 
 
 def _is_elsewhere(found: Body) -> bool:
@@ -198,14 +219,39 @@ def _is_elsewhere(found: Body) -> bool:
     )
 
 
-def _limit_elsewhere(head: RequestHead, found: Body) -> int | None:
-    """The bound of the output by the names that the request's endpoint has for it."""
+def _limits_elsewhere(
+    head: RequestHead, found: Body, limit: int | None, most: int | None
+) -> tuple[int | None, int | None]:
+    """The bounds of the output, by the names that the request's endpoint has for one beside OpenAI's: that of a choice, if OpenAI's do not say it, and the larger of all that all choices have.
+
+    A server may go by either. Beside `sampling_params` a request may have several prompts (SGLang's `text`), so that nothing bounds them all.
+    """
     row = endpoint_of(head.method, head.path)
     for name in () if row is None else row.says.tokens:
-        limit = _member(found, name)
-        if isinstance(limit, int) and 0 <= limit < 2**31:
-            return limit
-    return None
+        said = None if name in _PLAIN else _member(found, name)
+        if not isinstance(said, int):
+            continue
+        if not 0 <= said < 2**31:
+            return limit, None
+        whole = None if name.startswith("sampling_params") else _of_choices(found, name, said)
+        if limit is not None and (most is None or whole is None):
+            whole = None
+        elif most is not None and whole is not None:
+            whole = max(most, whole)
+        return said if limit is None else limit, whole
+    return limit, most
+
+
+def _of_choices(found: Body, name: str, said: int) -> int | None:
+    """The bound of all choices, where they are asked for in the body or beside the bound of one; None: nobody can tell."""
+    inner = None
+    if "." in name:
+        try:
+            inner = _CHOICES.decode(getattr(found, name.partition(".")[0]))
+        except ValueError:
+            return None
+    many = (found.n, found.best_of, found.n_cmpl, *((inner.n, inner.best_of) if inner else ()))
+    return said * max(1, *(one or 1 for one in many))
 
 
 def _session_elsewhere(head: RequestHead, found: Body) -> str | None:

@@ -1,7 +1,7 @@
 """How many tokens a request has used, by what its answer says or shows: for tenants that have budgets of them.
 
-OpenAI's wire format says it at the end of an answer (`usage`), of a stream if the client asks for that (`stream_options:
-{include_usage: true}`). Anthropic's says the input with a stream's first event, and the output with its last; Ollama's at the end. Of what does
+OpenAI's wire format says it in an answer (`usage`), of a stream at its end if the client asks for that (`stream_options:
+{include_usage: true}`). Anthropic's says the input with a stream's first event, and the output with its last; others have names of their own (`_OBJECTS`, `_COUNT`). Of what does
 not say it:
 
     input      what was expected stands (`gtm.balancer.wire.estimate`)
@@ -10,7 +10,11 @@ not say it:
 
 What the client got nothing of has no output, and what was refused nothing at all.
 
-Text that a model writes cannot pass for it: in JSON its quotes are escaped, and its line ends too.
+Servers write it where they like, some before long lists: so all of an answer is looked through as it comes, however it is cut, and nothing of it is kept but a name or a number that is not whole.
+Of a stream, events of a piece of their own that name no count are passed over.
+
+What a model writes cannot pass for it. In JSON the quotes of texts are escaped, and line ends too; and where a model's words are objects (arguments of a tool), they stand deeper than a server's
+counts: only members of the document itself (or of an event) count, and of those objects in it that are known.
 
 A server says it, and may be wrong or lie. So it counts for no more than can be (`Bounds`):
 
@@ -26,19 +30,70 @@ of a request that says something about reasoning, which may be hidden.
 from __future__ import annotations
 
 import re
+from array import array
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
+from gtm.balancer.wire.responses import Chunks
 
-_KEPT = 4096
-"""Bytes of the beginning and the end of an answer in which its usage is looked for."""
+_KEPT = 2048
+"""Bytes of a piece that names counts and that is kept until somebody asks, or another comes: of a stream whose every event has some, the last is enough."""
 _EVENT = b"\ndata:"
 _BEFORE = len(_EVENT) - 1
-_INPUT = re.compile(rb'"(?:prompt_tokens|input_tokens|prompt_eval_count)"\s*:\s*([0-9]{1,9})(?![0-9])')
-_OUTPUT = re.compile(rb'"(?:completion_tokens|output_tokens|eval_count)"\s*:\s*([0-9]{1,9})(?![0-9])')
-_START = re.compile(rb'"message_start".*')
-"""The rest of the event with which Anthropic's streams begin: its output tokens are those of before the first."""
+_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+_LINE_ENDS = (b"}\n",)
+_CHUNK_ENDS: dict[tuple[bytes, ...] | None, tuple[bytes, ...]] = {
+    None: (),
+    **{ends: tuple(end + b"\r\n" for end in ends) for ends in (_ENDS, _LINE_ENDS, ())},
+}
+"""How a piece ends that has whole events, or JSON documents a line, and how a chunk of such does."""
+_FAR = 2**62
+"""What `find` says of nothing is that less one."""
+_ONE_CHUNK = 10
+"""Bytes of framing that two chunks have at least, and one that is read at once does not have."""
+_LINES = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2,}+")
+"""The end of an event (WHATWG HTML §9.2.5), which ends its JSON, too: it may have been none."""
+_OBJECTS = frozenset(
+    (
+        *(
+            (b"usage",),
+            (b"message", b"usage"),
+            (b"response", b"usage"),
+        ),  # Anthropic's first event; the last of `/responses`
+        *((b"meta_info",), (b"details",)),  # SGLang's `/generate`, TGI's
+        *((b"meta", b"billed_units"), (b"usage", b"billed_units")),  # Cohere's
+    )
+)
+"""Objects of a document that have counts, by the names that lead to them; some servers have theirs in the document itself (Ollama, llama.cpp)."""
+_WAYS = _OBJECTS | {way[:1] for way in _OBJECTS}
+_STARTED = [b"message", b"usage"]
+"""Of the event with which Anthropic's streams begin: its output tokens are those of before the first."""
+_COUNTS = {
+    **dict.fromkeys(
+        (b"prompt_tokens", b"input_tokens", b"prompt_eval_count", b"tokens_evaluated", b"input_length"),
+        "input",
+    ),
+    **dict.fromkeys(
+        (b"completion_tokens", b"output_tokens", b"eval_count", b"tokens_predicted", b"generated_tokens"),
+        "output",
+    ),
+    b"cache_read_input_tokens": "read",
+    b"cache_creation_input_tokens": "written",
+}
+"""What counts of them mean: OpenAI's and Anthropic's, Ollama's, llama.cpp's, TGI's. Anthropic's input is what no cache has, what one has, and what is new in one: all of it was sent."""
+_NAMES = re.compile(
+    rb'"(?<!\\")(?:(%b)"\s{0,16}+:\s{0,16}+\{|(%b)"\s{0,16}+:\s{0,16}+([0-9]{1,9})(?![0-9.eE]))'
+    % (b"|".join({name for way in _OBJECTS for name in way}), b"|".join(_COUNTS))
+)
+_COUNTED = re.compile(rb'"(?:%b)"\s{0,16}+:\s{0,16}+[0-9]' % b"|".join(_COUNTS))
+_UNENDED = re.compile(rb'"(?:[a-z_]{0,32}|[a-z_]{0,32}"\s{0,16}(?::\s{0,16}[0-9]{0,10})?)\Z')
+"""How a piece ends that may be the begin of a name and what belongs to it."""
+_LONGEST = 96
+_STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+_OTHERS = bytes({*range(256)} - {*b'[{]}"'})
+"""As in `gtm.nesting`: one level down, or up again, as signed bytes; and what is neither that nor a quote."""
 _NO_TEXT = frozenset(
     (
         *(
@@ -114,25 +169,141 @@ def bounds_of(path: bytes, body: bytes | None, outputs: int | None) -> Bounds:
 
 
 class Meter:
-    """Of one answer, as it came from the backend, in whatever pieces."""
+    """Of one answer, whose body comes from the backend in whatever pieces."""
 
-    __slots__ = ("_bounds", "_events", "_head", "_makes_text", "_tail", "encoded")
+    __slots__ = (
+        "_bounds",
+        "_chunk_ends",
+        "_ends",
+        "_events",
+        "_last",
+        "_makes_text",
+        "_part",
+        "_said",
+        "_split",
+        "_tail",
+        "encoded",
+    )
 
     def __init__(self, bounds: Bounds = Bounds(), *, makes_text: bool = True) -> None:  # noqa: B008 - nobody changes one
         self._bounds = bounds
         self._makes_text = makes_text
-        self._head = b""
         self.encoded = False
         """It has a Content-Encoding: what comes is not what it says."""
+        self.begin()
+
+    def begin(self, *, events: bool = False, lines: bool = False, encoded: bool = False) -> None:
+        """Another answer begins, of which all counts: what a backend said that did not take the request does not.
+
+        Args:
+            events: it is a stream of them.
+            lines: it is a JSON document a line.
+            encoded: it has a Content-Encoding.
+        """
+        self.encoded = encoded
+        self._ends: tuple[bytes, ...] | None = _ENDS if events else _LINE_ENDS if lines else None
+        """How its events end, or its documents; None: it is not known whether it has any."""
+        self._chunk_ends = _CHUNK_ENDS[self._ends]
+        self._said = _Counts(events=events)
+        self._part = b""
+        """What came of an event, or of the only document, that is not whole and not long."""
+        self._split = False
+        """The present event is longer than is kept, and is looked at as it comes."""
         self._tail = b"\n"  # so that what begins with an event begins one
         self._events = 0
+        self._last = b""
+        """Whole events that have counts, and were not looked at."""
 
     def piece(self, data: bytes) -> None:
-        """What the backend sent, framing and all."""
-        self._events += (self._tail[-_BEFORE:] + data).count(_EVENT)
-        if len(self._head) < _KEPT:
-            self._head += data[: _KEPT - len(self._head)]
-        self._tail = data[-_KEPT:] if len(data) >= _KEPT else (self._tail + data)[-_KEPT:]
+        """Some more of its body."""
+        ends = self._ends
+        if ends is None:
+            ends = self._found_out(data)
+        if not self._split:
+            if self._part:
+                data, self._part = self._part + data, b""
+            if data.endswith(ends):
+                self._events += data.count(_EVENT) + data.startswith(b"data:")
+                if b"tokens" in data or b"_count" in data:
+                    self._counted(data)
+                return
+            if len(data) <= _KEPT:
+                self._part = data
+                return
+        self._look()
+        self._events += (self._tail + data).count(_EVENT)
+        self._tail = data[-_BEFORE:] if len(data) >= _BEFORE else (self._tail + data)[-_BEFORE:]
+        if not self.encoded:
+            self._said.feed(data)
+        self._split = not self._tail.endswith(ends)
+        if not self._split:
+            self._tail = b"\n"
+            self._said.restart()
+
+    def chunks(self, data: bytes, size: int) -> None:
+        """Some more of its body, in whole chunks.
+
+        Args:
+            data: the chunks, framing and all.
+            size: bytes of the body in them.
+        """
+        if (
+            len(data) - size < _ONE_CHUNK
+            and not self._part
+            and not self._split
+            and data.endswith(self._chunk_ends)
+        ):
+            self._events += data.count(_EVENT)
+            if b"tokens" in data or b"_count" in data:
+                self._counted(data)
+        else:
+            self.piece(b"".join(Chunks().split(data)[0]))
+
+    def message(self, data: bytes) -> None:
+        """What came through a tunnel: most of it are messages of a WebSocket, in frames that nobody reads here, so that each is looked at for itself."""
+        self._said.restart()
+        self._said.feed(data[max(data.find(b'{"'), 0) :])
+
+    def _found_out(self, data: bytes) -> tuple[bytes, ...]:
+        """How what comes ends that may be a stream of events, or one document."""
+        begin = data.lstrip()[:1]
+        if not begin:
+            return ()
+        ends = () if begin in b"{[" else _ENDS
+        self._ends, self._chunk_ends = ends, _CHUNK_ENDS[ends]
+        self._said.events = bool(ends)
+        return ends
+
+    def _counted(self, data: bytes) -> None:
+        """Whole events have come, or documents, that may have counts.
+
+        Those that have some are kept until the next such come. The first say what the last may not (Anthropic's input); of what comes between, nothing is needed.
+        """
+        at = min(data.find(b"tokens") % _FAR, data.find(b"_count") % _FAR)
+        if not self.encoded and _COUNTED.search(data, max(0, at - _LONGEST)):
+            if self._said.counts and len(data) <= _KEPT:
+                self._last = data
+                return
+            self._look()
+            self._said.feed(data)
+            self._said.restart()
+
+    def _look(self) -> None:
+        """Look at what was kept."""
+        if self._last:
+            data, self._last = self._last, b""
+            self._said.feed(data)
+            self._said.restart()
+
+    def _end(self) -> None:
+        """No more has come, or nobody waits for it."""
+        self._look()
+        if self._part:
+            data, self._part = self._part, b""
+            self._events += (b"\n" + data).count(_EVENT)
+            if not self.encoded:
+                self._said.feed(data)
+            self._tail, self._split = data[-_BEFORE:], True
 
     def used(self, size: int, *, events: bool) -> Usage:
         """What the request has used.
@@ -141,14 +312,11 @@ class Meter:
             size: bytes of the answer's body.
             events: the answer is a stream of them.
         """
-        bounds, tail = self._bounds, self._tail
-        inputs = _last(_INPUT, tail)
-        started = _START.search(self._head)
-        if started is not None:
-            if inputs is None:
-                inputs = _last(_INPUT, started[0])
-            tail = tail.rpartition(started[0])[2]
-        outputs = _last(_OUTPUT, tail)
+        self._end()
+        bounds, counts = self._bounds, self._said.counts
+        inputs, outputs = counts.get("input"), counts.get("output")
+        if inputs is not None:
+            inputs += counts.get("read", 0) + counts.get("written", 0)
         if outputs is None and not self.encoded:
             outputs = self._unsaid(size, known=inputs is not None, events=events)
         inputs, input_cut = _cut(inputs, bounds.inputs)
@@ -172,6 +340,102 @@ def _cut(said: int | None, most: float) -> tuple[int | None, int]:
     return int(most), said - int(most)
 
 
-def _last(pattern: re.Pattern[bytes], text: bytes) -> int | None:
-    found = pattern.findall(text)
-    return int(found[-1]) if found else None
+class _Counts:
+    """Finds the counts in JSON, or in events that have some, in whatever pieces it comes.
+
+    What it goes by is how deep a name stands. Between two names that are known, brackets outside of texts are counted in C.
+    """
+
+    __slots__ = ("_base", "_depth", "_inside", "_rest", "_way", "counts", "events")
+
+    def __init__(self, *, events: bool) -> None:
+        self.events = events
+        """What comes is a stream of events."""
+        self.counts: dict[str, int] = {}
+        self._base: int | None = 0 if events else None
+        """How deep the document is that counts are of: one of a list, or by itself."""
+        self._rest = b""
+        self.restart()
+
+    def restart(self) -> None:
+        """Nothing that comes belongs to what came."""
+        self._depth = 0
+        self._inside = False
+        """What comes next is inside of a text."""
+        self._way: list[bytes] = []
+        """The names that lead from the document to the object in which the next member stands, if all of these are known; else to one around it."""
+
+    def feed(self, data: bytes) -> None:
+        """Some more of it."""
+        if self._base is None:
+            begin = data.lstrip()[:1]
+            if begin:
+                self._base = int(begin == b"[" and not self.events)
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        data = self._held_back(data)
+        if not self.events:
+            self._read(data)
+            return
+        if not any(end in data for end in _ENDS):
+            self._read(data)
+            return
+        first, *others = _LINES.split(data)
+        self._read(first)
+        for event in others:
+            self.restart()
+            self._read(event)
+
+    def _held_back(self, data: bytes) -> bytes:
+        """All of what came but its end, if that may be the begin of something that is needed."""
+        size = len(data)
+        found = _UNENDED.search(data, max(0, size - _LONGEST))
+        end = size if found is None else found.start()
+        if end == size and self.events:
+            end = len(data.rstrip(b"\r\n"))
+            if end < size and _LINES.match(data, end):
+                end = size
+        if data[end - 1 : end] == b"\\" and (end - len(data[:end].rstrip(b"\\"))) % 2:
+            end -= 1
+        if end == size:
+            return data
+        self._rest = data[end:]
+        return data[:end]
+
+    def _read(self, data: bytes) -> None:
+        at, base = 0, self._base or 0
+        for found in _NAMES.finditer(data):
+            self._pass(data[at : found.start()])
+            at = found.start()
+            way = self._way
+            if self._inside or self._depth - base != len(way) + 1:
+                continue
+            if found[1]:
+                longer = [*way, found[1]]
+                if tuple(longer) in _WAYS:
+                    self._way = longer
+                    self._depth += 1
+                    at = found.end()
+            elif (not way or tuple(way) in _OBJECTS) and (_COUNTS[found[2]] != "output" or way != _STARTED):
+                self._count(_COUNTS[found[2]], int(found[3]))
+        self._pass(data[at:])
+
+    def _count(self, what: str, number: int) -> None:
+        """The last word counts: some engines tell with each event what was used so far. In a list, each document has its own."""
+        self.counts[what] = number + (self.counts.get(what, 0) if self._base else 0)
+
+    def _pass(self, data: bytes) -> None:
+        """Go on behind what has no name that is known."""
+        if b"\\" in data:
+            data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+        marks = data.translate(_STEPS, _OTHERS)
+        if not marks:
+            return
+        parts = marks.replace(b'""', b"").split(b'"')
+        steps = b"".join(parts[self._inside :: 2])
+        self._inside = len(parts) % 2 == self._inside
+        if steps:
+            if self._way:
+                least = min(accumulate(array("b", steps), initial=self._depth))
+                del self._way[max(0, least - (self._base or 0) - 1) :]
+            self._depth = max(0, self._depth + 2 * steps.count(1) - len(steps))

@@ -209,8 +209,6 @@ class Upstream(asyncio.Protocol, Outflow):
             self.abort()
             return
         self.heard = self.teller.heard = self.clock()
-        if exchange.meter is not None:
-            exchange.meter.piece(data)
         if exchange.finds is not None:
             exchange.finds.piece(data)
         if self._later:
@@ -229,8 +227,12 @@ class Upstream(asyncio.Protocol, Outflow):
             answer.size += size
             answer.pieces += 1
             answer.tail = data[-6:-2]
+            if exchange.meter is not None:
+                exchange.meter.chunks(data, size)
             exchange.client.transport.write(data)
         elif self._tunnel:
+            if exchange.meter is not None:
+                exchange.meter.message(data)
             exchange.carry(data)
         elif self._fed or not self._apart(exchange, data):
             self._parse(exchange, data)
@@ -277,7 +279,10 @@ class Upstream(asyncio.Protocol, Outflow):
             exchange.first_byte = self.heard
         if pieces:
             exchange.answer.pieces += len(pieces) - 1
-            exchange.answer.body(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if exchange.meter is not None:
+                exchange.meter.piece(body)
+            exchange.answer.body(body)
         if chunks.broken:
             self._malformed(exchange, f"{_UNREADABLE}: a chunk does not end where its size says")
         elif not rest:
@@ -455,6 +460,8 @@ class Upstream(asyncio.Protocol, Outflow):
         elif self.exchange is not None:
             if not self.exchange.answer.size:
                 self.exchange.first_byte = self.heard
+            if self.exchange.meter is not None:
+                self.exchange.meter.piece(body)
             self.exchange.answer.body(body)
 
     def on_message_complete(self) -> None:
