@@ -287,7 +287,7 @@ class HttpServer:
     def __init__(self, handler: Handler) -> None:
         self.connections: set[Connection] = set()
         """The connections that are open."""
-        self._handler = handler
+        self.handler = handler
         self._server: asyncio.Server | None = None
 
     @property
@@ -320,7 +320,7 @@ class HttpServer:
             connection.abort()
 
     def _connection(self) -> Connection:
-        return Connection(self._handler, self.connections)
+        return Connection(self.handler, self.connections)
 
 
 def _error(error: ApiError) -> tuple[bytes, str, dict[str, str]]:

@@ -125,13 +125,13 @@ async def world(
 
 def _count(server: Server, index: int, asked: Counter[tuple[int, str]]) -> None:
     """Count what a server is asked."""
-    handle = server.handle
+    handle = server.handler
 
     def counted(connection: Connection, request: Request) -> None:
         asked[index, request.path] += 1
         handle(connection, request)
 
-    server.handle = counted  # type: ignore[method-assign]
+    server.handler = counted
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
