@@ -21,7 +21,7 @@ class FetchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class FetchReply:
     """An answer. Header names are in lower case; `first_byte` is in seconds since the request was begun."""
 
     status: int
@@ -45,7 +45,7 @@ def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     return int(code), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-async def exchange(stream: Stream, request: bytes, began: float) -> Reply:
+async def exchange(stream: Stream, request: bytes, began: float) -> FetchReply:
     """Send a request, and read its answer, which must state its length.
 
     Raises:
@@ -59,7 +59,7 @@ async def exchange(stream: Stream, request: bytes, began: float) -> Reply:
     length = headers.get("content-length", "")
     if not (length.isascii() and length.isdigit() and len(length) <= 8) or int(length) > _MAX_BODY:
         raise FetchError("the answer's length is unknown or too large")
-    return Reply(status, headers, await reader.readexactly(int(length)), first)
+    return FetchReply(status, headers, await reader.readexactly(int(length)), first)
 
 
 def post(host: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -82,7 +82,7 @@ class Pool:
         self._port = port
         self._free: list[Stream] = []
 
-    async def fetch(self, request: bytes) -> Reply:
+    async def fetch(self, request: bytes) -> FetchReply:
         """One exchange. A kept connection that the server has closed meanwhile is replaced.
 
         Raises:
@@ -121,7 +121,7 @@ class Pool:
         self._free.clear()
 
 
-async def once(host: str, port: int, request: bytes) -> Reply:
+async def once(host: str, port: int, request: bytes) -> FetchReply:
     """One exchange on a connection of its own.
 
     Raises:

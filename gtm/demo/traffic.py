@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from gtm.core.latency.geographic import Terminal, model_ms, point_at
 from gtm.demo.clients import Client, Demand, countries, pick, rates
-from gtm.demo.fetch import FetchError, Pool, Reply, once, post
+from gtm.demo.fetch import FetchError, FetchReply, Pool, once, post
 from gtm.demo.resolver import ResolveError, Resolver, edge
 from gtm.demo.servers import MODEL, answer_tokens
 from gtm.demo.summary import End, Result, Summary
@@ -69,7 +69,7 @@ class Course:
     seconds: float | None = None
 
 
-class Traffic:
+class DemoTraffic:
     """One run.
 
     Args:
@@ -226,7 +226,7 @@ def completion(tokens: int) -> bytes:
     return json.dumps({"model": MODEL, "messages": messages, "max_tokens": tokens}).encode()
 
 
-def refusal(reply: Reply) -> End:
+def refusal(reply: FetchReply) -> End:
     """How a request ended that the edge answered with something else than a redirect."""
     try:
         return End(loads(reply.body)["code"])
@@ -234,7 +234,7 @@ def refusal(reply: Reply) -> End:
         return End.NO_DECISION
 
 
-def queue_wait(reply: Reply) -> float:
+def queue_wait(reply: FetchReply) -> float:
     """The time in the queue, in ms, that a region's balancer states (W3C Server Timing); 0 if it states none."""
     for metric in reply.headers.get("server-timing", "").split(","):
         name, _, rest = metric.strip().partition(";")

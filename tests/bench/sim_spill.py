@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from gtm.core.balance.spill.edge import REFUSED, Way, correct, owed
-from gtm.core.balance.spill.push import Peer, expected_wait, push
+from gtm.core.balance.spill.push import PushPeer, expected_wait, push
 from gtm.core.balance.spill.room import (
     KNOWN_FOR,
     OpenSlots,
@@ -205,10 +205,10 @@ class Spilling:
             for region in self.planned.order[area]
         ]
 
-    def _peers_of(self, area: int, here: int, trips_ms: Sequence[float]) -> list[Peer]:
+    def _peers_of(self, area: int, here: int, trips_ms: Sequence[float]) -> list[PushPeer]:
         name, names = self._balancers[here].name, self.planned.names
         return [
-            Peer(
+            PushPeer(
                 region,
                 trips_ms[region] / 1e3,
                 owed(self._quotas(area, region), frozenset(self._quotas(area, here))),
@@ -297,7 +297,7 @@ class Spilling:
         self.counts["moved_and_waited"] += http and self._moved and wait > 0
         return wait
 
-    def _push(self, area: int, region: int, now: float) -> Peer | None:
+    def _push(self, area: int, region: int, now: float) -> PushPeer | None:
         slots = self.sites[region].slots(now)
         wait = inf if slots.waiting >= slots.limit else expected_wait(slots, self.service_time[region])
         peers = self._peers[area][region]

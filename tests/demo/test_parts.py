@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from gtm.demo.backend.protocol import Connection
 from gtm.demo.backend.requests import read_chat
 from gtm.demo.clients import Country, Demand, DemandProfile, client_of, countries, rates
-from gtm.demo.fetch import FetchError, Reply, parse_head, post
+from gtm.demo.fetch import FetchError, FetchReply, parse_head, post
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
 from gtm.demo.summary import End, Histogram, Result, Summary
@@ -80,8 +80,8 @@ def test_the_wait_is_what_the_balancer_states() -> None:
         ("queues;dur=3", 0.0),
         ("", 0.0),
     ):
-        assert queue_wait(Reply(200, {"server-timing": said}, b"", 0.0)) == wait
-    assert queue_wait(Reply(200, {}, b"", 0.0)) == 0.0
+        assert queue_wait(FetchReply(200, {"server-timing": said}, b"", 0.0)) == wait
+    assert queue_wait(FetchReply(200, {}, b"", 0.0)) == 0.0
 
 
 @given(st.binary(max_size=300))
@@ -244,4 +244,4 @@ def test_refusals_are_told_by_their_code() -> None:
         (b"[]", End.NO_DECISION),
         (b"<html>", End.NO_DECISION),
     ):
-        assert refusal(Reply(503, {}, body, 0.0)) is end
+        assert refusal(FetchReply(503, {}, body, 0.0)) is end

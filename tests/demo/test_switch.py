@@ -17,7 +17,7 @@ from gtm.demo.backend.protocol import Connection, HttpServer, Request
 from gtm.demo.clients import Demand, countries
 from gtm.demo.servers import MAX_SLOTS
 from gtm.demo.summary import End, Result
-from gtm.demo.traffic import Course, Target, Traffic
+from gtm.demo.traffic import Course, DemoTraffic, Target
 from gtm.demo.world import World
 
 KNOWN = {network for country in countries() for network in country.networks}
@@ -113,7 +113,7 @@ def test_what_a_region_answers_counts_as_what_it_is(status: int, end: End) -> No
         for server, sock in zip(servers, listening, strict=True):
             await server.adopt(sock)
         target = Target(("127.0.0.1", edge_port), ("127.0.0.1", 9), port, {"127.0.0.1": "fra"}, {})
-        traffic = Traffic(target, Course(Demand(rps=50.0), 0.0, 0.2), Random(1))
+        traffic = DemoTraffic(target, Course(Demand(rps=50.0), 0.0, 0.2), Random(1))
         found: list[Result] = []
         traffic.summary.add = lambda result, now: found.append(result)  # type: ignore[method-assign]  # noqa: ARG005
         await traffic.run(asyncio.Event())

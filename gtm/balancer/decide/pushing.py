@@ -33,7 +33,7 @@ from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission.values import RefusalCode, Ticket, TicketState
 from gtm.core.balance.spill.edge import counted_at, owed, ways
-from gtm.core.balance.spill.push import Peer, expected_wait, push
+from gtm.core.balance.spill.push import PushPeer, expected_wait, push
 from gtm.core.balance.spill.room import (
     FAILED,
     OpenSlots,
@@ -162,7 +162,7 @@ class PeerPusher:
         self._heard: object = None
         self._wanting = 1
         self._view: View | None = None
-        self._ways: dict[RankingClass, tuple[Peer, ...]] = {}
+        self._ways: dict[RankingClass, tuple[PushPeer, ...]] = {}
         self._extra: dict[int, float] = {}
 
     # --- for the proxy ---
@@ -275,7 +275,7 @@ class PeerPusher:
         router = self.current.router
         return router.view if router is not None and router.view.basis is judged.basis else judged
 
-    def _peers(self, view: View, routing: Routing, reach: int, model: str | None) -> Sequence[Peer]:
+    def _peers(self, view: View, routing: Routing, reach: int, model: str | None) -> Sequence[PushPeer]:
         """Where a request may be pushed. A model that only its body names counts, if the policy knows it."""
         group = routing.ranking.group
         if view is not self._view:
@@ -296,12 +296,12 @@ class PeerPusher:
             and not all(self._shunned.get(one.url, 0.0) > now for one in view.endpoints[peer.number])
         ]
 
-    def _made(self, view: View, group: RankingClass) -> list[Peer]:
+    def _made(self, view: View, group: RankingClass) -> list[PushPeer]:
         here = view.snapshot.region_numbers.get(self.region)
         every = ways(view, group, self.name)
         counted = counted_at(view, group, every, here)
         return [
-            Peer(way.number, self._extra_s(view, here, way.number), owed(way.quotas, counted), way.key)
+            PushPeer(way.number, self._extra_s(view, here, way.number), owed(way.quotas, counted), way.key)
             for way in every
             if way.number != here
         ]

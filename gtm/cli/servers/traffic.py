@@ -15,7 +15,7 @@ from gtm.demo.clients import DemandProfile
 
 if TYPE_CHECKING:
     from gtm.client.objects import JsonObject
-    from gtm.demo.traffic import Target, Traffic
+    from gtm.demo.traffic import DemoTraffic, Target
 
 _EVERY = 0.5
 """Seconds between two live lines."""
@@ -43,14 +43,14 @@ def traffic(
     """Send the demo's regions requests of clients from many countries, each where gtm says; Ctrl-C ends it."""
     from gtm.client.objects import as_answered
     from gtm.demo.clients import Demand, countries
-    from gtm.demo.traffic import Course, Traffic
+    from gtm.demo.traffic import Course, DemoTraffic
 
     known = {country.code for country in countries()}
     if burst_country not in known:
         raise CommandError(f"no demo client is in `{burst_country}`; they are in {', '.join(sorted(known))}")
     target = _target(data_dir)
     course = Course(Demand(profile, rps, day_seconds, burst_country), dns_share, seconds)
-    run = Traffic(target, course, Random(seed))
+    run = DemoTraffic(target, course, Random(seed))
     _check_edge(target)
     import asyncio
 
@@ -62,7 +62,7 @@ def traffic(
         _print(as_answered(found))
 
 
-async def _run(traffic: Traffic, *, live: bool) -> None:
+async def _run(traffic: DemoTraffic, *, live: bool) -> None:
     """Until it is over, or Ctrl-C; meanwhile a line on standard error, if that is a terminal."""
     import asyncio
 

@@ -61,7 +61,7 @@ async def _ask(visit: Visit) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KnownNames:
     """What there is to choose from; `regions` are the API's, by name."""
 
     services: Sequence[str]
@@ -76,10 +76,10 @@ class Names:
         return [one.value for one in Priority]
 
 
-async def choices(api: Inside) -> Names:
+async def choices(api: Inside) -> KnownNames:
     """What the policy in force knows."""
     found = await api.get("/v1/names", limit=MOST_NAMES)
-    return Names(
+    return KnownNames(
         found.services,
         found.tenants,
         found.data_classes,

@@ -51,7 +51,7 @@ _COUNTRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulationAsked:
     """What is to be simulated. Factors are text, as they were written: the API says what is wrong with them.
 
     `file` is the text of one with traffic, which took as long as `lasts` says if it has no times; empty: there is none.
@@ -163,17 +163,17 @@ class Asked:
 async def _simulate(visit: Visit) -> Response:
     """The form; and the report, which a part of the page asks for once it is shown, since it takes seconds."""
     if visit.request.method == "POST":
-        asked = Asked.of_form(await visit.form())
+        asked = SimulationAsked.of_form(await visit.form())
         if asked.address is not None:
             return visit.go(asked.address)
         return await _page(visit, asked, run=True)
-    asked = Asked.of_address(visit.request.query_params)
+    asked = SimulationAsked.of_address(visit.request.query_params)
     if visit.partial:
         return visit.render("simulate_report.html", **await _report(visit.api, asked))
     return await _page(visit, asked, run=visit.query("show") == "now")
 
 
-async def _page(visit: Visit, asked: Asked, *, run: bool) -> Response:
+async def _page(visit: Visit, asked: SimulationAsked, *, run: bool) -> Response:
     names = await choices(visit.api)
     report = await _report(visit.api, asked) if run else {"asked": asked, "traffic": TRAFFIC, "lasts": LASTS}
     return visit.render(
@@ -190,7 +190,7 @@ async def _page(visit: Visit, asked: Asked, *, run: bool) -> Response:
     )
 
 
-async def _report(api: Inside, asked: Asked) -> dict[str, Any]:
+async def _report(api: Inside, asked: SimulationAsked) -> dict[str, Any]:
     """What `simulate_report.html` shows: the simulation with the draft's findings, or what the matter is."""
     facts: dict[str, Any] = {
         "asked": asked,
@@ -239,7 +239,7 @@ async def _tried(
     return found
 
 
-def commands(asked: Asked) -> list[str]:
+def commands(asked: SimulationAsked) -> list[str]:
     """What does the same without a browser."""
     options = ["--policy FOLDER"] if asked.draft is not None else []
     options += (

@@ -24,7 +24,7 @@ from gtm.demo.backend.scheduler import Phase, Scheduler, Sequence
 MAX_BEHIND = 0.25
 
 
-class Listener(Protocol):
+class EngineListener(Protocol):
     """Something that waits for a job's tokens."""
 
     def progressed(self) -> None:
@@ -37,7 +37,7 @@ class Job(Sequence):
     __slots__ = ("base", "error", "listener", "meters", "wanted")
 
     wanted: Wanted
-    listener: Listener
+    listener: EngineListener
     meters: Meters
     base: str
     """The model whose weights serve it."""
@@ -79,7 +79,7 @@ class Engine:
         """
         self.profile = self.scheduler.profile = replace(self.profile, max_num_seqs=slots)
 
-    def submit(self, wanted: Wanted, listener: Listener, now: float) -> Job:
+    def submit(self, wanted: Wanted, listener: EngineListener, now: float) -> Job:
         """Take a request.
 
         Raises:

@@ -25,7 +25,7 @@ import dns.rrset
 
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.dns.protocol import wire
-from gtm.dns.protocol.cookies import Verdict
+from gtm.dns.protocol.cookies import CookieVerdict
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions, chaos_reply, chaos_text, reply_options
 from gtm.dns.protocol.subnet import Subnet, SubnetError, read_subnet
 from gtm.dns.zone.content import Content, Record
@@ -128,7 +128,7 @@ def read_query(
                 return _asked(packet, outline, options, server)
             if verdict is not None:
                 # A cookie by itself (RFC 7873 §5.4).
-                rcode = wire.BADCOOKIE if verdict is Verdict.BAD else wire.NOERROR
+                rcode = wire.BADCOOKIE if verdict is CookieVerdict.BAD else wire.NOERROR
                 return _rejected(packet, rcode, outline, options)
         except (dns.exception.DNSException, ValueError):
             pass

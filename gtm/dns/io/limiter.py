@@ -20,7 +20,7 @@ from math import inf
 
 from gtm.core.shares import PREFIX_BYTES, client_prefix
 from gtm.dns.protocol import wire
-from gtm.dns.protocol.cookies import SIZES, ServerCookies, Verdict, packed_address
+from gtm.dns.protocol.cookies import SIZES, CookieVerdict, ServerCookies, packed_address
 
 LIMIT = 1 << 14
 """Prefixes and addresses remembered in one window."""
@@ -162,7 +162,7 @@ class Limiter:
         self._counts[key] = self._counts.get(key, 0) + 1
         return out
 
-    def _cookie(self, query: bytes, source: str) -> tuple[Verdict, bytes] | None:
+    def _cookie(self, query: bytes, source: str) -> tuple[CookieVerdict, bytes] | None:
         """The verdict on a query's cookie and the option that answers it; None without one."""
         if self._cookies is None or _COOKIE not in query:
             return None
@@ -174,7 +174,7 @@ class Limiter:
         return None if data is None or len(data) not in SIZES else self._cookies.answer(data, source)
 
 
-def _without_records(query: bytes, cookie: tuple[Verdict, bytes] | None) -> bytes | None:
+def _without_records(query: bytes, cookie: tuple[CookieVerdict, bytes] | None) -> bytes | None:
     """The reply that makes a client come again: BADCOOKIE with a good cookie, if it knows cookies, or else TC.
 
     Not longer than the query but for the cookie; None if the query cannot be read.

@@ -31,7 +31,7 @@ _HEAD = Struct("!B3xI")
 _WORD = Struct("<Q")
 
 
-class Verdict(Enum):
+class CookieVerdict(Enum):
     """What a cookie option says of its client. `GOOD` and `OLD` prove its address; an old cookie is due for renewal."""
 
     NONE = "none"
@@ -42,7 +42,7 @@ class Verdict(Enum):
     @property
     def proven(self) -> bool:
         """Whether the client receives what is sent to its address."""
-        return self in (Verdict.GOOD, Verdict.OLD)
+        return self in (CookieVerdict.GOOD, CookieVerdict.OLD)
 
 
 class ServerCookies:
@@ -63,7 +63,7 @@ class ServerCookies:
             raise ValueError(f"a secret of DNS cookies has {SECRET_SIZE} bytes")
         self._secret = secret
         self._previous = previous
-        self._known: dict[tuple[str, bytes], tuple[Verdict, bytes]] = {}
+        self._known: dict[tuple[str, bytes], tuple[CookieVerdict, bytes]] = {}
         self._now = self._remembered_from = 0
 
     def make(self, client_cookie: bytes, client_ip: bytes, now: int) -> bytes:
@@ -77,25 +77,25 @@ class ServerCookies:
         head = _HEAD.pack(_VERSION, now & 0xFFFFFFFF)
         return head + siphash24(self._secret, client_cookie + head + client_ip)
 
-    def check(self, client_cookie: bytes, server_cookie: bytes, client_ip: bytes, now: int) -> Verdict:
+    def check(self, client_cookie: bytes, server_cookie: bytes, client_ip: bytes, now: int) -> CookieVerdict:
         """What a server cookie proves; the arguments are those of `make`, and an empty one is `Verdict.NONE`."""
         if not server_cookie:
-            return Verdict.NONE
+            return CookieVerdict.NONE
         if len(server_cookie) != 16 or server_cookie[0] != _VERSION:
-            return Verdict.BAD
+            return CookieVerdict.BAD
         # Serial number arithmetic (RFC 1982): the age is right across the 32 bits' end. The reserved bytes may be
         # anything, for they are hashed as they came (RFC 9018 §4.2).
         age = (now - int.from_bytes(server_cookie[4:8]) + (1 << 31)) % (1 << 32) - (1 << 31)
         if not -_FUTURE <= age <= _PAST:
-            return Verdict.BAD
+            return CookieVerdict.BAD
         hashed = client_cookie + server_cookie[:8] + client_ip
         if compare_digest(server_cookie[8:], siphash24(self._secret, hashed)):
-            return Verdict.OLD if age > _RENEW else Verdict.GOOD
+            return CookieVerdict.OLD if age > _RENEW else CookieVerdict.GOOD
         if self._previous is not None and compare_digest(
             server_cookie[8:], siphash24(self._previous, hashed)
         ):
-            return Verdict.OLD
-        return Verdict.BAD
+            return CookieVerdict.OLD
+        return CookieVerdict.BAD
 
     def tick(self, now: int) -> None:
         """Set the clock of `answer`, to be called about once a second. `now` in POSIX seconds."""
@@ -103,7 +103,7 @@ class ServerCookies:
             self._known, self._remembered_from = {}, now
         self._now = now
 
-    def answer(self, data: bytes, source: str) -> tuple[Verdict, bytes]:
+    def answer(self, data: bytes, source: str) -> tuple[CookieVerdict, bytes]:
         """The verdict on a cookie option, and the option of the reply in wire form, as of the last `tick`.
 
         Args:
@@ -117,11 +117,11 @@ class ServerCookies:
             found = self._known[source, data] = self._answer(data, source)
         return found
 
-    def _answer(self, data: bytes, source: str) -> tuple[Verdict, bytes]:
+    def _answer(self, data: bytes, source: str) -> tuple[CookieVerdict, bytes]:
         client, server, now = data[:CLIENT_SIZE], data[CLIENT_SIZE:], self._now
         packed = packed_address(source)
         verdict = self.check(client, server, packed, now)
-        if verdict is not Verdict.GOOD:
+        if verdict is not CookieVerdict.GOOD:
             server = self.make(client, packed, now)
         return verdict, wire.option(wire.OPTION_COOKIE, client + server)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gtm.dns.protocol import wire
-from gtm.dns.protocol.cookies import SIZES, ServerCookies, Verdict
+from gtm.dns.protocol.cookies import SIZES, CookieVerdict, ServerCookies
 
 _SERVER_NAMES = (b"\x02id\x06server\x00", b"\x08hostname\x04bind\x00")
 _VERSION_NAMES = (b"\x07version\x06server\x00", b"\x07version\x04bind\x00")
@@ -44,7 +44,7 @@ NO_OPTIONS = ServerOptions()
 
 def reply_options(
     asked: Iterable[tuple[int, bytes]], source: str, server: ServerOptions, *, tcp: bool
-) -> tuple[Verdict | None, bytes]:
+) -> tuple[CookieVerdict | None, bytes]:
     """The verdict on a query's cookie (None without one) and the options of the reply, in wire form.
 
     Args:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.dns.protocol import cookies
-from gtm.dns.protocol.cookies import ServerCookies, Verdict, siphash24
+from gtm.dns.protocol.cookies import CookieVerdict, ServerCookies, siphash24
 from tests.memory import held
 
 SECRET = bytes.fromhex("e5e973e5a6b2a43f48e7dc849e37bfcf")
@@ -42,7 +42,7 @@ def test_a_new_cookie() -> None:
     """The first vector: a client cookie alone proves nothing, and gets this server cookie."""
     server = ServerCookies(SECRET)
     client, cookie = made("2464c4abcf10c957010000005cf79f111f8130c3eee29480")
-    assert server.check(client, b"", ADDRESS, NOW) is Verdict.NONE
+    assert server.check(client, b"", ADDRESS, NOW) is CookieVerdict.NONE
     assert server.make(client, ADDRESS, NOW) == cookie
 
 
@@ -51,7 +51,7 @@ def test_a_renewed_cookie() -> None:
     """The second vector: after 40 minutes the cookie still counts, and is renewed."""
     server = ServerCookies(SECRET)
     client, cookie = made("2464c4abcf10c957010000005cf79f111f8130c3eee29480")
-    assert server.check(client, cookie, ADDRESS, NOW + 2400) is Verdict.OLD
+    assert server.check(client, cookie, ADDRESS, NOW + 2400) is CookieVerdict.OLD
     assert (
         server.make(client, ADDRESS, NOW + 2400)
         == made("2464c4abcf10c957010000005cf7a871d4a564a1442aca77")[1]
@@ -66,8 +66,8 @@ def test_reserved_bytes() -> None:
     server = ServerCookies(SECRET)
     client, cookie = made("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5")
     address = ip_address("203.0.113.203").packed
-    assert server.check(client, cookie, address, 1_559_727_985 + 60) is Verdict.GOOD
-    assert server.check(client, cookie, address, 1_559_734_700) is Verdict.BAD  # 1 h 52 min later
+    assert server.check(client, cookie, address, 1_559_727_985 + 60) is CookieVerdict.GOOD
+    assert server.check(client, cookie, address, 1_559_734_700) is CookieVerdict.BAD  # 1 h 52 min later
     assert (
         server.make(client, address, 1_559_734_700)
         == made("fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e")[1]
@@ -83,9 +83,9 @@ def test_a_previous_secret() -> None:
     address = ip_address("2001:db8:220:1:59de:d0f4:8769:82b8").packed
     client, cookie = made("22681ab97d52c298010000005cf7c57926556bd0934c72f8")
     now = 1_559_741_961
-    assert ServerCookies(old).check(client, cookie, address, now) is Verdict.GOOD
-    assert ServerCookies(new, old).check(client, cookie, address, now) is Verdict.OLD
-    assert ServerCookies(new).check(client, cookie, address, now) is Verdict.BAD
+    assert ServerCookies(old).check(client, cookie, address, now) is CookieVerdict.GOOD
+    assert ServerCookies(new, old).check(client, cookie, address, now) is CookieVerdict.OLD
+    assert ServerCookies(new).check(client, cookie, address, now) is CookieVerdict.BAD
     assert (
         ServerCookies(new, old).make(client, address, now)
         == made("22681ab97d52c298010000005cf7c609a6bb79d16625507a")[1]
@@ -99,17 +99,17 @@ def test_a_previous_secret() -> None:
 @pytest.mark.parametrize(
     ("age", "verdict"),
     [
-        (-301, Verdict.BAD),
-        (-300, Verdict.GOOD),
-        (0, Verdict.GOOD),
-        (1800, Verdict.GOOD),
-        (1801, Verdict.OLD),
-        (3600, Verdict.OLD),
-        (3601, Verdict.BAD),
-        (1 << 31, Verdict.BAD),
+        (-301, CookieVerdict.BAD),
+        (-300, CookieVerdict.GOOD),
+        (0, CookieVerdict.GOOD),
+        (1800, CookieVerdict.GOOD),
+        (1801, CookieVerdict.OLD),
+        (3600, CookieVerdict.OLD),
+        (3601, CookieVerdict.BAD),
+        (1 << 31, CookieVerdict.BAD),
     ],
 )
-def test_times(made_at: int, age: int, verdict: Verdict) -> None:
+def test_times(made_at: int, age: int, verdict: CookieVerdict) -> None:
     """Ages are differences of 32-bit serial numbers, right across their end (RFC 1982)."""
     server = ServerCookies(SECRET)
     cookie = server.make(CLIENT, ADDRESS, made_at)
@@ -123,12 +123,12 @@ def test_cookies_are_bound_to_their_client(client: bytes, size: int, data: st.Da
     server = ServerCookies(SECRET)
     address = data.draw(st.binary(min_size=size, max_size=size))
     cookie = server.make(client, address, NOW)
-    assert server.check(client, cookie, address, NOW) is Verdict.GOOD
+    assert server.check(client, cookie, address, NOW) is CookieVerdict.GOOD
     other = bytearray(client + address + cookie)
     at = data.draw(st.integers(0, len(other) - 1))
     other[at] ^= data.draw(st.integers(1, 255))
     changed = bytes(other)
-    assert server.check(changed[:8], changed[8 + size :], changed[8 : 8 + size], NOW) is Verdict.BAD
+    assert server.check(changed[:8], changed[8 + size :], changed[8 : 8 + size], NOW) is CookieVerdict.BAD
 
 
 @given(st.binary(max_size=32), st.integers(0, 1 << 33))
@@ -143,17 +143,17 @@ def test_replies() -> None:
     server.tick(NOW)
     verdict, option = server.answer(CLIENT, "198.51.100.100")
     assert (verdict, option.hex()) == (
-        Verdict.NONE,
+        CookieVerdict.NONE,
         "000a00182464c4abcf10c957010000005cf79f111f8130c3eee29480",
     )
-    assert server.answer(option[4:], "198.51.100.100") == (Verdict.GOOD, option)
-    assert server.answer(option[4:], "198.51.100.101")[0] is Verdict.BAD
+    assert server.answer(option[4:], "198.51.100.100") == (CookieVerdict.GOOD, option)
+    assert server.answer(option[4:], "198.51.100.101")[0] is CookieVerdict.BAD
     server.tick(NOW + 1801)
     verdict, renewed = server.answer(option[4:], "198.51.100.100")
-    assert verdict is Verdict.OLD
+    assert verdict is CookieVerdict.OLD
     assert renewed != option
-    assert server.answer(renewed[4:], "198.51.100.100") == (Verdict.GOOD, renewed)
-    assert server.answer(CLIENT, "fe80::1%lo")[0] is Verdict.NONE
+    assert server.answer(renewed[4:], "198.51.100.100") == (CookieVerdict.GOOD, renewed)
+    assert server.answer(CLIENT, "fe80::1%lo")[0] is CookieVerdict.NONE
 
 
 def test_verdicts_are_forgotten_in_time() -> None:
@@ -161,11 +161,11 @@ def test_verdicts_are_forgotten_in_time() -> None:
     server = ServerCookies(SECRET)
     server.tick(NOW)
     _, option = server.answer(CLIENT, "192.0.2.1")
-    assert server.answer(option[4:], "192.0.2.1")[0] is Verdict.GOOD
+    assert server.answer(option[4:], "192.0.2.1")[0] is CookieVerdict.GOOD
     server.tick(NOW + 3700)
-    assert server.answer(option[4:], "192.0.2.1")[0] is Verdict.BAD
+    assert server.answer(option[4:], "192.0.2.1")[0] is CookieVerdict.BAD
     server.tick(NOW)
-    assert server.answer(option[4:], "192.0.2.1")[0] is Verdict.GOOD
+    assert server.answer(option[4:], "192.0.2.1")[0] is CookieVerdict.GOOD
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from gtm.core.balance.spill.room import Sender, Slots, SpillReason
 from gtm.core.quota.names import QuotaText
 
 
-class Peer(NamedTuple):
+class PushPeer(NamedTuple):
     """Another region inside the request's fence, what the way there adds, and the quotas still to be paid for it.
 
     `extra_s` is the round trip between the two regions in seconds, `key` the hash of this balancer's and the region's names.
@@ -22,10 +22,10 @@ class Peer(NamedTuple):
     key: int
 
 
-class Push(NamedTuple):
+class PushDecision(NamedTuple):
     """The peer that takes a request; None: it stays. And why."""
 
-    peer: Peer | None
+    peer: PushPeer | None
     why: SpillReason
 
 
@@ -45,8 +45,14 @@ def expected_wait(slots: Slots, service_s: float) -> float:
 
 
 def push(
-    wait_s: float, hops: int, peers: Sequence[Peer], sender: Sender, now: float, *, draws: tuple[float, float]
-) -> Push:
+    wait_s: float,
+    hops: int,
+    peers: Sequence[PushPeer],
+    sender: Sender,
+    now: float,
+    *,
+    draws: tuple[float, float],
+) -> PushDecision:
     """Hand one request to a peer, if it starts sooner there.
 
     Of the peers with room (where the wait is nothing) that are nearer than the wait here is long, two are drawn and the one
@@ -61,27 +67,27 @@ def push(
         draws: two uniform numbers in [0, 1).
     """
     if wait_s <= 0:
-        return Push(None, SpillReason.ROOM_HERE)
+        return PushDecision(None, SpillReason.ROOM_HERE)
     if hops > 0:
-        return Push(None, SpillReason.ONE_HOP)
+        return PushDecision(None, SpillReason.ONE_HOP)
     near = [peer for peer in peers if peer.extra_s < wait_s]
     if peers and not near:
-        return Push(None, SpillReason.NOTHING_GAINED)
+        return PushDecision(None, SpillReason.NOTHING_GAINED)
     able = [
         (peer, standing.open / standing.limit)
         for peer in near
         if (standing := sender.room_at(peer.number, peer.key, peer.extra_s)) is not None
     ]
     if not able:
-        return Push(None, SpillReason.NO_ROOM)
+        return PushDecision(None, SpillReason.NO_ROOM)
     for peer in _by_power_of_two(able, draws):
         if not peer.quotas or sender.afford(peer.quotas):
             sender.sent.add(peer.number, now)
-            return Push(peer, SpillReason.MOVED)
-    return Push(None, SpillReason.NO_QUOTA)
+            return PushDecision(peer, SpillReason.MOVED)
+    return PushDecision(None, SpillReason.NO_QUOTA)
 
 
-def _by_power_of_two(able: Sequence[tuple[Peer, float]], draws: tuple[float, float]) -> list[Peer]:
+def _by_power_of_two(able: Sequence[tuple[PushPeer, float]], draws: tuple[float, float]) -> list[PushPeer]:
     """Two drawn at random without replacement, the emptier of them first; then the others."""
     left = list(able)
     pair = [left.pop(int(draw * len(left))) for draw in draws if left]

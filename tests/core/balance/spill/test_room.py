@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
-from gtm.core.balance.spill.push import Peer, push
+from gtm.core.balance.spill.push import PushPeer, push
 from gtm.core.balance.spill.room import (
     FASTEST,
     KNOWN_FOR,
@@ -76,7 +76,7 @@ def test_whatever_is_reported_can_be_added_up(rooms: list[Room], senders: int, k
     share = 1 / wanting(rooms, senders, 0.0)
     assert 0 <= allotment(found, share, key) <= found.open + 1
     sender = Sender(lambda _: found, SentBeyond(), share, lambda _: True)
-    push(inf, 0, [Peer(0, 0.01, (), key)], sender, 0.0, draws=(0.5, 0.5))
+    push(inf, 0, [PushPeer(0, 0.01, (), key)], sender, 0.0, draws=(0.5, 0.5))
     correct(REFUSED, [Way(0, 1.0, (), key)], sender, 0.0)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.spill.edge import REFUSED, Way, correct
-from gtm.core.balance.spill.push import Peer, expected_wait, push
+from gtm.core.balance.spill.push import PushPeer, expected_wait, push
 from gtm.core.balance.spill.room import (
     OpenSlots,
     Room,
@@ -166,7 +166,7 @@ def test_every_decision_is_one_of_the_model_s(
         else:
             peers = [(number, 0.05 * (1 + place % 3), quotas[number]) for place, number in enumerate(order)]
             expected = model.pushes(world.model, wait, hops, peers, part, world.now, share)
-            given_peers = [Peer(number, extra, _texts(owed), number) for number, extra, owed in peers]
+            given_peers = [PushPeer(number, extra, _texts(owed), number) for number, extra, owed in peers]
             pushed = push(wait, hops, given_peers, world.sender, world.now, draws=draws)
             number, why = (pushed.peer.number if pushed.peer else None), pushed.why
             owed = quotas[number] if number is not None else ()
@@ -249,7 +249,7 @@ def test_the_emptier_of_two_takes_a_push() -> None:
     known = {
         number: OpenSlots(free, 100.0, 0.0, 0.0, 1) for number, free in ((1, 90.0), (2, 50.0), (3, 10.0))
     }
-    peers = [Peer(number, 0.1, (), number) for number in (1, 2, 3)]
+    peers = [PushPeer(number, 0.1, (), number) for number in (1, 2, 3)]
     went: Counter[int | None] = Counter()
     for first in range(30):
         for second in range(30):
@@ -282,7 +282,7 @@ def test_a_steady_stream_is_not_counted_as_one() -> None:
 def test_the_emptier_is_so_by_its_part() -> None:
     """5 of 5 slots open are more than 10 of 100."""
     known = {1: OpenSlots(10.0, 100.0, 0.0, 0.0, 1), 2: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
-    peers = [Peer(1, 0.1, (), 1), Peer(2, 0.1, (), 2)]
+    peers = [PushPeer(1, 0.1, (), 1), PushPeer(2, 0.1, (), 2)]
     assert push(1.0, 0, peers, _sender(known), 0.0, draws=(0.0, 0.0)).peer is peers[1]
 
 
@@ -291,7 +291,7 @@ def test_what_is_still_on_its_way_is_not_in_the_report() -> None:
     for before, why in ((0.05, SpillReason.NO_ROOM), (0.15, SpillReason.MOVED)):
         sender = _sender({1: OpenSlots(1.0, 5.0, 0.0, 1.0, 1)})
         sender.sent.add(1, 1.0 - before)
-        assert push(1.0, 0, [Peer(1, 0.1, (), 1)], sender, 1.1, draws=(0.0, 0.0)).why is why
+        assert push(1.0, 0, [PushPeer(1, 0.1, (), 1)], sender, 1.1, draws=(0.0, 0.0)).why is why
 
 
 def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
@@ -313,7 +313,7 @@ def test_without_a_token_what_would_move_stays_and_the_next_is_asked() -> None:
     assert correct(0, [dear, free], sender, 0.1) == (free, SpillReason.MOVED)
     assert correct(0, [dear, free], sender, 0.1) == (None, SpillReason.NO_QUOTA)
     pushed = Sender(known.get, SentBeyond(), 1.0, refuse)
-    peers = [Peer(1, 0.1, owed, 1), Peer(2, 0.1, (), 2)]
+    peers = [PushPeer(1, 0.1, owed, 1), PushPeer(2, 0.1, (), 2)]
     assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (peers[1], SpillReason.MOVED)
     assert push(1.0, 0, peers, pushed, 0.1, draws=(0.0, 0.0)) == (None, SpillReason.NO_QUOTA)
     assert set(asked) == {owed}
@@ -342,7 +342,7 @@ def test_a_push_that_takes_as_long_as_the_wait_gains_nothing() -> None:
     """An equal extra round trip is not shorter."""
     known = {1: OpenSlots(5.0, 5.0, 0.0, 0.0, 1)}
     for extra, why in ((0.2, SpillReason.NOTHING_GAINED), (0.19, SpillReason.MOVED)):
-        assert push(0.2, 0, [Peer(1, extra, (), 1)], _sender(known), 0.0, draws=(0.0, 0.0)).why is why
+        assert push(0.2, 0, [PushPeer(1, extra, (), 1)], _sender(known), 0.0, draws=(0.0, 0.0)).why is why
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 2), st.integers(0, 40)), max_size=60))
