@@ -283,6 +283,8 @@ APART: Mapping[str, str] = {
     "balancer.wire.heads._MAX_HOSTS": "a memory",
     "balancer.wire.heads._MAX_KINDS": "a memory",
     "balancer.wire.responses._MAX_KINDS": "a memory",
+    "balancer.wire.bodies._MOST_FLAT": "what is longer names nothing",
+    "balancer.wire.usage._LONGEST": "how far it looks",
     "balancer.wire.usage._MOST_SEARCHED": "how far it looks",
     "dashboard.sign_in.oidc._LONGEST_PART": "follows from the bits of keys",
     "dns.io.udp._MAX_SOURCES": "a memory",
