@@ -16,7 +16,7 @@ from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.latency import LatencyBook, Measured, RegionEstimate
 from gtm.core.latency.doubt import Disputed
 from gtm.core.latency.samples import Level
-from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.squares import Source
 from gtm.core.model.requests import Location
 from gtm.documents import fields
 from gtm.geoip.centres import country_centres
@@ -44,7 +44,7 @@ class MeasuredSchema(Schema):
 class EstimateSchema(Schema, of=RegionEstimate):
     """The round trip to one region; null where the client has no coordinates."""
 
-    source: EstimateSource | None
+    source: Source | None
     """The finest level of knowledge in the estimate."""
     measured: list[MeasuredSchema]
 

@@ -785,16 +785,12 @@ class EstimateSchema(JsonObject):
 
     region: str
     rtt_ms: float | None
-    source: EstimateSource | None
+    source: Source | None
     """The finest level of knowledge in the estimate."""
     model_ms: float | None
     """The estimate that geography alone gives, in ms."""
     distance_km: float | None
     measured: list[MeasuredSchema]
-
-
-EstimateSource: TypeAlias = Literal["model", "regions", "country", "nearby", "place", "asn", "network"]
-"""The finest level of knowledge in an estimate."""
 
 
 class EstimatesSchema(JsonObject):
@@ -2689,6 +2685,10 @@ class SlotBoundSchema(JsonObject):
     declared: float | None
     usable: float | None
     reported: float | None
+
+
+Source: TypeAlias = Literal["model", "regions", "country", "nearby", "place", "asn", "network"]
+"""The finest level of knowledge in an estimate."""
 
 
 class SpillInDocument(TypedDict):

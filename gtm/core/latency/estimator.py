@@ -76,7 +76,7 @@ from gtm.core.latency.squares import (
     ASN_TRUST,
     COUNTRY_TRUST,
     NETWORK_TRUST,
-    EstimateSource,
+    Source,
     SquareCorrection,
     Squares,
     Trust,
@@ -89,10 +89,10 @@ from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_squar
 from gtm.core.model.regions import Region
 from gtm.core.model.requests import Location
 
-_Totals = dict[int, tuple[float, EstimateSource]]
+_Totals = dict[int, tuple[float, Source]]
 """By a region's number: what is added to the model in ms, and the finest level in it."""
 _NOTHING: Row = {}
-_MODEL_ALONE = (0.0, EstimateSource.MODEL)
+_MODEL_ALONE = (0.0, Source.MODEL)
 MOST_BETWEEN = 100_000
 """Round trips between regions that are remembered."""
 _LEAST_MS = 0.1
@@ -276,9 +276,7 @@ class Estimator:
             totals = self._absorb(totals, row, trust, source)
         return totals
 
-    def _rows(
-        self, location: Location, own: Row
-    ) -> tuple[Row | None, list[tuple[Row, Trust, EstimateSource]]]:
+    def _rows(self, location: Location, own: Row) -> tuple[Row | None, list[tuple[Row, Trust, Source]]]:
         """The row of the client's country, and those finer than its place, coarse to fine."""
         table = self.table
         finer = []
@@ -286,24 +284,24 @@ class Estimator:
             operator = asn_key(location)
             row = None if operator is None else table.asns.get(operator)
             if row is not None:
-                finer.append((row, ASN_TRUST, EstimateSource.ASN))
+                finer.append((row, ASN_TRUST, Source.ASN))
         if own:
-            finer.append((own, NETWORK_TRUST, EstimateSource.NETWORK))
+            finer.append((own, NETWORK_TRUST, Source.NETWORK))
         return None if location.country is None else table.countries.get(location.country), finer
 
     def _with_country(self, found: dict[int, SquareCorrection], country: Row) -> _Totals:
         """The square's knowledge with the country's row, which counts where places say little."""
         before = {number: (correction.mutual, correction.source) for number, correction in found.items()}
-        after = self._absorb(before, country, COUNTRY_TRUST, EstimateSource.COUNTRY)
+        after = self._absorb(before, country, COUNTRY_TRUST, Source.COUNTRY)
         totals = {}
         for number, (ms, source) in after.items():
             correction = found[number]
-            finer = correction.source in {EstimateSource.NEARBY, EstimateSource.PLACE}
+            finer = correction.source in {Source.NEARBY, Source.PLACE}
             added = correction.coarse * (ms - correction.mutual)
             totals[number] = (correction.ms + added, correction.source if finer else source)
         return totals
 
-    def _absorb(self, totals: _Totals, row: Row, trust: Trust, source: EstimateSource) -> _Totals:
+    def _absorb(self, totals: _Totals, row: Row, trust: Trust, source: Source) -> _Totals:
         """Corrections with one more row: first its offset for all regions, then each region's own remainder."""
         gains: dict[int, tuple[float, float]] = {}
         for number, (ms, _) in totals.items():

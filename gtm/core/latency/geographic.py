@@ -28,7 +28,7 @@ from gtm.core.model.geometry import (
 class NetworkPath(NamedTuple):  # made for each region and place: a frozen dataclass takes three times as long
     """The way from a client to a region: great circle in km, estimated round-trip time in ms.
 
-    `source` names the finest level of knowledge in the estimate: see `gtm.core.latency.squares.EstimateSource`.
+    `source` names the finest level of knowledge in the estimate: see `gtm.core.latency.squares.Source`.
     """
 
     distance_km: float

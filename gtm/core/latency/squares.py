@@ -41,7 +41,7 @@ class SquareCorrection(NamedTuple):
     mutual: float
     ms: float
     coarse: float
-    source: EstimateSource
+    source: Source
 
 
 class _SquareView:
@@ -166,16 +166,16 @@ class Squares:
                 gain = PLACE_TRUST.gain(measured[1])
                 ms += gain * (measured[0] - ms)
                 coarse *= 1 - gain
-                source = EstimateSource.PLACE
+                source = Source.PLACE
         correction = view.corrections[number] = SquareCorrection(
             self._mutual_at(view, number), ms, coarse, source
         )
         return correction
 
-    def _around(self, view: _SquareView, number: int) -> tuple[float, float, EstimateSource]:
+    def _around(self, view: _SquareView, number: int) -> tuple[float, float, Source]:
         """What is known of a region around a square, its own row aside; the share left to the country's row; whence."""
         mutual = self._mutual_at(view, number)
-        source = EstimateSource.MODEL if self._mutual is None else EstimateSource.REGIONS
+        source = Source.MODEL if self._mutual is None else Source.REGIONS
         if not self._places:
             return mutual, 1.0, source
         if view.neighbours is None:
@@ -192,7 +192,7 @@ class Squares:
         if not seen:
             return mutual + access, 1.0, source
         centre, total = _agreed(seen)
-        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), EstimateSource.NEARBY
+        return mutual + access + centre, NEARBY_PRIOR / (NEARBY_PRIOR + total), Source.NEARBY
 
     def neighbours(self, square: Square) -> list[tuple[float, _Place]]:
         """The measured places nearest to a square, itself aside, with their weights."""
@@ -239,7 +239,7 @@ class Squares:
 # --- The levels of knowledge in an estimate, and how far each is believed. ---
 
 
-class EstimateSource(StrEnum):
+class Source(StrEnum):
     """The finest level of knowledge in an estimate."""
 
     MODEL = "model"

@@ -26,7 +26,7 @@ from gtm.core.latency.doubt import (
 )
 from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.samples import Level, RoundTripSample, SampleAggregator, SampleMethod, SampleVerdict
-from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.squares import Source
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import great_circle_km
 from gtm.core.model.requests import Location
@@ -440,7 +440,7 @@ def test_the_worst_estimates_learn(doubtful: bool) -> None:
     table = learned(doubts, honest(count=24))
     paths = Estimator(REGIONS, table).paths(NEW_YORK, range(3))
     for number, name in enumerate(NAMES):
-        assert paths[number].source == EstimateSource.NETWORK
+        assert paths[number].source == Source.NETWORK
         assert paths[number].estimate_ms == pytest.approx(TRUE_MS[name], abs=6)
     assert paths[0].estimate_ms < paths[1].estimate_ms < paths[2].estimate_ms
 

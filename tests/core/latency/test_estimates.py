@@ -22,7 +22,7 @@ from gtm.core.latency.geographic import (
     point_at,
     terminal_at,
 )
-from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.squares import Source
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.geometry import (
     FIBRE_MS_PER_KM,
@@ -201,7 +201,7 @@ def test_estimates_are_possible(table: LatencyTable, location: Location, members
             here, there = point_at(location.lat, location.lon), terminal_at(region.lat, region.lon)
             light = min(light, model_ms(here, there) + own[0] - 1e-6)
         assert path.estimate_ms >= max(0.1, light)
-        assert path.source in set(EstimateSource)
+        assert path.source in set(Source)
 
 
 @quick(120)
@@ -244,16 +244,16 @@ def test_what_is_seen_of_a_location_is_coarse() -> None:
 
 
 LEVELS = {
-    EstimateSource.NETWORK: ("networks", "192.0.2.0/24"),
-    EstimateSource.ASN: ("asns", "3320|DE"),
-    EstimateSource.PLACE: ("places", "52,13"),
-    EstimateSource.NEARBY: ("places", "50,12"),
-    EstimateSource.COUNTRY: ("countries", "DE"),
+    Source.NETWORK: ("networks", "192.0.2.0/24"),
+    Source.ASN: ("asns", "3320|DE"),
+    Source.PLACE: ("places", "52,13"),
+    Source.NEARBY: ("places", "50,12"),
+    Source.COUNTRY: ("countries", "DE"),
 }
 
 
 @pytest.mark.parametrize("source", LEVELS)
-def test_more_samples_count_more(source: EstimateSource) -> None:
+def test_more_samples_count_more(source: Source) -> None:
     """At every level the estimate comes the closer to what was measured, the more samples there are."""
     field, key = LEVELS[source]
     plain = estimates(EMPTY_TABLE)[FRANKFURT.name]
@@ -265,7 +265,7 @@ def test_more_samples_count_more(source: EstimateSource) -> None:
         added.append(path.estimate_ms - plain)
     assert added == sorted(added)
     assert 0 < added[0] < added[-1] < 40
-    if source in {EstimateSource.NETWORK, EstimateSource.PLACE}:
+    if source in {Source.NETWORK, Source.PLACE}:
         assert added[-1] == pytest.approx(40, abs=0.1)
 
 
@@ -277,7 +277,7 @@ def test_the_finest_level_wins() -> None:
     fields["networks"] = {"192.0.2.0/24": everywhere(-5.0, 500)}
     table = LatencyTable(**fields)
     path = Estimator(REGIONS, table).paths(BERLIN, [0])[0]
-    assert path.source == EstimateSource.NETWORK
+    assert path.source == Source.NETWORK
     assert path.estimate_ms == pytest.approx(estimates(EMPTY_TABLE)[FRANKFURT.name] - 5, abs=1)
 
 
@@ -305,9 +305,7 @@ def test_regions_tell_of_each_other() -> None:
     assert found[FRANKFURT.name] - plain[FRANKFURT.name] > found[SYDNEY.name] - plain[SYDNEY.name]
     unrelated = LatencyTable(mutual={"gone": {FRANKFURT.name: 5.0}, FRANKFURT.name: {FRANKFURT.name: 1.0}})
     assert estimates(unrelated) == plain
-    assert (
-        Estimator(REGIONS, LatencyTable(mutual=mutual)).paths(BERLIN, [0])[0].source == EstimateSource.REGIONS
-    )
+    assert Estimator(REGIONS, LatencyTable(mutual=mutual)).paths(BERLIN, [0])[0].source == Source.REGIONS
 
 
 def test_one_odd_place_does_not_speak_for_its_surroundings() -> None:

@@ -22,7 +22,7 @@ from gtm.core.latency.samples import (
     SampleVerdict,
     source_bit,
 )
-from gtm.core.latency.squares import EstimateSource
+from gtm.core.latency.squares import Source
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.requests import Location
 from tests import worlds
@@ -377,7 +377,7 @@ def test_a_hostile_browser_hardly_moves_an_estimate(lie: float) -> None:
             aggregates.merge(aggregator.take().deltas, minute * 60.0)
             table = aggregates.table(table, minute * 60.0, NAMES)
         path = Estimator(REGIONS, table).paths(BERLIN, [0])[0]
-        assert path.source == EstimateSource.NETWORK
+        assert path.source == Source.NETWORK
         estimates.append(path.estimate_ms)
     assert estimates[0] == pytest.approx(BASE + 20, abs=3)
     assert estimates[1] == pytest.approx(estimates[0], abs=5)
