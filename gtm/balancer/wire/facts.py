@@ -172,7 +172,8 @@ def facts_of(
     session = state = None
     if found.prompt_cache_key or found.user:
         session = _short(found.prompt_cache_key) or _short(found.user)
-    if _is_elsewhere(found):
+    alone = found.options is found.parameters is found.sampling_params is _ABSENT
+    if not alone or found.n_predict is not None:  # some servers have bounds there
         limit, most = _limits_elsewhere(head, found, limit, most)
     if session is None and found.metadata is not _ABSENT:
         session = _session_elsewhere(head, found)
@@ -208,15 +209,6 @@ def named_state(value: bytes | msgspec.Raw) -> str | None:
         said = _CONVERSATION.decode(value)
         return _short(said.id if isinstance(said, _Conversation) else said) or None
     return None
-
-
-def _is_elsewhere(found: Body) -> bool:
-    return (
-        found.options is not _ABSENT
-        or found.parameters is not _ABSENT
-        or found.sampling_params is not _ABSENT
-        or found.n_predict is not None
-    )
 
 
 def _limits_elsewhere(
