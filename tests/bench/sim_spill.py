@@ -156,7 +156,7 @@ class Spilling:
             tuple(
                 (self._text(one.name), one.max_share or 0.0)
                 for one in planned.quotas
-                if settings.earned and one.home == name
+                if settings.earned and one.from_region == name
             )
             for name in names
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from gtm.dashboard.report_file import report
 from tests.browser.checks import assert_good, picture
@@ -108,7 +109,7 @@ def test_without_scripts_it_reads_too(asking: System, visit: Open) -> None:
 def test_the_file_draws_its_map_alone(visit: Open, demo: System, tmp_path: Path) -> None:
     """By its own policy of contents, from the disk, with nothing on the console."""
     file = tmp_path / "report.html"
-    file.write_text(report(simulated(), before="revision 7", after="draft"))
+    file.write_text(report(as_answered(simulated()), before="revision 7", after="draft"))
     page = visit("/simulate").context.new_page()
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(said.text))

@@ -438,7 +438,7 @@ READERS: tuple[Reader, ...] = (
             b"data:",
             b"\n",
         ],
-        steps=1.0,
+        steps=1.5,
         peak=20.0,
     ),
     Reader(

@@ -168,6 +168,8 @@ def paired(pools: Sequence[ImportedPool], *, ordered: bool) -> tuple[tuple[Impor
     shared = [pool.label for pool in four if known.get(pool.label) == pool.weight]
     if ordered and shared != [pool.label for pool in six if pool.label in shared]:
         shared = []
+    if not ordered:  # what is shared is met in one order below
+        six = (*(by_label[label] for label in shared), *(pool for pool in six if pool.label not in shared))
     if len(shared) == len(four) == len(six):
         return joined(pools), False
     labels = {pool.label for pool in four} & known.keys()
