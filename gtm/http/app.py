@@ -272,6 +272,10 @@ class EdgeApp:
             if len(query) > MAX_URL:
                 raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
             lookup = self._queries.read(query)
+            if page_asks:
+                incoming.cors = routes.cors_of(
+                    lookup.service
+                )  # what is wrong with the request can be read, too
             client = lookup.client_ip
             if client is None or not granted:
                 client = _subject(lookup, self._callers.client(incoming.peer, forwarded), grant)

@@ -93,6 +93,25 @@ def test_preflights_are_answered_here(run_edge: Callable[..., Edge]) -> None:
         assert "location" not in found.headers
 
 
+@pytest.mark.parametrize("origins", [(APP,), ("*",)])
+def test_a_star_stands_for_authorization_too(run_edge: Callable[..., Edge], origins: tuple[str, ...]) -> None:
+    """Badgerati/Pode#1177 and whatwg/fetch#251: browsers leave `Authorization` out of `*`, and take it for a name where there are credentials."""
+    edge = run_edge(load=False)
+    edge.load(change=_with(Cors(origins, ("*",), ("*", "x-one"), credentials="*" not in origins)))
+    found = _preflight(edge, "/r/web/x", APP)
+    assert found.headers["access-control-allow-methods"] == "POST"
+    assert found.headers["access-control-allow-headers"] == "authorization"
+
+
+def test_a_page_reads_that_it_may_not_ask_about_others(run_edge: Callable[..., Edge]) -> None:
+    """gravitee-io/issues#1576: what was wrong with a token could not be read."""
+    edge = run_edge(load=False)
+    edge.load(change=_with(LISTED))
+    found = edge.get("/v1/route?service=web&client_ip=8.8.8.8", headers={"origin": APP})
+    assert found.status_code in (401, 403)
+    assert found.headers["access-control-allow-origin"] == APP
+
+
 @pytest.mark.parametrize("cors", [LISTED, None])
 def test_who_may_not_ask_is_told_what_to_do(run_edge: Callable[..., Edge], cors: Cors | None) -> None:
     """Instead of a redirect, at which every browser gives up without a word."""

@@ -20,7 +20,7 @@ Fields = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """What pages may do. `origins`: theirs, or `*`. `methods` and `fields` of requests: empty for whatever they ask for. `credentials`: with cookies."""
+    """What pages may do. `origins`: theirs, or `*`. `methods` and `fields` of requests: empty, or with `*` among them, for whatever they ask for. `credentials`: with cookies."""
 
     origins: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
@@ -51,8 +51,9 @@ def preflight_fields(cors: Cors, origin: str, method: str, fields: str) -> Field
         method: what it asks to do, `Access-Control-Request-Method`.
         fields: what it asks to send, `Access-Control-Request-Headers`; empty: nothing.
     """
-    methods = ", ".join(cors.methods) or method
-    wanted = ", ".join(cors.fields) or fields
+    # Never `*`: browsers leave `Authorization` out of it, and with credentials take it for a name (Fetch standard §3.2.5).
+    methods = method if ANY in cors.methods else ", ".join(cors.methods) or method
+    wanted = fields if ANY in cors.fields else ", ".join(cors.fields) or fields
     return (
         *_allowed(cors, origin),
         ("access-control-allow-methods", methods),
