@@ -35,7 +35,7 @@ class Country:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class DemoClient:
     """Somebody who sends requests: an address, in a country, behind that country's resolver."""
 
     country: str
@@ -60,13 +60,13 @@ def countries(path: Path = FILE) -> tuple[Country, ...]:
         )
 
 
-def client_of(country: Country, random: Random) -> Client:
+def client_of(country: Country, random: Random) -> DemoClient:
     """Any client of a country."""
     network = random.choice(country.networks)
-    return Client(country.code, network[1 + random.randrange(CLIENTS_PER_NETWORK)])
+    return DemoClient(country.code, network[1 + random.randrange(CLIENTS_PER_NETWORK)])
 
 
-def pick(among: Sequence[Country], weights: Sequence[float], random: Random) -> Client:
+def pick(among: Sequence[Country], weights: Sequence[float], random: Random) -> DemoClient:
     """A client of a country drawn by weight."""
     (country,) = random.choices(among, weights)
     return client_of(country, random)

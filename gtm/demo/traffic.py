@@ -21,7 +21,7 @@ from random import Random
 from urllib.parse import urlsplit
 
 from gtm.core.latency.geographic import Terminal, model_ms, point_at
-from gtm.demo.clients import Client, Demand, countries, pick, rates
+from gtm.demo.clients import Demand, DemoClient, countries, pick, rates
 from gtm.demo.fetch import FetchError, FetchReply, Pool, once, post
 from gtm.demo.resolver import ResolveError, Resolver, edge
 from gtm.demo.servers import MODEL, answer_tokens
@@ -206,7 +206,7 @@ class DemoTraffic:
 class _Asked:
     """What a client wants of a service."""
 
-    client: Client
+    client: DemoClient
     service: str
     body: bytes
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gtm.balancer.plane.access import AccessLines
 from gtm.balancer.plane.backend.upstream import Upstream
-from gtm.balancer.plane.exchange import Answer
+from gtm.balancer.plane.exchange import ClientAnswer
 from gtm.balancer.wire import responses as wire
 from gtm.balancer.wire.responses import PIECE, TURN, Chunks
 from tests.balancer import world as worlds
@@ -392,13 +392,13 @@ def test_an_answer_in_bytes_leaves_others_their_turn(
     """Many chunks of one byte at once: others come in between, often, nothing is read meanwhile, and all of it arrives; then another request's."""
     data = bytes(number % 251 for number in range(60_000))
     chunked = b"".join(form % (1, data[at : at + 1]) for at in range(len(data))) + b"0\r\n\r\n"
-    turns, inside = [0], Answer.body
+    turns, inside = [0], ClientAnswer.body
 
-    def counted(answer: Answer, piece: bytes) -> None:
+    def counted(answer: ClientAnswer, piece: bytes) -> None:
         turns[-1] += len(piece)
         inside(answer, piece)
 
-    monkeypatch.setattr(Answer, "body", counted)
+    monkeypatch.setattr(ClientAnswer, "body", counted)
     reads, taken = [], Upstream.data_received
 
     def read(upstream: Upstream, data: bytes) -> None:

@@ -177,7 +177,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """What an event ends with (WHATWG HTML §9.2.5)."""
 
 
-class Answer:
+class ClientAnswer:
     """One answer, from its head to its end; pieces are written together by who takes them."""
 
     __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
@@ -251,7 +251,7 @@ class Answer:
         return out[0] if len(out) == 1 else b"".join(out)
 
 
-class KeptAnswer(Answer):
+class KeptAnswer(ClientAnswer):
     """The body of one that is kept back until it is known whether it goes to the client: of that, nothing is there to send."""
 
     __slots__ = ()
@@ -400,7 +400,7 @@ class Exchange:
     """Seconds for which it was."""
     _offered: bool = False
     """Admission knows of it."""
-    answer: Answer = field(default_factory=Answer)
+    answer: ClientAnswer = field(default_factory=ClientAnswer)
     _untaken: bool = False
     """A peer has said that it does not take it."""
     _doubted: ResponseHead | None = None
@@ -1040,7 +1040,7 @@ class Exchange:
         found = self.proxy.pick(self, self.tried)
         if sent is None or not isinstance(found, SentRequest):
             return False
-        self._doubted, self.answer = None, Answer()
+        self._doubted, self.answer = None, ClientAnswer()
         told(self, sent)
         self.phase = CONNECTING
         self._send(found)
@@ -1049,7 +1049,7 @@ class Exchange:
     def _lets_go(self, response: ResponseHead) -> None:
         """Give the client what was kept back of an answer."""
         kept = self.answer
-        self._doubted, self.answer = None, Answer()
+        self._doubted, self.answer = None, ClientAnswer()
         self._answers(response, LENGTH)
         if isinstance(kept, KeptAnswer) and kept.body_so_far:
             self.answer.body(kept.body_so_far)

@@ -28,7 +28,7 @@ _PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedControl:
     """What came of it. `admin_token` is there the first time, and then until it was shown, where it is kept."""
 
     admin_token: str | None
@@ -42,7 +42,7 @@ async def prepare(
     balancer_tokens: Mapping[str, str] | None = None,
     policy: Callable[[Policy], Policy] | None = None,
     comment: str = "",
-) -> Prepared:
+) -> PreparedControl:
     """Make a database ready.
 
     Args:
@@ -76,7 +76,7 @@ async def prepare(
                 await policies.apply(database, draft, policies.Intent(CONTROL, comment))
     finally:
         await database.dispose()
-    return Prepared(admin_token)
+    return PreparedControl(admin_token)
 
 
 async def _first_admin(database: Database, first: FirstToken | None) -> str | None:
