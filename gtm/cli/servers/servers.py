@@ -75,9 +75,9 @@ def control(
     async def make_ready(url: str) -> None:
         # Beside a Postgres of somebody's control has no directory of its own.
         first = FirstToken(settings.data_dir) if settings.database_url is None else None
-        prepared = await prepare_database(url, first=first)
-        if prepared.admin_token is not None:
-            typer.echo(f"first admin token (shown only this once): {prepared.admin_token}")
+        admin_token = await prepare_database(url, first=first)
+        if admin_token is not None:
+            typer.echo(f"first admin token (shown only this once): {admin_token}")
         if first is not None:
             first.forget()
 

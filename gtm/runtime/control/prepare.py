@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gtm.control.live import tokens
@@ -27,13 +26,6 @@ _ATTEMPTS = 15
 _PAUSE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedControl:
-    """What came of it. `admin_token` is there the first time, and then until it was shown, where it is kept."""
-
-    admin_token: str | None
-
-
 async def prepare(
     url: str,
     *,
@@ -42,8 +34,8 @@ async def prepare(
     balancer_tokens: Mapping[str, str] | None = None,
     policy: Callable[[Policy], Policy] | None = None,
     comment: str = "",
-) -> PreparedControl:
-    """Make a database ready.
+) -> str | None:
+    """Make a database ready. The first admin token, the first time, and then until it was shown, where it is kept; else None.
 
     Args:
         url: a Postgres URL.
@@ -76,7 +68,7 @@ async def prepare(
                 await policies.apply(database, draft, policies.Intent(CONTROL, comment))
     finally:
         await database.dispose()
-    return PreparedControl(admin_token)
+    return admin_token
 
 
 async def _first_admin(database: Database, first: FirstToken | None) -> str | None:

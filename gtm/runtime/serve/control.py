@@ -41,7 +41,7 @@ async def _prepare(preparing: Preparing, data_dir: Path, url: str) -> None:
 
     regions = () if preparing.block is None else tuple(one.name for one in demo_policy().regions)
     try:
-        prepared = await prepare(
+        admin_token = await prepare(
             url,
             first=FirstToken(data_dir),
             edge_token=preparing.edge_token,
@@ -54,7 +54,7 @@ async def _prepare(preparing: Preparing, data_dir: Path, url: str) -> None:
         wrong = DatabaseReport(error=reason, unreachable=isinstance(error, StorageUnavailable))
         wrong.tell(preparing.said)
         raise
-    DatabaseReport(prepared.admin_token, regions).tell(preparing.said)
+    DatabaseReport(admin_token, regions).tell(preparing.said)
 
 
 if __name__ == "__main__":

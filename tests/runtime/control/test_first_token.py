@@ -18,7 +18,7 @@ from gtm.storage.session import Database
 
 def shown(url: str, first: FirstToken | None) -> str | None:
     """What a start on a database would show, as far as control goes."""
-    return asyncio.run(prepare(url, first=first)).admin_token
+    return asyncio.run(prepare(url, first=first))
 
 
 async def _counting(url: str, text: str) -> tuple[bool, int]:

@@ -31,6 +31,6 @@ async def test_a_prepared_database_may_be_read_only(prepared_url: str, database_
         with psycopg.connect(url, autocommit=True) as session:
             name = sql.Identifier(session.info.dbname)
             session.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
-    assert (await prepare(prepared_url)).admin_token is None
+    assert await prepare(prepared_url) is None
     with pytest.raises(StorageReadOnly, match="name the primary"):
         await prepare(database_url)
