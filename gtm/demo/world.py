@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 _LEGAL = "no region that may serve you is usable now; your request was not sent anywhere else"
 
 
+_LASTS = 10.0
+"""Seconds of a connection that has one answer: so a region that fails does so for its clients at once, and who sends nothing stays no longer."""
+
+
 class Region(Protocol):
     """A region of the world."""
 
@@ -61,8 +65,8 @@ class World:
         Raises:
             OSError: an address is taken.
         """
-        await HttpServer(_refuse_by_law).listen(address(self._block, REFUSAL_HOST), PORT)
-        await HttpServer(self.switch).adopt(switch)
+        await HttpServer(_refuse_by_law, _LASTS).listen(address(self._block, REFUSAL_HOST), PORT)
+        await HttpServer(self.switch, _LASTS).adopt(switch)
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Region → how it stands."""

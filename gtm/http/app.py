@@ -273,9 +273,8 @@ class EdgeApp:
                 raise ProblemError("uri_too_long", f"the query is longer than {MAX_URL} bytes")
             lookup = self._queries.read(query)
             if page_asks:
-                incoming.cors = routes.cors_of(
-                    lookup.service
-                )  # what is wrong with the request can be read, too
+                known = routes.service(lookup.service)
+                incoming.cors = None if known is None else known.cors  # what is wrong can be read, too
             client = lookup.client_ip
             if client is None or not granted:
                 client = _subject(lookup, self._callers.client(incoming.peer, forwarded), grant)
@@ -297,10 +296,10 @@ class EdgeApp:
         incoming.page = REDIRECT
         query = incoming.query
         if b"origin" in incoming.headers:
-            cors = routes.cors_of(service)
-            if is_preflight(incoming):
-                return preflight(incoming, cors)
-            incoming.cors = cors
+            known = routes.service(service)
+            if known is not None and is_preflight(incoming):
+                return preflight(incoming, known.cors)
+            incoming.cors = None if known is None else known.cors
         if len(rest) + len(query) > MAX_URL:
             raise ProblemError("uri_too_long", f"path and query are longer than {MAX_URL} bytes together")
         if not rest.startswith(b"/") or not _PRINTABLE.fullmatch(rest) or not _PRINTABLE.fullmatch(query):

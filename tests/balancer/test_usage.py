@@ -772,3 +772,15 @@ def test_nobody_gains_by_running_into_the_bound() -> None:
         return owed
 
     assert left(900.0) == pytest.approx(left(0.0), abs=40.0)
+
+
+def test_messages_of_a_tunnel_are_looked_at_apart() -> None:
+    """One that is cut within a text hides nothing of the next read."""
+    meter = Meter()
+    meter.begin()
+    done = b'{"type":"response.done","response":{"usage":{"input_tokens":300,"output_tokens":400}}}'
+    cut = b'{"type":"response.text.delta","delta":"it is \\"tokens'
+    meter.message(cut[:-3])
+    meter.message(cut[-3:] + b'"}' + done)
+    used = meter.used(10_000, events=False)
+    assert (used.inputs, used.outputs) == (300, 400)

@@ -132,11 +132,24 @@ def test_options_that_no_browser_asks_are_redirected(run_edge: Callable[..., Edg
             assert client.request("OPTIONS", "/r/web/x", headers=headers).status_code == 307
 
 
-def test_an_origin_that_is_said_twice_is_refused(edge: Edge) -> None:
-    """Which of them counts is nobody's guess."""
+def test_an_origin_that_is_said_twice_is_nobodys(run_edge: Callable[..., Edge]) -> None:
+    """Which of them counts is nobody's guess. Pages that are no service's do not look at it, nor at the fields that are asked for, which are a list."""
+    edge = run_edge(load=False)
+    edge.load(change=_with(LISTED))
+    twice = [("origin", APP), ("origin", EVIL), *[("access-control-request-headers", "x-one")] * 2]
     with edge.client() as client:
-        found = client.get("/r/web/x", headers=[("origin", APP), ("origin", EVIL)])
-    assert found.status_code == 400
+        found = client.get("/r/web/x", headers=twice)
+        assert (found.status_code, found.headers.get("access-control-allow-origin")) == (307, None)
+        assert client.get("/healthz", headers=twice).status_code == 200
+
+
+def test_before_a_policy_and_for_no_service_a_preflight_is_told_so(run_edge: Callable[..., Edge]) -> None:
+    """It is no page's fault."""
+    edge = run_edge(load=False)
+    assert _preflight(edge, "/r/web/x", APP).status_code == 503
+    edge.load(change=_with(LISTED))
+    found = _preflight(edge, "/r/none/x", APP)
+    assert (found.status_code, found.json()["code"]) == (404, "unknown_service")
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from gtm.balancer.plane.backend.backends import PeerRoute, Route
 from gtm.balancer.plane.contracts import PushedRequest, SentRequest
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.admission.values import RefusalCode, Ticket, TicketState
+from gtm.core.balance.serving import known_as
 from gtm.core.balance.spill.edge import counted_at, owed, ways
 from gtm.core.balance.spill.push import PushPeer, expected_wait, push
 from gtm.core.balance.spill.room import (
@@ -287,7 +288,9 @@ class PeerPusher:
                 self._ways = {}
             found = self._ways[group] = tuple(self._made(view, group))
         snapshot, now = view.snapshot, self.now()
-        wanted = model if model in snapshot.models else None
+        wanted = None if model is None else known_as(model, snapshot.models)
+        if wanted not in snapshot.models:
+            wanted = None
         return [
             peer
             for peer in found

@@ -11,7 +11,8 @@ Laws:
   6. A check that cannot work takes nobody down: 401 and 403 say that it shows no key, and 400, 404, 405, 415, 422 and 501 of a server at which it
      has never passed say that it asks for what is not there. It is switched off for that backend, which has answered and counts as it does
      without the check; what is wrong with the check is told, and it is tried again.
-  7. A completion that is refused for want of room passes: a server that says that it is full works. One that only ran out of time says nothing while
+  7. A completion that is refused for want of room passes where requests are known to be there: a server that says that it is full works, and one that
+     says it of nobody's requests may be a proxy before a dead engine. One that only ran out of time says nothing while
      the model's answers to live requests come; nor where these fill all slots of the server, for as long as such silence is usual (`_QUIET`).
 """
 
@@ -24,6 +25,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from math import inf
 from types import MappingProxyType
 
 import msgspec
@@ -170,6 +172,7 @@ class _Watched:
     scraper: Scraper
     own: OwnChecks
     listed: Listed | None = None
+    listed_at: float = -inf
     scraped_at: float | None = None
     cold: bool = False
     """It was down, and was not warmed up since."""
@@ -391,6 +394,7 @@ class Checks:
             wrong = _unexpected(answer, (200,))
             if not wrong:
                 watched.listed = found = read_list(answer.body)
+                watched.listed_at = self._now()
                 self._tell_models(watched)
                 wrong = _missing(watched.backend, found) if models.required else ""
         except (AskingError, MetricsError) as error:
@@ -420,10 +424,16 @@ class Checks:
                 return min(check.timeout, check.interval)
             wrong = str(error)
         except (AskingError, MetricsError) as error:
+            watched.quiet_since = None
             wrong = str(error)
         if answer is not None:
             watched.quiet_since = None
-            wrong = "" if _says_full(answer) else wrong
+        if wrong and answer is not None and _says_full(answer) and self._has_requests(watched):
+            self._passes(
+                watched, Check.COMPLETION, answer
+            )  # nothing was completed: what it takes is not known by it
+            self._note(watched, "completion", "")
+            return check.interval
         if answer is not None and answer.status == 404 and names_model(answer.body, model):
             watched.absent[model] = self._now() + ABSENT_MODEL
             self._tell_models(watched)
@@ -436,6 +446,14 @@ class Checks:
             self._tell_models(watched)
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
+
+    def _has_requests(self, watched: _Watched) -> bool:
+        """Whether requests are known to be there: of this balancer, of others, or by what the server's own metrics say."""
+        name = watched.backend.name
+        if self.flights is not None and self.flights.of(name).known > 0:
+            return True
+        said = self.health.condition(name, self._now()).scraped
+        return said is not None and said.running + said.waiting > 0
 
     def _is_filled(self, watched: _Watched) -> bool:
         """Whether requests of this process fill all slots that the file says."""
@@ -450,6 +468,7 @@ class Checks:
             return True
         slots = watched.backend.slots
         if not (filled and slots and self._is_filled(watched)):
+            watched.quiet_since = None
             return False
         if watched.quiet_since is None:
             watched.quiet_since = began
@@ -518,6 +537,7 @@ class Checks:
                     answer, f"`{path}`: {wrong}: it lists no model to complete with; set `model`"
                 )
             watched.listed = read_list(answer.body)
+            watched.listed_at = self._now()
             if not watched.listed.models:
                 raise MetricsError("it lists no model to complete with; set `model`")
         return _first(watched.listed.models, watched.absent)
@@ -584,7 +604,8 @@ class Checks:
         now, listed, name = self._now(), watched.listed, watched.backend.name
         watched.absent = {model: until for model, until in watched.absent.items() if until > now}
         if listed is not None:
-            self.health.listed(name, listed.models.difference(watched.absent), listed.adapters, now)
+            models = listed.models.difference(watched.absent)
+            self.health.listed(name, models, listed.adapters, watched.listed_at)
         elif watched.backend.models:
             self.health.listed(name, watched.backend.models.difference(watched.absent), frozenset(), now)
 

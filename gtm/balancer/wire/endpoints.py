@@ -1,6 +1,6 @@
 """The endpoints of model servers that are known: methods, paths, whose they are, and how the body of each says what it is for.
 
-The columns of methods and paths are what a balancer carries by default (`gtm.balancer.wire.endpoints`); the others are what it reads: the model, where choosing or a limit goes by it (`gtm.balancer.wire.bodies`, `gtm.balancer.wire.bodies`), and
+The columns of methods and paths are what a balancer carries by default (`gtm.balancer.wire.endpoints`); the others are what it reads: the model, where choosing or a limit goes by it (`gtm.balancer.wire.bodies`), and
 what tells of a request's work and whom it sticks to (`gtm.balancer.wire.facts`).
 """
 
@@ -232,7 +232,8 @@ def body_kind(method: bytes, path: bytes) -> BodyKind:
 def runs_model(method: bytes, path: bytes) -> bool:
     """Whether an answer takes a model's work, as far as is known."""
     found = endpoint_of(method, path)
-    return found is not None and found.group == INFERENCE and found.kind is not BodyKind.NONE
+    counts = path.endswith(b"/count_tokens")
+    return found is not None and found.group == INFERENCE and found.kind is not BodyKind.NONE and not counts
 
 
 _remembered = lru_cache(maxsize=1024)(_row_of)

@@ -1,7 +1,7 @@
 """How many tokens a request has used, by what its answer says or shows: for tenants that have budgets of them.
 
 OpenAI's wire format says it in an answer (`usage`), of a stream at its end if the client asks for that (`stream_options:
-{include_usage: true}`). Anthropic's says the input with a stream's first event, and the output with its last; others have names of their own (`_OBJECTS`, `_COUNT`). Of what does
+{include_usage: true}`). Anthropic's says the input with a stream's first event, and the output with its last; others have names of their own (`_OBJECTS`, `_COUNTS`). Of what does
 not say it:
 
     input      what was expected stands (`gtm.balancer.wire.estimate`)
@@ -261,7 +261,7 @@ class Meter:
 
     def message(self, data: bytes) -> None:
         """What came through a tunnel: most of it are messages of a WebSocket, in frames that nobody reads here, so that each is looked at for itself."""
-        self._said.restart()
+        self._said.forget()
         self._said.feed(data[max(data.find(b'{"'), 0) :])
 
     def _found_out(self, data: bytes) -> tuple[bytes, ...]:
@@ -364,6 +364,11 @@ class _Counts:
         """What comes next is inside of a text."""
         self._way: list[bytes] = []
         """The names that lead from the document to the object in which the next member stands, if all of these are known; else to one around it."""
+
+    def forget(self) -> None:
+        """Begin anew, without what was held back of what came."""
+        self._rest = b""
+        self.restart()
 
     def feed(self, data: bytes) -> None:
         """Some more of it."""

@@ -65,7 +65,7 @@ class Balancers:
         leases: the books of quotas.
         latency: what is known of round trips.
         monotonic: seconds that never step back.
-        pushes: takes what they found no slot for; None: a book of its own.
+        pushes: takes what they found no slot for.
         policy: the one in force.
     """
 

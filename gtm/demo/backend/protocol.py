@@ -51,10 +51,12 @@ class Connection(asyncio.Protocol):
     Args:
         handler: answers a request, at once or later, by `respond`, or `open` and `write` and `close_stream`.
         connections: of the server; this one is in it while it is open.
+        lasts: seconds for one request and its answer, after which the connection ends; None: it is kept for others, however long.
     """
 
-    def __init__(self, handler: Handler, connections: set[Connection]) -> None:
+    def __init__(self, handler: Handler, connections: set[Connection], lasts: float | None = None) -> None:
         self._handler = handler
+        self._lasts = lasts
         self._connections = connections
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._parser = httptools.HttpRequestParser(self)
@@ -74,6 +76,8 @@ class Connection(asyncio.Protocol):
         """A client is there."""
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
+        if self._lasts is not None:
+            asyncio.get_running_loop().call_later(self._lasts, self._transport.abort)
 
     def connection_lost(self, _: Exception | None) -> None:
         """The client is gone."""
@@ -163,7 +167,7 @@ class Connection(asyncio.Protocol):
             headers=self._headers,
             body=b"".join(self._body),
             chunks=self._parser.get_http_version() != "1.0",
-            keep_alive=self._parser.should_keep_alive(),
+            keep_alive=self._lasts is None and self._parser.should_keep_alive(),
         )
         self._begin()
         if self._request is None:
@@ -282,9 +286,11 @@ class HttpServer:
 
     Args:
         handler: answers a request.
+        lasts: see `Connection`.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, lasts: float | None = None) -> None:
+        self._lasts = lasts
         self.connections: set[Connection] = set()
         """The connections that are open."""
         self.handler = handler
@@ -320,7 +326,7 @@ class HttpServer:
             connection.abort()
 
     def _connection(self) -> Connection:
-        return Connection(self.handler, self.connections)
+        return Connection(self.handler, self.connections, self._lasts)
 
 
 def _error(error: ApiError) -> tuple[bytes, str, dict[str, str]]:

@@ -35,7 +35,7 @@ from gtm.core.model.references import some
 from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.model.services import Handoff
+from gtm.core.model.services import Handoff, Service
 from gtm.core.quota.earned import Earn, Worth
 from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried, jwks
@@ -546,10 +546,10 @@ class Routes:
         """The service whose host name a Host header gives, and that name if it states something; None if there is none."""
         return self._services[host]
 
-    def cors_of(self, name: str) -> Cors | None:
-        """What pages of other origins may read of answers about a service; None: nothing, or there is none of this name."""
-        service = None if self.router is None else self.router.view.snapshot.services.get(name)
-        return None if service is None else service.service.cors
+    def service(self, name: str) -> Service | None:
+        """The service of this name; None: there is none, or no policy yet."""
+        found = None if self.router is None else self.router.view.snapshot.services.get(name)
+        return None if found is None else found.service
 
     def _of_host(self, host: bytes) -> _OfHost:
         if self.router is None:

@@ -69,8 +69,10 @@ SAID = {
 ASKED_METHOD, ASKED_FIELDS = b"access-control-request-method", b"access-control-request-headers"
 """What a browser's preflight asks for (Fetch standard §4.8)."""
 
+_JOINED = LISTS.union((b"origin", ASKED_METHOD, ASKED_FIELDS))
+"""Others of them are lists, too, or allow nobody when they are given twice."""
 _SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"content-encoding", *SAID)
-_READ = LISTS.union(_SINGLE, (b"origin", ASKED_METHOD, ASKED_FIELDS))
+_READ = _JOINED.union(_SINGLE)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -131,7 +133,7 @@ class Incoming:
             if name in _READ:
                 if name not in headers:
                     headers[name] = value
-                elif name in LISTS:
+                elif name in _JOINED:
                     headers[name] += b", " + value  # RFC 9110 §5.3
                 else:
                     raise ProblemError(

@@ -482,8 +482,8 @@ class Carrier(Carriers):
         snapshot = self._current.snapshot
         return (
             named(model, self._picker.names)
-            or model in self._file.document.admission.models
-            or (snapshot is not None and model in snapshot.models)
+            or named(model, self._file.document.admission.models)
+            or (snapshot is not None and named(model, snapshot.models))
         )
 
     def _tracer(self) -> Tracer | None:

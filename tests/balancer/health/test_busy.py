@@ -47,7 +47,7 @@ class Here:
         self.asked = 0
 
     async def ask(self, *_: object, **__: object) -> BackendAnswer:
-        """BackendAnswer a check."""
+        """Answer a check."""
         self.asked += 1
         late = isinstance(self.says, LateError)
         self.now += 10.0 if late else 0.1
@@ -75,9 +75,17 @@ class Here:
 
 
 @asynccontextmanager
-async def checked(monkeypatch: pytest.MonkeyPatch, slots: int | None = None) -> AsyncGenerator[Here]:
-    """A server that is up, and its checks."""
+async def checked(
+    monkeypatch: pytest.MonkeyPatch,
+    slots: int | None = None,
+    *,
+    says: BackendAnswer = GOOD,
+    there: int = 0,
+) -> AsyncGenerator[Here]:
+    """A server that is up, and its checks; what it says to the first, and how many requests are there."""
     here = Here(slots)
+    here.says = says
+    here.fill(there)
     monkeypatch.setattr(checks_module, "ask", here.ask)
     here.checks.update([(here.backend, here.route)])
     try:
@@ -105,13 +113,32 @@ def test_a_server_that_says_that_it_is_full_passes(
 
     async def test() -> None:
         async with checked(monkeypatch) as here:
-            here.says = full
+            here.says, there = full, here.fill(1)
             await here.check(5)
             assert here.up
             assert here.checks.problems() == {NAME: {}}
+            there[0].end()  # of nobody's requests: a proxy before a dead engine says so, too
+            await here.check(2)
+            assert not here.up
+            here.fill(1)
+            await here.check(5)
+            assert here.up
             here.says = BackendAnswer(503, b"the engine is dead", 0.1)
             await here.check(2)
             assert not here.up
+
+    run(test)
+
+
+def test_a_check_that_was_refused_for_want_of_room_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of embeddings that was full when it was first asked for a completion: its 404 later says that the check is wrong."""
+
+    async def test() -> None:
+        async with checked(monkeypatch, says=BackendAnswer(503, b"", 0.1, retry_after=True), there=1) as here:
+            here.says = BackendAnswer(404, b"", 0.1)
+            await here.check(9)
+            assert here.up
+            assert "switched off" in here.checks.problems()[NAME]["completion"]
 
     run(test)
 

@@ -321,7 +321,6 @@ class _BeneathTls(asyncio.BufferedProtocol):
 #   2. A connection carries nothing of a client's before who is there has proven to be a balancer of the region (`gtm.handoff.proof`).
 
 
-"""Seconds for an address to take a connection, while there are others to try."""
 _MOST = 8 * 1024
 """Bytes of an answer that asks for a proof."""
 

@@ -71,7 +71,7 @@ class HistoryWriter(ABC):
             self.end(clock())
             try:
                 async with asyncio.timeout(LONGEST):
-                    await self.write(clock())
+                    await self._write(clock())
             except (StorageUnavailable, TimeoutError) as error:
                 why = str(error) or "the database is too slow"
                 logger.warning("the end of %s is lost: %s", self.what, why)
@@ -127,7 +127,7 @@ class MinuteWriter(HistoryWriter, Generic[_M]):
 class AuditRetention(HistoryWriter):
     """Forgets entries of the audit log that are too old; they are written where what they tell of is done."""
 
-    what = "the end of the audit log"
+    what = "what is to be forgotten of the audit log"
 
     def end(self, now: float) -> None:
         """Nothing of it is under way."""

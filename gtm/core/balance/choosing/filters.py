@@ -92,7 +92,8 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettin
 def eligible(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Eligible:
     """The candidates that may take requests of a kind, or why there are none."""
     found, out, why, panic = takers(candidates, kind, settings)
-    if any(one.condition.refuses for one in found) and not all(one.condition.refuses for one in found):
+    able = [one for one in found if loaded(one.condition, kind.model, kind.adapter)] or found
+    if any(one.condition.refuses for one in able) and not all(one.condition.refuses for one in able):
         out = [*(one for one in found if one.condition.refuses), *out]
         found = [one for one in found if not one.condition.refuses]
     last = _preferred(out, kind, settings) if out else None

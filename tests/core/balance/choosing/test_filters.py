@@ -203,6 +203,19 @@ def _well(*models: str, **more: bool) -> Condition:
     )
 
 
+def test_who_has_an_adapter_is_asked_though_it_says_that_it_is_full() -> None:
+    """One that says "full" for seconds comes after others that have the adapter, and before one that lacks it and would say that there is none."""
+    has = Condition(healthy=True, models=frozenset("m"), adapters=frozenset("x"))
+    lacks = replace(has, adapters=frozenset())
+    for known, expected in (
+        ({"a": replace(has, refuses=True), "b": lacks}, "a"),
+        ({"a": replace(has, refuses=True), "b": has}, "b"),
+    ):
+        found = choose(pool_of([Backend("a"), Backend("b")], known, Flights()), WantedBackend("x"), 0.5)
+        assert isinstance(found, Candidate)
+        assert found.backend.name == expected
+
+
 @pytest.mark.parametrize(
     ("having", "why"),
     [
