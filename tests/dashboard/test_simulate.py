@@ -214,7 +214,7 @@ def test_what_people_write_is_text(live: Api, people: People, hostile: str) -> N
 
 def test_addresses_and_forms_say_the_same() -> None:
     """What a form says is what its address says; empty rows and unknown words say nothing."""
-    asked = page.Asked.of_form({**FORM, "what3": "explodes", "region3": "us-east"})
+    asked = page.SimulationAsked.of_form({**FORM, "what3": "explodes", "region3": "us-east"})
     assert asked.address == ASKED
     assert asked.scenario == {
         "down": ["us-east"],
@@ -222,7 +222,7 @@ def test_addresses_and_forms_say_the_same() -> None:
         "services": {"chat": 1.5},
         "demand": 2.0,
     }
-    assert page.Asked.of_form({"traffic": "yesterday"}).address == "/simulate?traffic=24h"
+    assert page.SimulationAsked.of_form({"traffic": "yesterday"}).address == "/simulate?traffic=24h"
     assert page.commands(asked)[0] == (
         "gtm simulate --traffic current --down us-east --capacity eu-west=0.5 --demand 2 --demand chat=1.5 --html report.html"
     )
