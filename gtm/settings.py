@@ -367,6 +367,16 @@ class EdgeSettings(ServerSettings):
         "Networks to probe although they are loopback, link-local or a cloud's metadata service, with commas.",
         read=options.networks,
     )
+    carry: bool = option(
+        default=True,
+        meaning="Carry requests of services that ask for it (`answer: carry`); otherwise they are redirected.",
+        variable="GTM_EDGE_CARRY",
+    )
+    carry_trust: tuple[Network, ...] = option(
+        "",
+        "Networks whose servers get carried requests over plain HTTP without proving to be gtm's balancers, with commas.",
+        read=options.networks,
+    )
     ca_file: Path | None = option(
         None,
         "Certificates (PEM) to trust besides the public ones, for control and for probes.",

@@ -22,7 +22,7 @@ from gtm.core.model.outcomes import Outcome
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (
-        "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect).",
+        "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect, carry).",
         ("service", "region", "outcome", "via"),
     ),
     "gtm_dns_queries_total": (
@@ -42,6 +42,14 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_edge_corrections_total": (
         "HTTP requests by the region that the plan chose (empty: refused), the one that took it instead (empty: none), and why.",
         ("from", "to", "why"),
+    ),
+    "gtm_edge_carried_total": (
+        "Requests carried to a region, and how they ended there (answered, broken, cancelled, failed, full, refused).",
+        ("region", "ended"),
+    ),
+    "gtm_edge_carried_elsewhere_total": (
+        "Carried requests that another region took, since the one that was asked first did not.",
+        ("from", "to"),
     ),
     "gtm_http_requests_total": ("HTTP requests to the edge, by route and status.", ("route", "status")),
 }
@@ -185,7 +193,7 @@ _CORRECTIONS = "gtm_edge_corrections_total"
 
 
 def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> str:
-    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`).
+    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`, `carry`).
 
     It says what the metrics say, and the request's ranking class and demand cell for the planner. What only another edge
     may answer is no demand here: the client brings it there.

@@ -40,6 +40,7 @@ from gtm.core.model.services import (
     Affinity,
     Families,
     Handoff,
+    HttpAnswer,
     OnOverload,
     OnUnusable,
     Priority,
@@ -421,6 +422,8 @@ class ServiceDocument(ResourceDocument[Service]):
     """How long a request occupies its place in a region, as far as no load report says it."""
     exploration: Annotated[f.Number, Field(ge=0, le=0.2)] = 0.0
     """The share of requests spread over the other eligible regions, to measure the way there."""
+    answer: HttpAnswer = HttpAnswer.REDIRECT
+    """How edges answer over HTTP: a redirect to the region chosen, or they carry the request there and its answer back."""
     handoff: Handoff = Handoff.NONE
     """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to verify."""
     push: Push = Push.CARRY

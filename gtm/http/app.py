@@ -16,7 +16,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import Any
@@ -30,7 +30,7 @@ from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
 from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.routes import EdgeHandoffs, Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.answers.routes import CarriedRequest, EdgeHandoffs, Locate, LookupRoute, RedirectRoute, Routes
 from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
     NO_STORE,
@@ -82,7 +82,7 @@ class EdgeOptions:
     accepted. `trusted_proxies` are the networks whose X-Forwarded-For and
     Forwarded headers count. `beacons`: browsers may post round trips. Clients in `metrics_allow` read the metrics without
     a token. `near_lookups` lets this machine ask about any client, where it alone can reach the edge. `names` are those that
-    this machine is known by.
+    this machine is known by. `carry`: requests of services that ask for it are carried, where the law lets this edge.
     """
 
     open_lookups: bool = False
@@ -92,6 +92,7 @@ class EdgeOptions:
     metrics_allow: tuple[Network, ...] = LOOPBACK
     near_lookups: bool = False
     names: frozenset[str] = frozenset()
+    carry: bool = True
 
 
 @dataclass(eq=False, repr=False)
@@ -141,6 +142,7 @@ class EdgeApp:
             names=options.names,
             clock=clock,
         )
+        self._may_carry = options.carry
         self._queries = Queries()
         self._routes = Routes(None, self.locate)
         self.intake = Intake(lambda: current.snapshot, self.locate, clock, lambda: current.table.doubts)
@@ -240,10 +242,9 @@ class EdgeApp:
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
         incoming.read_headers()
-        host = incoming.headers.get(b"host", b"")
-        service = routes.service_of(host)
-        if service is not None:
-            return self._redirect(incoming, routes, *service, incoming.raw_path)
+        found = _of_service(incoming, routes)
+        if found is not None:
+            return self._redirect(incoming, routes, *found)
         page = self._pages.get(incoming.path)
         if page is not None:
             incoming.page = page
@@ -251,13 +252,8 @@ class EdgeApp:
                 return page.preflight
             incoming.require(page.methods)
             return None if page.answer is None else page.answer(incoming, routes)
-        if incoming.raw_path.startswith(b"/r/"):
-            name, slash, rest = incoming.raw_path[3:].partition(b"/")
-            return self._redirect(incoming, routes, name.decode("latin-1"), None, slash + rest or b"/")
-        raise ProblemError(
-            "not_found",
-            f"no service has the host name `{host[:255].decode('latin-1')}`, and gtm has no such path",
-        )
+        host = incoming.headers.get(b"host", b"")[:255].decode("latin-1")
+        raise ProblemError("not_found", f"no service has the host name `{host}`, and gtm has no such path")
 
     def _lookup(self, incoming: Incoming, routes: Routes) -> Response:
         query = incoming.query
@@ -293,6 +289,72 @@ class EdgeApp:
         self, incoming: Incoming, routes: Routes, service: str, host: str | None, rest: bytes
     ) -> Response:
         """Send a request on; `host` is the host name that it came by, if that states something."""
+        found = self._route(incoming, routes, service, host, rest)
+        return found if isinstance(found, Response) else found.respond(rest, incoming.query)
+
+    def carries(self, target: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a request is for a service whose requests are carried: by its target, as it was sent, and its header lines."""
+        carried = self.routes().carried
+        if not carried:
+            return False
+        if target.startswith(b"/"):
+            host = next((value for name, value in lines if name == b"host"), b"")
+        else:  # its authority counts, not Host (RFC 9112 §3.2.2)
+            host, slash, target = target.partition(b"://")[2].partition(b"/")
+            target = slash + target
+        incoming = Incoming("GET", target, (), None, "1.1")
+        incoming.headers[b"host"] = host
+        found = _of_service(incoming, self._routes)
+        return found is not None and found[0] in carried
+
+    def carried(self, incoming: Incoming) -> tuple[Response | CarriedRequest, bytes]:
+        """How a request ends that `carries` was asked about, and the path of its service. Its headers have been read."""
+        incoming.page = REDIRECT
+        rest = b"/"
+        try:
+            routes = self.routes()
+            name, host, rest = _of_service(incoming, routes) or (
+                "",
+                None,
+                b"/",
+            )  # the policy may have it no more
+            route = self._route(incoming, routes, name, host, rest)
+            signs = self.handoffs
+            ended: Response | CarriedRequest
+            if isinstance(route, Response):
+                ended = route
+            elif self._may_carry and signs is not None and (route.handoffs or signs.believed):
+                ended = route.carried(rest, incoming.query)
+            else:
+                ended = route.respond(rest, incoming.query)
+        except Exception as error:  # noqa: BLE001  # logged there
+            ended = self._failed(incoming, error)
+        if isinstance(ended, Response):
+            if incoming.cors is not None:
+                ended = readable(ended, incoming.cors, incoming.headers[b"origin"])
+            self._count(incoming, ended)
+        return ended, rest
+
+    def is_still_carried(self, incoming: Incoming, carried: CarriedRequest) -> bool:
+        """Whether the law of now, too, lets this edge carry a request, and to where it goes."""
+        routes = self.routes()
+        router, routing = routes.router, carried.resolved.routing
+        if router is not None and router.view.basis is routing.view.basis:
+            return True
+        try:
+            found = _of_service(incoming, routes)
+            route = None if found is None else self._route(incoming, routes, *found)
+        except ProblemError:
+            return False
+        if not isinstance(route, RedirectRoute) or not route.is_carried or router is None:
+            return False
+        number = router.view.snapshot.region_numbers.get(carried.option.region or "")
+        return number is not None and bool(route.allowed >> number & 1)
+
+    def _route(
+        self, incoming: Incoming, routes: Routes, service: str, host: str | None, rest: bytes
+    ) -> RedirectRoute | Response:
+        """Where a request of a service is sent; or its answer, if it is a page's preflight."""
         incoming.page = REDIRECT
         query = incoming.query
         if b"origin" in incoming.headers:
@@ -319,7 +381,7 @@ class EdgeApp:
             route = RedirectRoute(routes.resolve(lookup, caller, instance_of(b"/r/" + service.encode())))
             if _short(*forwarded):
                 routes.remember(routes.redirects, key, route)
-        return route.respond(rest, query)
+        return route
 
     async def _take_batch(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Read a batch, and answer it unless the client went away."""
@@ -391,6 +453,17 @@ class EdgeApp:
     def _metrics_page(self, incoming: Incoming, _routes: Routes) -> Response:
         self._callers.check_scraper(incoming)
         return response_of(200, ((b"content-type", _METRICS_TYPE), NO_STORE), self.metrics().encode())
+
+
+def _of_service(incoming: Incoming, routes: Routes) -> tuple[str, str | None, bytes] | None:
+    """The service that a request is for, the host name that it came by if that states something, and the path at the service; None: it is gtm's own."""
+    service = routes.service_of(incoming.headers.get(b"host", b""))
+    if service is not None:
+        return (*service, incoming.raw_path)
+    if not incoming.raw_path.startswith(b"/r/"):
+        return None
+    name, slash, rest = incoming.raw_path[3:].partition(b"/")
+    return name.decode("latin-1"), None, slash + rest or b"/"
 
 
 def _subject(lookup: Lookup, caller: ClientAddress | None, grant: Grant) -> ClientAddress | None:

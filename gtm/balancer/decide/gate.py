@@ -322,8 +322,10 @@ class LawGate:
 
     def _free(self, exchange: Exchange) -> bool:
         """Whether the request states a priority and comes from where any may be claimed."""
-        networks = self.says.priority_from
-        return bool(networks) and _PRIORITY in exchange.head.seen and is_in(exchange.client.peer, networks)
+        networks, seen = self.says.priority_from, exchange.head.seen
+        if not networks or _PRIORITY not in seen or PUSH in seen:  # what carries a request is not its client
+            return False
+        return is_in(exchange.client.peer, networks)
 
     def _tenant(self, head: RequestHead, of_host: str | None) -> tuple[str | None, bool]:
         """The tenant that the host name states, or whose key the request shows, and whether a key shows it.
@@ -380,11 +382,10 @@ def _small(key: tuple[bytes | Flaw | None, ...]) -> bool:
 
 
 def _not_believed(verdict: Verdict) -> Refusal:
-    """A push whose handoff counts as none: whose request it is, is not known. It is refused, for its carrier's place says nothing."""
+    """A carried request whose handoff counts as none: whose request it is, is not known. It is refused, for its carrier's place says nothing."""
     why = "; ".join(flaw.value for flaw in verdict.flaws) or "there is none"
-    return Refusal(
-        421, "push_not_believed", f"this was pushed here by a balancer whose handoff is not believed: {why}"
-    )
+    words = f"this was carried here by an edge or a balancer whose handoff is not believed: {why}"
+    return Refusal(421, "push_not_believed", words)
 
 
 def _taken(head: RequestHead, given: bytes | None) -> tuple[RequestHead, bytes | Flaw | None]:

@@ -123,7 +123,7 @@ if TYPE_CHECKING:
 # | the last server | may be asked of another |
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
-# | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key` |
+# | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
 # | began to answer | never |
 #
 # And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
@@ -156,6 +156,8 @@ def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False)
     """
     head = exchange.head
     twice = head.method in _TWICE or b"idempotency-key" in head.seen
+    if exchange.proxy.repeats and exchange.target.runs_model and not exchange.makes_state:
+        twice = True
     if exchange.answering or not exchange.keeps_body:
         return False
     if reached is Reached.BEGUN and (exchange.heard or not twice):
@@ -895,7 +897,7 @@ class Exchange:
 
     def _forget_body(self) -> None:
         """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
-        if self.received <= MAX_REPLAY or not self.keeps_body:
+        if self.received <= self.proxy.replay or not self.keeps_body:
             return
         pushed = self.sent is not None and self.sent.push is not None
         if not pushed or self.received > MAX_INSPECTED:
@@ -953,9 +955,7 @@ class Exchange:
         self.phase = ANSWERING
         self.keeps_body = False
         self._pieces.clear()
-        more = self.proxy.said(self, sent)
-        if sent is not None and sent.push is not None and b"x-gtm-model" in response.seen:
-            more += b"x-gtm-model: %b\r\n" % response.seen[b"x-gtm-model"]
+        more = self.proxy.said(self, sent, response)
         self.answer.begin(head, response, framing, more)
         upstream = self.upstream
         if upstream is not None and self.target.runs_model and 200 <= response.status < 300:

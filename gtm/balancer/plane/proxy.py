@@ -29,7 +29,7 @@ from gtm.balancer.plane.contracts import (
     RequestAdmission,
     SentRequest,
 )
-from gtm.balancer.plane.exchange import Exchange
+from gtm.balancer.plane.exchange import MAX_REPLAY, Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
@@ -40,6 +40,7 @@ from gtm.balancer.wire.endpoints import Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
 from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal, no_model
+from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.serving import named
 from gtm.core.handoff.verdict import Verdict
@@ -161,6 +162,10 @@ class Proxy:
     most_read: int = MAX_READ
     """Bytes of a body that are read, or held back until its model is known."""
     trusts: Callable[[str | None], bool] = lambda _: False
+    replay: int = MAX_REPLAY
+    """Bytes of a body that are kept while a server has it, so that another may be asked."""
+    repeats: bool = False
+    """Requests that only run a model may be asked again although a server may have begun them: they may be computed twice."""
     queue_bytes: InitVar[int] = 0
 
     def __post_init__(self, queue_bytes: int) -> None:
@@ -306,11 +311,8 @@ class Proxy:
         if self.tracer is not None:
             exchange.span = self.tracer.begin(exchange.head.seen.get(b"traceparent"))
         head = exchange.head
-        if TIMEOUT in head.seen:
-            try:
-                Timeouts().within(head.seen[TIMEOUT])
-            except ValueError as error:
-                return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
+        if TIMEOUT in head.seen and (unread := timeout_unread(head)) is not None:
+            return unread
         asked = None
         if head.method != b"POST":  # nearly every request is one, and none of these
             if head.target.partition(b"?")[0] == self.health_path and head.method in _PROBES:
@@ -578,20 +580,31 @@ class Proxy:
         )
         return more + written(exchange.span.context)
 
-    def said(self, exchange: Exchange, sent: SentRequest | None) -> bytes:
+    def said(self, exchange: Exchange, sent: SentRequest | None, response: ResponseHead) -> bytes:
         """Header lines of gtm's own for the client.
 
         Which region serves it; to a balancer that pushed it, that it was taken; another model than it asked for; how long it was in the
         queue, if it was (W3C Server Timing).
         """
         if sent is not None and sent.push is not None:
-            return b"x-gtm-region: %b\r\n" % sent.push.region.encode()
+            model = response.seen.get(b"x-gtm-model")
+            more = b"" if model is None else b"x-gtm-model: %b\r\n" % model
+            return b"x-gtm-region: %b\r\n%b" % (sent.push.region.encode(), more)
         said = self._said + b"gtm-push: taken\r\n" if b"gtm-push" in exchange.head.seen else self._said
         if exchange.fallback:
             said += b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
         if exchange.waited:
             said += b"server-timing: queue;dur=%.1f\r\n" % (1000 * exchange.waited)
         return said
+
+
+def timeout_unread(head: RequestHead) -> Refusal | None:
+    """What is wrong with what a client says of its patience; None: nothing."""
+    try:
+        Timeouts().within(head.seen[TIMEOUT])
+    except ValueError as error:
+        return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
+    return None
 
 
 def _lines(fields: Fields) -> bytes:

@@ -5,7 +5,7 @@ Law: an `Option` that names a region is made in `Maker.served`, which checks the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -104,18 +104,20 @@ def serving(view: View, option: Ending) -> tuple[Endpoint, ...]:
     return view.endpoints[option.number]
 
 
-def endpoint_for(view: View, option: Ending, key: str) -> Endpoint | None:
+def endpoint_for(view: View, option: Ending, key: str, but: Collection[str] = ()) -> Endpoint | None:
     """One serving endpoint: the same one for the same key while it is up, spread evenly over keys.
 
     Args:
         view: the View the option was made from.
         option: any option.
         key: what the client is known by (its affinity key or its network).
+        but: URLs of endpoints that are left out.
 
     Returns:
-        None for a refusal.
+        None for a refusal, and where all are left out.
     """
     usable = serving(view, option)
+    usable = tuple(endpoint for endpoint in usable if endpoint.url not in but) if but else usable
     if len(usable) <= 1:
         return usable[0] if usable else None
     hashes = tuple(key_hash(endpoint.url) for endpoint in usable)

@@ -186,7 +186,7 @@ def alike_services(one: Basis, other: Basis, touched: int) -> frozenset[str]:
     if (
         _seen_of(old) != _seen_of(new)
         or one.estimator.table is not other.estimator.table
-        or one.outside != other.outside
+        or (one.outside, one.uncarried) != (other.outside, other.uncarried)
     ):
         return frozenset()
     return frozenset(

@@ -105,7 +105,8 @@ class Basis:
     of regions that limit what they take of others' demand.
 
     `edge` is where the edge stands that answers from this, with what its region says of it; None: no edge answers
-    (control, simulations). `outside` names the enforced rules in force that bind edges and that it stands outside of.
+    (control, simulations). `outside` names the enforced rules in force that bind edges and that it stands outside of,
+    `uncarried` those that it stands outside of whatever they say of edges: what they concern it does not carry.
     """
 
     snapshot: Snapshot
@@ -117,6 +118,7 @@ class Basis:
     bounded: int
     edge: EdgePlace | None = None
     outside: frozenset[str] = frozenset()
+    uncarried: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,7 +230,8 @@ def build_basis(
     if previous is not None and previous.snapshot is snapshot and previous.estimator is estimator:
         if rules == previous.rules:
             return previous
-        return replace(previous, rules=rules, outside=_outside(rules, previous.edge))
+        outside, uncarried = _outside(rules, previous.edge)
+        return replace(previous, rules=rules, outside=outside, uncarried=uncarried)
     numbers = snapshot.region_numbers
     processing: dict[str, dict[int, float]] = {}
     for name, service in snapshot.services.items():
@@ -263,15 +266,18 @@ def build_basis(
         if region.spill_in.max_share is not None or region.spill_in.max_requests_per_second is not None
     )
     place = None if edge is None else settled(edge, snapshot.regions)
-    outside = _outside(rules, place)
-    return Basis(snapshot, estimator, rules, processing, spillover, near, bounded, place, outside)
+    outside, uncarried = _outside(rules, place)
+    return Basis(snapshot, estimator, rules, processing, spillover, near, bounded, place, outside, uncarried)
 
 
-def _outside(rules: Mapping[str, tuple[CompiledRule, ...]], edge: EdgePlace | None) -> frozenset[str]:
-    """The rules that bind edges and that an edge stands outside of."""
+def _outside(
+    rules: Mapping[str, tuple[CompiledRule, ...]], edge: EdgePlace | None
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The rules that an edge stands outside of: those that bind edges, and all, which it may not carry for."""
     if edge is None:
-        return frozenset()
-    return rules_against({id(rule): rule for every in rules.values() for rule in every}.values(), edge)
+        return frozenset(), frozenset()
+    every = {id(rule): rule for several in rules.values() for rule in several}.values()
+    return rules_against(every, edge), rules_against(every, edge, carrying=True)
 
 
 def elsewhere(basis: Basis) -> frozenset[str]:

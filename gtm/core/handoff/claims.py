@@ -18,8 +18,8 @@ from gtm.core.quota.earned import LEAST, Worth
 
 LONGEST = 3600
 """Seconds that a handoff holds at the most, whatever the TTL."""
-PUSH_LASTS = 60
-"""Seconds that the handoff of a push holds at the most: it says whom a balancer saw, and comes at once."""
+CARRY_LASTS = 60
+"""Seconds that the handoff of a request that is carried holds at the most: it says whom an edge or a balancer saw, and comes at once."""
 PREFIX_V4, PREFIX_V6 = 24, 48
 """Bits of a client's address that a handoff names: no network of one person's (docs/latency.md)."""
 _ANY_V4 = bytes(4 - PREFIX_V4 // 8)
@@ -38,8 +38,8 @@ class Claims:
     """A handoff's content; `issued` and `expires` are POSIX seconds.
 
     `client` is the client's /24 or /48 in CIDR notation, empty where it is unknown. `hop` is 0 from an edge, 1 from a
-    balancer. `once`: it is for one request. `pushed`: a balancer carries the request itself, so whoever it comes to sees the
-    balancer and not the client; then it is the network of the client that the balancer saw, empty if it saw none. None: the
+    balancer. `once`: it is for one request. `pushed`: the issuer carries the request itself, so whoever it comes to sees the
+    issuer and not the client; then it is the network of the client that the issuer saw, empty if it saw none. None: the
     client comes itself. `credit` is what the issuer could not save of the tokens that the request earned there, by the quota's
     name (`gtm.core.quota.earned`).
     """
@@ -64,13 +64,18 @@ class Claims:
 
     @property
     def carried(self) -> bool:
-        """Whether it says whose request a balancer carries: for that one request, and no further."""
-        return self.pushed is not None and self.hop == 1 and self.once
+        """Whether it says whose requests its issuer carries: an edge those of one client, a balancer one request, and no further."""
+        return self.pushed is not None and (self.once or not self.hop)
+
+    @property
+    def is_push(self) -> bool:
+        """Whether it says whose request a balancer carries."""
+        return self.carried and self.hop == 1
 
     @property
     def longest(self) -> int:
         """Seconds that one of its kind holds at the most, whoever issued it: what its issuer keeps to is also all that is believed."""
-        return LONGEST if self.pushed is None else PUSH_LASTS
+        return LONGEST if self.pushed is None else CARRY_LASTS
 
 
 def fence_hash(regions: Iterable[str]) -> str:
@@ -126,8 +131,9 @@ def handed(
     *,
     once: bool,
     credit: Worth = (),
+    carried: bool = False,
 ) -> Claims | None:
-    """What an edge says of a request that it sends to a region.
+    """What an edge says of a request that it sends to a region, or carries there.
 
     Args:
         routing: the request's way.
@@ -137,6 +143,7 @@ def handed(
         nonce: random text that no other handoff has.
         once: it is for one request, and not for all until the answer ends.
         credit: what this request earned and the edge could not save. It counts at its home only.
+        carried: the edge carries the request there itself.
 
     Returns:
         None for a refusal, and where an answer may not be kept for a second.
@@ -144,6 +151,9 @@ def handed(
     if option.region is None:
         return None
     issued, expires = lifetime(routing, window)
+    if carried:
+        expires = min(expires, issued + CARRY_LASTS)
+    client = client_network(routing.client)
     if expires <= issued:
         return None
     snapshot, request, ranking = routing.view.snapshot, routing.request, routing.ranking
@@ -160,8 +170,9 @@ def handed(
         data_class=request.data_class,
         model=request.model,
         priority=ranking.group.priority,
-        client=client_network(routing.client),
+        client=client,
         once=once,
+        pushed=client if carried else None,
         credit=_rounded(credit) if option.number == routing.choice.at_home else {},
     )
 

@@ -14,6 +14,8 @@ A balancer that pushes a request carries it, so its peer sees the balancer's add
 law: in its stead the handoff says what network the balancer saw (`pushed`), beside the place that an edge saw (`client`), which
 stays on its way. Statements are those that the balancer found. So the peer judges by the same two places, by its own View.
 
+An edge that carries a request says the same of it, but that it is the first that saw the client: both places are one.
+
 Invariants, whatever arrives:
   1. `SERVE` only if this region is in F; `region` and `reach` only name regions in F.
   2. F with a handoff is a subset of F without it and with the same statements. With none believed, F is that of what is seen.
@@ -33,7 +35,7 @@ from gtm.core.decision.decide import Routing
 from gtm.core.decision.ranking import Ranking, narrowed
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import Window
-from gtm.core.handoff.claims import PUSH_LASTS, Claims, client_network, hash_of, lifetime, network_address
+from gtm.core.handoff.claims import CARRY_LASTS, Claims, client_network, hash_of, lifetime, network_address
 from gtm.core.handoff.verdict import Code, Flaw, Presented, Reuse, Seen, Verdict, priority_of
 from gtm.core.model.outcomes import UnknownNameError
 from gtm.core.model.requests import Request
@@ -141,7 +143,7 @@ def onward(
     if before is not None:
         expires = min(expires, before.expires)
     if push:
-        expires = min(expires, issued + PUSH_LASTS)
+        expires = min(expires, issued + CARRY_LASTS)
     if expires <= issued:
         return None
     request = routing.request
@@ -212,7 +214,7 @@ def _known(snapshot: Snapshot, claims: Claims) -> bool:
 
 
 def _near(seen: Seen, claims: Claims) -> bool:
-    """Whether the client is in the network that the handoff was given to; or a balancer found what it states, and carries it."""
+    """Whether the client is in the network that the handoff was given to; or its issuer found what it states, and carries it."""
     return claims.carried or (bool(claims.client) and client_network(seen.client) == claims.client)
 
 
@@ -251,7 +253,7 @@ def _narrowed(router: Router, routing: Routing, claimed: Ranking) -> Routing:
 def _hash_by_own_view(router: Router, presented: Presented, routing: Routing) -> str:
     """The hash of the fence that this View has for just what a handoff says; of a push, for all that this request goes by."""
     claims = presented.claims
-    if claims.carried:
+    if claims.is_push:
         return hash_of(router.view.snapshot, routing.ranking.group.allowed)
     said = Request(claims.service, presented.location, claims.tenant, claims.data_class)
     return hash_of(router.view.snapshot, router.ranker.ranking(said).within.allowed)

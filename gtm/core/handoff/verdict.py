@@ -152,7 +152,7 @@ def priority_of(
         claims: of a handoff that is believed and counts for this client; None: there is none.
     """
     signed = None if claims is None else claims.priority
-    if claims is not None and claims.carried and signed is not None:
+    if claims is not None and claims.is_push and signed is not None:
         return signed
     own = service
     if grant.setting is not None:

@@ -91,6 +91,15 @@ class Push(StrEnum):
     """The balancer pushes nothing: the request waits."""
 
 
+class HttpAnswer(StrEnum):
+    """How edges answer a service's requests over HTTP (docs/carry.md)."""
+
+    REDIRECT = "redirect"
+    """307 to the region's endpoint."""
+    CARRY = "carry"
+    """The edge takes the request to the region and its answer back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A region's part in a service. Weight 0: only when no member with a weight is usable.
@@ -172,6 +181,7 @@ class Service:
     priority: Priority = Priority.REAL_TIME
     service_time_ms: float | None = None
     exploration: float = 0.0
+    answer: HttpAnswer = HttpAnswer.REDIRECT
     handoff: Handoff = Handoff.NONE
     push: Push = Push.CARRY
     cors: Cors | None = None

@@ -25,7 +25,7 @@ from gtm.core.model.policy import (
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.references import PolicyChecks, some, utc
 from gtm.core.model.regions import AddressFamily, AdminState, Endpoint, Region, https_port
-from gtm.core.model.services import Families, HostName, Service
+from gtm.core.model.services import Families, HostName, HttpAnswer, Service
 from gtm.core.policy.jurisdictions import (
     MAX_PERIODS,
     Membership,
@@ -381,8 +381,10 @@ def _ascending(moments: Iterable[float]) -> _Moments:
 
 
 _Countries = frozenset[str] | None
-_Effect = tuple[_Countries, frozenset[str] | None, int, tuple[_Countries, _Countries]]
-"""Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and what it asks of edges."""
+_Places = tuple[_Countries, _Countries]
+_Effect = tuple[_Countries, frozenset[str] | None, int, _Places, _Places]
+"""Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and what it asks of edges that answer, and of those that carry."""
+_ANYWHERE: _Places = None, None
 RulePeriods = tuple[CompiledRule, ...]
 """A rule, compiled for each of its periods in order."""
 
@@ -417,6 +419,7 @@ class RuleCompiler:
             operator = region.operator_country
             self._operated_from[operator] = self._operated_from.get(operator, 0) | bit
         self._established = {tenant.name: tenant.country for tenant in policy.tenants}
+        self._carries = any(service.answer is HttpAnswer.CARRY for service in policy.services)
         self._joined: dict[tuple[str, ...], Periods] = {}
 
     def compile(self, rule: ResidencyRule) -> RulePeriods:
@@ -491,7 +494,8 @@ class RuleCompiler:
                 clients if scoped else None,
                 self._tenants(rule, moment),
                 self._allowed(rule, moment),
-                self._edges(rule, moment),
+                self._edges(rule, moment) if rule.edges is EdgeScope.IN_FENCE else _ANYWHERE,
+                self._edges(rule, moment) if self._carries else _ANYWHERE,
             )
             if not found or found[-1][1] != effect:
                 found.append((moment, effect))
@@ -507,10 +511,12 @@ class RuleCompiler:
                 starts=moment,
                 ends=end,
                 established=self._established if match.tenant_jurisdictions else {},
-                edge_countries=places,
-                edge_operators=operators,
+                edge_countries=answering[0],
+                edge_operators=answering[1],
+                carry_countries=carrying[0],
+                carry_operators=carrying[1],
             )
-            for (moment, (countries, tenants, allowed, (places, operators))), end in zip(
+            for (moment, (countries, tenants, allowed, answering, carrying)), end in zip(
                 found, until, strict=True
             )
         )
@@ -539,10 +545,8 @@ class RuleCompiler:
             allowed &= ~self._mask(self._operated_from, deny.operator_jurisdictions, moment)
         return allowed & ~self._places(deny, moment)
 
-    def _edges(self, rule: ResidencyRule, moment: float) -> tuple[_Countries, _Countries]:
-        """The countries where edges may stand, and those where their operators may be established, at a moment."""
-        if rule.edges is EdgeScope.ANYWHERE:
-            return None, None
+    def _edges(self, rule: ResidencyRule, moment: float) -> _Places:
+        """The countries in which whoever stands is inside the rule, and those where whoever runs it may be established, at a moment; of these None: anywhere."""
         allow, deny = rule.allow, rule.deny
         places, operators = frozenset(COUNTRIES), None
         if allow.regions or allow.jurisdictions:

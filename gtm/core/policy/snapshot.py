@@ -27,7 +27,8 @@ class CompiledRule:
     between (`gtm.core.policy.compile`). `outdated`: it allows nothing, because the policy is older than it accepts.
 
     `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
-    which its operator may be established; None: anywhere, known or not.
+    which its operator may be established; None: anywhere, known or not. `carry_countries` and `carry_operators` are the same of an
+    edge that carries what the rule concerns, whatever the rule says of edges; None where no service of the policy is carried.
     """
 
     rule: ResidencyRule
@@ -41,6 +42,8 @@ class CompiledRule:
     established: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     edge_countries: frozenset[str] | None = None
     edge_operators: frozenset[str] | None = None
+    carry_countries: frozenset[str] | None = None
+    carry_operators: frozenset[str] | None = None
     outdated: bool = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,15 +17,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from gtm.core.decision.carry import carries, without
 from gtm.core.decision.choice import pick
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.explain import answer, client_document
-from gtm.core.decision.options import Afford, Option
+from gtm.core.decision.options import Afford, Option, endpoint_for
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window
-from gtm.core.handoff.claims import handed
-from gtm.core.handoff.keys import OwnKey
+from gtm.core.handoff.claims import handed, lifetime
+from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
@@ -35,7 +36,7 @@ from gtm.core.model.references import some
 from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.model.services import Handoff, Service
+from gtm.core.model.services import Handoff, HttpAnswer, Service
 from gtm.core.quota.earned import Earn, Worth
 from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried, jwks
@@ -64,6 +65,8 @@ from gtm.telemetry import decision_key
 
 _NONCE = 12
 """Random bytes of a nonce."""
+REUSED = 5.0
+"""Seconds for which a carried request's handoff goes with others of the same client to the same region: a signature takes as long as a request."""
 _HEADERS: Headers = (
     (b"content-type", jwks.MEDIA_TYPE.encode()),
     (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
@@ -82,6 +85,7 @@ class EdgeHandoffs:
         self._window = window
         self._published = published
         self._issuer = ""
+        self._public = ""
         self._signer: HandoffSigner | None = None
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
@@ -90,19 +94,51 @@ class EdgeHandoffs:
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
         """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
         self._issuer, self._own, self._signer = issuer, public, HandoffSigner(key)
+        self._public = key_text(key.public)
 
     def signs(self, routing: Routing) -> bool:
         """Whether the service asks for it."""
         return routing.ranking.group.service.service.handoff is Handoff.SIGN
 
-    def signed(self, routing: Routing, option: Option, *, once: bool) -> bytes | None:
+    def signed(self, routing: Routing, option: Option, *, once: bool, carried: bool = False) -> bytes | None:
         """The handoff of the request that was picked for last; None if there is nothing to hand over, or no key yet."""
         signer = self._signer
         if signer is None:
             return None
         nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
-        claims = handed(routing, option, self._issuer, self._window(), nonce, once=once, credit=self.credit)
+        credit = () if carried else self.credit
+        claims = handed(
+            routing, option, self._issuer, self._window(), nonce, once=once, credit=credit, carried=carried
+        )
         return None if claims is None else signer.sign(claims)
+
+    @property
+    def believed(self) -> bool:
+        """Whether balancers can believe what is signed now: its key is published, as far as this edge has heard of any key that is."""
+        if self._signer is None:
+            return False
+        published = set(self._published())
+        return not published or self._public in published
+
+    def of_carried(
+        self, routing: Routing, option: Option, known: dict[Option, tuple[bytes, float]]
+    ) -> bytes | None:
+        """The handoff of a request that is carried to a region; None: none can be made now.
+
+        Args:
+            routing: the request's way.
+            option: how it ends, in a region.
+            known: those that were made for requests alike, and until when (POSIX seconds) they go with others.
+        """
+        now = self._window().now
+        token, until = known.get(option, (b"", 0.0))
+        if now < until and token:
+            return token
+        found = self.signed(routing, option, once=False, carried=True)
+        if found is not None:
+            last = lifetime(routing, self._window())[1] - 1
+            known[option] = found, min(now + REUSED, last)
+        return found
 
     @property
     def page(self) -> Page:
@@ -394,13 +430,22 @@ class LookupRoute:
 
 
 class RedirectRoute:
-    """Where requests that are alike are sent."""
+    """Where requests that are alike are sent, or carried."""
 
-    __slots__ = ("_resolved", "_targets")
+    __slots__ = ("_resolved", "_targets", "handoffs", "is_carried")
 
     def __init__(self, resolved: ResolvedRequest) -> None:
         self._resolved = resolved
+        self.is_carried = carries(resolved.routing)
+        """Whether the service asks for it, and the law lets this edge."""
+        self.handoffs: dict[Option, tuple[bytes, float]] = {}
+        """Those of carried requests (`EdgeHandoffs.of_carried`)."""
         self._targets: Memory[Option, _Target | _Signed | Response] = Memory(self._target, _OPTIONS)
+
+    @property
+    def allowed(self) -> int:
+        """The mask of the regions inside the fence."""
+        return self._resolved.routing.ranking.group.allowed
 
     def respond(self, rest: bytes, query: bytes) -> Response:
         """The redirect of one request, or its refusal.
@@ -410,6 +455,13 @@ class RedirectRoute:
             query: likewise, without the question mark.
         """
         return self.ended(self._resolved.pick(), rest, query)
+
+    def carried(self, rest: bytes, query: bytes) -> Response | CarriedRequest:
+        """The same of one request that is carried, if a region serves it."""
+        option = self._resolved.pick()
+        if option.region is None or not self.is_carried:
+            return self.ended(option, rest, query)
+        return CarriedRequest(self, self._resolved, option, self._resolved.counted_as(option, "carry"))
 
     def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
         """As `respond`, for a request that ends in a given way."""
@@ -434,6 +486,38 @@ class RedirectRoute:
         prefix = quote(endpoint.url.rstrip("/"), safe=_URL_SAFE).encode()
         target = _Target(prefix, head_of(307, headers), count)
         return target if self._resolved.handoffs is None else _Signed(target, self._resolved, option)
+
+
+@dataclass(slots=True, eq=False)
+class CarriedRequest:
+    """A request that the edge carries: to the region that a redirect would lead to, or, where that one fails, to another one inside the fence.
+
+    `option` says where it goes now.
+    """
+
+    route: RedirectRoute
+    resolved: ResolvedRequest
+    option: Option
+    counted_as: str
+
+    def place(self, but: Collection[str]) -> Endpoint | None:
+        """Choose where it goes now; None: nowhere. A region is left for another only where all its endpoints are left out.
+
+        Args:
+            but: the URLs of endpoints that are left out.
+        """
+        routing, failed = self.resolved.routing, 0
+        option = self.option
+        while option.region is not None and not failed >> option.number & 1:
+            endpoint = endpoint_for(routing.view, option, routing.key, but)
+            if endpoint is not None:
+                self.option = option
+                return endpoint
+            failed |= 1 << option.number
+            option = pick(
+                without(routing, failed), routing.request, self.resolved.draw(), self.resolved.afford
+            )
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +587,13 @@ class Routes:
         self._limit = limit if self.router is None else min(limit, self.router.ranker.limit)
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
         self.prepared = Prepared(self.router)
+        policy = None if self.router is None else self.router.view.snapshot.policy
+        self.carried = frozenset(
+            service.name
+            for service in (() if policy is None else policy.services)
+            if service.answer is HttpAnswer.CARRY
+        )
+        """Services whose requests are carried, where the law lets this edge."""
 
     def resolve(self, lookup: Lookup, client: ClientAddress | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.

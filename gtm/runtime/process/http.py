@@ -8,15 +8,15 @@ import resource
 import socket
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import inf
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
 import uvicorn
 import uvloop
-from httptools import HttpParserError, HttpParserUpgrade
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -96,7 +96,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client is there."""
         super().connection_made(transport)
-        self._connections = self._all_connections()
+        self._connections = self.all_connections
         self._connections.enter(self, self._whose())
         self._told = (0, _BETWEEN, 0, 0, 0)
         self.url, self.headers = b"", []
@@ -122,7 +122,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._forget()
         self.transport.abort()  # its client may take nothing
 
-    def _all_connections(self) -> Connections:
+    @property
+    def all_connections(self) -> Connections:
         """All connections of this server."""
         connections = _CONNECTIONS.get(self.server_state)
         if connections is None:
@@ -155,12 +156,16 @@ class PatientProtocol(HttpToolsProtocol):
             self._ignore(upgrade, piece)
             return
         except HttpParserError:
-            self._refuse(*self._refusal or (400, "the request is not valid HTTP/1.1"))
+            self._stopped()
             return
         if self._part == _BETWEEN and (self._requests != requests or part != _BETWEEN):
             self._kept = 0  # the end of a request, as of nearly all
         else:
             self._measure(len(piece), begun=self._requests != requests)
+
+    def _stopped(self) -> None:
+        """The parser does not go on."""
+        self._refuse(*self._refusal or (400, "the request is not valid HTTP/1.1"))
 
     def _measure(self, size: int, *, begun: bool) -> None:
         """Hold a request against its bounds after a piece that did not end it, and may have begun it."""
@@ -400,6 +405,11 @@ class _Lingering:
 #     bytes ─▶ PatientProtocol (bounds, deadlines) ─▶ head complete ─▶ in place? ─yes─▶ answer(…) ─▶ one write
 #                                                                         └─no──▶ uvicorn's cycle, a task, ASGI
 #
+# A third way is a carrier's (`gtm.runtime.edge.worker.carry`): where it wants a request, by its head, it gets the connection, with all bytes
+# of the request as they came, and gives it back when the request is answered. So a request has one parser that counts, and every other
+# request on the connection is answered as above. It gets only what begins a read: a request that came right behind another (pipelined)
+# ends the connection unanswered once that one is answered, upon which clients send it again (RFC 9112 §9.3.2).
+#
 # In place is what begins with `GET /` or `HEAD /`, has no body and asks for no other protocol, on a connection on which nothing
 # waits to be answered or written, and is the first to end in what was read at once. All else goes through ASGI as before: bodies,
 # pipelined requests behind the first (each gets a turn of the event loop, so that no client takes it for long), clients that
@@ -421,6 +431,25 @@ AnswerHead = Callable[[str, bytes, list[tuple[bytes, bytes]], str | None, str], 
 it needs ASGI. It never raises."""
 
 
+class HandedConnection(asyncio.Protocol):
+    """What reads a connection meanwhile that was handed to a carrier."""
+
+    __slots__ = ()
+
+    def drain(self) -> None:
+        """The server ends: take no further request."""
+
+
+class Carrier(Protocol):
+    """Carries requests to other servers."""
+
+    def wants(self, target: bytes, lines: Lines) -> bool:
+        """Whether it takes the request of this target, as it was sent, and header lines with names in lower case."""
+
+    def take(self, connection: DirectProtocol) -> HandedConnection:
+        """What reads a connection from now on; at the end of a request it calls `DirectProtocol.take_back`, or ends the connection."""
+
+
 class DirectProtocol(PatientProtocol):
     """One connection; see above."""
 
@@ -437,6 +466,11 @@ class DirectProtocol(PatientProtocol):
         self._resting_since = 0.0
         self._resting: asyncio.TimerHandle | None = None
         """Fires when the connection may have waited long enough between requests: one timer for many of them."""
+        self._raw: bytes | None = None
+        """What came since the present request began, as long as its head is not whole; None: that is not known, or nobody asks."""
+        self._wanted = False
+        """A carrier wants the request whose head is whole now."""
+        self._handed: HandedConnection | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A client is there."""
@@ -448,12 +482,72 @@ class DirectProtocol(PatientProtocol):
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
+        self._raw = self._handed = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """The client has sent these bytes."""
         self._first = True
+        if self._direct.carrier is not None:
+            if self._raw is not None:
+                self._raw += data
+            elif self._part == _BETWEEN and not self._kept and not self.answering:
+                self._raw = data
         super().data_received(data)
+        if self._wanted:
+            self._hand_over()
+        elif self._part != _HEAD and not self._kept:
+            self._raw = None
+
+    # --- connections that a carrier has ---
+
+    def _stopped(self) -> None:
+        if not self._wanted:
+            super()._stopped()
+
+    def _hand_over(self) -> None:
+        """Let a carrier read the request, or end the connection where its first byte is not known."""
+        carrier, raw, self._raw, self._wanted = self._direct.carrier, self._raw, None, False
+        self._forget()
+        self._ended = True
+        self.send()
+        if raw is None or carrier is None:
+            if self.answering:
+                self.cycle.keep_alive = False  # the end of its answer closes the connection
+            else:
+                self.transport.close()
+            return
+        self._connections.leave(self)
+        self._handed = carrier.take(self)
+        self.transport.set_protocol(self._handed)
+        self._handed.connection_made(self.transport)
+        self._handed.data_received(raw)
+
+    def take_back(self, unread: bytes) -> None:
+        """Read the connection again: all that the carrier was asked is answered.
+
+        Args:
+            unread: what it has read behind that.
+        """
+        self._handed = None
+        self.parser = HttpRequestParser(self)
+        with suppress(AttributeError):  # as uvicorn does; httptools < 0.6.3 has none
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._part, self._kept, self._told, self._ended = _BETWEEN, 0, (), False
+        self.url, self.headers = b"", []
+        self._connections.enter(self, self._whose())
+        self.begins()
+        self.ends_answered()
+        self.transport.set_protocol(self)
+        self._resting_since = self.loop.time()
+        if self._resting is None:
+            self._resting = self.loop.call_later(self.timeout_keep_alive, self._rested)
+        if unread:
+            self.loop.call_soon(self._read_on, unread)
+
+    def _read_on(self, unread: bytes) -> None:
+        if not self.transport.is_closing():
+            self.data_received(unread)
 
     def on_message_begin(self) -> None:
         """The first byte of a request: as uvicorn, but for the scope that most requests need not."""
@@ -466,6 +560,12 @@ class DirectProtocol(PatientProtocol):
         """The end of its head."""
         if self._ended:
             return
+        carrier = self._direct.carrier
+        if carrier is not None and carrier.wants(self.url, self.headers):
+            if not self._first or self.answering or self.pipeline:
+                self._raw = None
+            self._wanted = True
+            raise ValueError("somebody else reads it")
         if self._first and self._is_plain():
             self._first = False
             version = self.parser.get_http_version()
@@ -538,6 +638,9 @@ class DirectProtocol(PatientProtocol):
 
     def shutdown(self) -> None:
         """The server ends: what is answered is sent first."""
+        if self._handed is not None:
+            self._handed.drain()
+            return
         self.send()
         super().shutdown()
 
@@ -548,7 +651,7 @@ class DirectProtocol(PatientProtocol):
     def _rested(self) -> None:
         """End the connection if it has waited for long enough since the last answer in place."""
         self._resting = None
-        if self.arriving or self.answering or self.timeout_keep_alive_task is not None:
+        if self.arriving or self.answering or self.timeout_keep_alive_task is not None or self._handed:
             return  # other deadlines hold until the next answer in place
         left = self._resting_since + self.timeout_keep_alive - self.loop.time()
         if left > 0:
@@ -563,10 +666,17 @@ class Direct:
     Args:
         answer: answers requests that are all head.
         protocol: of each connection.
+        carrier: takes requests to other servers; None: none is.
     """
 
-    def __init__(self, answer: AnswerHead, protocol: type[DirectProtocol] = DirectProtocol) -> None:
+    def __init__(
+        self,
+        answer: AnswerHead,
+        protocol: type[DirectProtocol] = DirectProtocol,
+        carrier: Carrier | None = None,
+    ) -> None:
         self.answer = answer
+        self.carrier = carrier
         self._protocol = protocol
         self._headers: Lines | None = None
         self._beginnings: dict[int, bytes] = {}
@@ -630,6 +740,7 @@ def server_config(
     port: int = 8000,
     answer: AnswerHead | None = None,
     trusted: Sequence[Network] = (),
+    carrier: Carrier | None = None,
 ) -> uvicorn.Config:
     """How every HTTP server of gtm runs: with `PatientProtocol`, logs of our own, and no header that clients could forge.
 
@@ -640,13 +751,14 @@ def server_config(
         port: on the loopback; of no use where the server is given sockets.
         answer: answers, in place, requests that are all head (`gtm.runtime.process.http`); None: the application does.
         trusted: networks of proxies whose connections are many clients'.
+        carrier: takes requests to other servers; None: none is.
     """
     protocol: type[PatientProtocol] = PatientProtocol if answer is None else DirectProtocol
     protocol = type(protocol.__name__, (protocol,), {"trusted": tuple(trusted)})
     return uvicorn.Config(
         app,
         port=port,
-        http=protocol if answer is None else Direct(answer, protocol),  # type: ignore[arg-type]  # it is only called
+        http=protocol if answer is None else Direct(answer, protocol, carrier),  # type: ignore[arg-type]  # it is only called
         log_config=None,
         access_log=False,
         lifespan="auto" if lifespan else "off",

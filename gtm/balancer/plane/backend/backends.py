@@ -24,6 +24,7 @@ from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.flow import feed, left_in
 from gtm.core.handoff.keys import PublicKeys
 from gtm.destinations import Destination, DestinationError, Network, addresses
+from gtm.geoip.client import is_in
 from gtm.handoff.proof import FIELD, NONCE, PATH, proves, question
 
 IDLE = 4.0
@@ -318,7 +319,8 @@ class _BeneathTls(asyncio.BufferedProtocol):
 #
 # Laws:
 #   1. A connection goes to an address that was looked at (`gtm.destinations`): whoever writes a policy chooses the name.
-#   2. A connection carries nothing of a client's before who is there has proven to be a balancer of the region (`gtm.handoff.proof`).
+#   2. A connection carries nothing of a client's before who is there has proven to be a balancer of the region (`gtm.handoff.proof`); to an
+#      edge, which has no other way to a region, a certificate of the endpoint's name is as good, or an address in a network that its operator trusts.
 
 
 _MOST = 8 * 1024
@@ -340,6 +342,8 @@ class PeerRoute(Route):
         tls: what an https endpoint must show, asked for if it is one.
         idle: seconds after which a connection that waits is closed.
         unproven: told of each connection that nothing is sent on, and why.
+        trusted: networks of servers that need no proof, and so do those that show a certificate; None: all need it.
+        who: what is to be started otherwise, for words about an address.
     """
 
     def __init__(
@@ -352,8 +356,12 @@ class PeerRoute(Route):
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
         idle: float,
         unproven: Callable[[str, str], None] = lambda *_: None,
+        trusted: tuple[Network, ...] | None = None,
+        who: str = "balancer",
     ) -> None:
         super().__init__(url, tls, idle=idle)
+        self._trusted = trusted
+        self._who = who
         self._region = region
         self._keys = keys
         self._allowed = allowed
@@ -376,19 +384,21 @@ class PeerRoute(Route):
         try:
             places = await addresses(Destination(self.host, self.port), self._allowed)
         except DestinationError as error:
-            hint = f"if that is meant, start the balancer with GTM_PROBE_ALLOW={error.literal}"
+            hint = f"if that is meant, start the {self._who} with GTM_PROBE_ALLOW={error.literal}"
             raise UnprovenError(f"{error}; {hint}") from error
         for place in places[:-1]:
             try:
                 async with asyncio.timeout(_EACH):
-                    transport, asking = await self._connected(loop, place)
+                    transport, protocol = await self._connected(loop, clock, place)
                 break
             except OSError:  # a TimeoutError too
                 continue
         else:
-            transport, asking = await self._connected(loop, places[-1])
+            transport, protocol = await self._connected(loop, clock, places[-1])
+        if isinstance(protocol, Upstream):
+            return protocol
         try:
-            await asking.done
+            await protocol.done
         except BaseException:
             transport.abort()
             raise
@@ -400,8 +410,20 @@ class PeerRoute(Route):
         return connection
 
     async def _connected(
-        self, loop: asyncio.AbstractEventLoop, place: Destination
-    ) -> tuple[asyncio.Transport, _Asking]:
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], place: Destination
+    ) -> tuple[asyncio.Transport, Upstream | _Asking]:
+        trusted = self._trusted
+        sure = trusted is not None and (self.tls is not None or is_in(place.host, trusted))
+        return await connected(
+            loop,
+            (lambda: Upstream(self, clock)) if sure else (lambda: self._asking(loop)),
+            place.host,
+            place.port,
+            tls=self.tls,
+            server_name=self.server_name,
+        )
+
+    def _asking(self, loop: asyncio.AbstractEventLoop) -> _Asking:
         asked = question(self._region, os.urandom(NONCE))
         head = b"GET %b HTTP/1.1\r\nhost: %b\r\n%b: %b\r\n\r\n" % (
             self.prefix + PATH,
@@ -409,14 +431,7 @@ class PeerRoute(Route):
             FIELD,
             asked,
         )
-        return await connected(
-            loop,
-            lambda: _Asking(head, lambda said: proves(asked, said, self._keys()), loop.create_future()),
-            place.host,
-            place.port,
-            tls=self.tls,
-            server_name=self.server_name,
-        )
+        return _Asking(head, lambda said: proves(asked, said, self._keys()), loop.create_future())
 
 
 class _Asking(asyncio.Protocol):

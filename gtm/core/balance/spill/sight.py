@@ -4,6 +4,7 @@ A share is of the home's requests, each counted once (`gtm.core.quota.earned`): 
 counted it, and hands on what it could not save. How a balancer knows:
 
     a handoff for one request       an edge saw it
+    a carried request's handoff     an edge saw it, and each that comes with the same
     a look-up's handoff             an edge saw the first request with it; those that follow nobody
     a handoff of a balancer's       a balancer saw it, pushed or sent on
     none, by a service's host name  nobody: DNS gave the address
@@ -36,6 +37,6 @@ def sight(verdict: Verdict, *, named: bool, used: Callable[[Claims], Reuse]) -> 
     if claims is None:
         signs = routing is not None and routing.ranking.group.service.service.handoff is Handoff.SIGN
         return Sight.FIRST if (named or signs) and not verdict.flaws else Sight.SEEN
-    if claims.hop:
+    if claims.hop or claims.carried:
         return Sight.SEEN
     return Sight.HANDED if claims.once else _OF_LOOKUPS[used(claims)]

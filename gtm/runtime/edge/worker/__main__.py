@@ -11,11 +11,13 @@ from math import inf
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
+from gtm.geoip.client import is_in
 from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.edge.line import FINISH, EdgeWorkerSettings, WorkerKind
 from gtm.runtime.edge.orphans import listen_early, own_listeners
+from gtm.runtime.edge.worker.carry import EdgeCarrier
 from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.clocks import boot_time
@@ -23,6 +25,7 @@ from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.http import PatientServer, server_config
 from gtm.runtime.process.logs import configure
+from gtm.transport import tls_when_needed
 
 
 def _run_dns(worker: EdgeWorker) -> None:
@@ -66,6 +69,7 @@ def _run_http(worker: EdgeWorker) -> None:
         metrics_allow=edge.metrics_allow,
         near_lookups=edge.near_lookups,
         names=own_names(*edge.bind),
+        carry=edge.carry,
     )
     app = EdgeApp(
         worker.current,
@@ -87,7 +91,20 @@ def _run_http(worker: EdgeWorker) -> None:
         ),
     )
     worker.intake = app.intake
-    config = server_config(app, grace=3, lifespan=False, answer=app.answer_head, trusted=edge.trusted_proxies)
+    trusted = edge.trusted_proxies
+    carrier = EdgeCarrier(
+        app,
+        worker.current,
+        worker.handoffs,
+        worker.counts,
+        trusts=lambda peer: is_in(peer, trusted),
+        allowed=edge.probe_allow,
+        trusted=edge.carry_trust,
+        tls=tls_when_needed(edge.ca_file),
+    )
+    config = server_config(
+        app, grace=3, lifespan=False, answer=app.answer_head, trusted=trusted, carrier=carrier
+    )
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
     worker.start(
