@@ -133,7 +133,9 @@ def parsed(token: str | bytes) -> ParsedToken:
         raise MalformedTokenError("the signature or `client` is not of its form")
     claims = Claims(**msgspec.structs.asdict(payload))
     if claims.pushed is not None and not (claims.carried and is_client_network(claims.pushed)):
-        raise MalformedTokenError("`pushed` is not of its form, or stands beside `hop` 1 without `once`")
+        raise MalformedTokenError(
+            "`pushed` is not of its form, stands beside `hop` 1 without `once`, or differs from `client` beside `hop` 0"
+        )
     return ParsedToken(header.kid, f"{head}.{body}".encode(), signature, claims)
 
 

@@ -199,7 +199,7 @@ def test_no_secret_is_made_of_a_public_key() -> None:
         {"hop": -1},
         {"hop": True},
         {"once": 1},
-        {"pushed": "192.0.2.0/24"},
+        {"pushed": "198.51.100.0/24"},
         {"pushed": ""},
         {"pushed": "192.0.2.0/24", "hop": 1, "once": False},
         {"pushed": "192.0.2.1/32", "hop": 1, "once": True},

@@ -301,7 +301,7 @@ class LawGate:
         snapshot = router.view.snapshot
         host = snapshot.host_of(host_name(head.host))
         says = self.says
-        service = snapshot.hostnames[host.name] if host is not None else says.service
+        service = snapshot.hostnames[host.name] if host is not None else None
         tenant, proven = self._tenant(head, host.tenant if host is not None else None)
         presented: Presented | Flaw | None
         if isinstance(handoff, bytes):
@@ -317,6 +317,7 @@ class LawGate:
             host.data_class if host is not None else None,
             priority=_PRIORITIES.get(head.seen.get(_PRIORITY, b"").strip().lower().replace(b"-", b"_")),
             grant=says.grant(tenant, proven=proven, free=self._free(exchange)),
+            otherwise=says.service,
         )
         return judge(router, self.region, window, seen=seen, presented=presented, used=used, draw=self.draw())
 

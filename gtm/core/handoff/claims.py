@@ -64,8 +64,8 @@ class Claims:
 
     @property
     def carried(self) -> bool:
-        """Whether it says whose requests its issuer carries: an edge those of one client, a balancer one request, and no further."""
-        return self.pushed is not None and (self.once or not self.hop)
+        """Whether it says whose requests its issuer carries: a balancer's is for one request, which goes no further; an edge's for those of the client that it saw."""
+        return self.pushed is not None and (self.once if self.hop else self.pushed == self.client)
 
     @property
     def is_push(self) -> bool:

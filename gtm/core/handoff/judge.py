@@ -86,7 +86,7 @@ def judge(
     claims, flaws = _believed(presented, used, check)
     if claims is not None and claims.carried and isinstance(presented, Presented):
         seen = replace(seen, client=network_address(claims.pushed or ""), location=presented.pushed)
-    service = seen.service or (claims.service if claims is not None else None)
+    service = seen.service or (claims.service if claims is not None else seen.otherwise)
     if service is None:
         return Verdict(Code.UNKNOWN_SERVICE, flaws=flaws)
     request = _stated(router.view.snapshot, service, seen, claims)
