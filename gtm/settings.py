@@ -367,6 +367,12 @@ class EdgeSettings(ServerSettings):
         "Networks to probe although they are loopback, link-local or a cloud's metadata service, with commas.",
         read=options.networks,
     )
+    drain_time: float = option(
+        60.0,
+        "Seconds that carried requests may take to finish once the edge is told to end.",
+        minimum=0,
+        maximum=86400,
+    )
     carry: bool = option(
         default=True,
         meaning="Carry requests of services that ask for it (`answer: carry`); otherwise they are redirected.",

@@ -36,6 +36,7 @@ from gtm.http.problems import (
     NO_STORE,
     ProblemError,
     Response,
+    head_of,
     instance_of,
     json_response,
     response_of,
@@ -319,14 +320,16 @@ class EdgeApp:
                 b"/",
             )  # the policy may have it no more
             route = self._route(incoming, routes, name, host, rest)
-            signs = self.handoffs
             ended: Response | CarriedRequest
             if isinstance(route, Response):
                 ended = route
-            elif self._may_carry and signs is not None and (route.handoffs or signs.believed):
+            elif (why := self._why_not(route)) is None:
                 ended = route.carried(rest, incoming.query)
             else:
                 ended = route.respond(rest, incoming.query)
+                if ended.head.status == 307:
+                    head = head_of(307, (*ended.head.headers, (b"x-gtm-not-carried", why)))
+                    ended = Response(head, ended.body, ended.counted_as)
         except Exception as error:  # noqa: BLE001  # logged there
             ended = self._failed(incoming, error)
         if isinstance(ended, Response):
@@ -334,6 +337,16 @@ class EdgeApp:
                 ended = readable(ended, incoming.cors, incoming.headers[b"origin"])
             self._count(incoming, ended)
         return ended, rest
+
+    def _why_not(self, route: RedirectRoute) -> bytes | None:
+        """Why requests that ask to be carried are not, in a word; None: they are."""
+        if not self._may_carry:
+            return b"edge_setting"
+        if not route.is_carried:
+            return b"edge_outside"
+        if not route.handoffs and (self.handoffs is None or not self.handoffs.believed):
+            return b"edge_without_key"
+        return None
 
     def is_still_carried(self, incoming: Incoming, carried: CarriedRequest) -> bool:
         """Whether the law of now, too, lets this edge carry a request, and to where it goes."""

@@ -651,8 +651,8 @@ class EdgeDetail(JsonObject):
     operator_country: str | None
     """Where whoever runs it is established; null: unknown."""
     decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known,
-    as of an edge that is not live.
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null:
+    not known, as of an edge that is not live.
     """
     dns: DnsRates | None
     dns_limits: DnsLimitsSchema | None
@@ -691,8 +691,8 @@ class EdgeSchema(JsonObject):
     operator_country: str | None
     """Where whoever runs it is established; null: unknown."""
     decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known,
-    as of an edge that is not live.
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null:
+    not known, as of an edge that is not live.
     """
 
 
@@ -989,6 +989,10 @@ class HostNameDocument(TypedDict):
     """Absent: it states none."""
     data_class: NotRequired[Name | None]
     """Absent: it states none."""
+
+
+HttpAnswer: TypeAlias = Literal["redirect", "carry"]
+"""How edges answer a service's requests over HTTP (docs/carry.md)."""
 
 
 class HttpsRecordDocument(TypedDict):
@@ -2548,6 +2552,10 @@ class ServiceDocument(TypedDict):
     """How long a request occupies its place in a region, as far as no load report says it."""
     exploration: NotRequired[float]
     """The share of requests spread over the other eligible regions, to measure the way there."""
+    answer: NotRequired[HttpAnswer]
+    """How edges answer over HTTP: a redirect to the region chosen, or they carry the request there and
+    its answer back.
+    """
     handoff: NotRequired[Handoff]
     """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to
     verify.
@@ -2602,6 +2610,10 @@ class ServiceDocumentPut(TypedDict):
     """How long a request occupies its place in a region, as far as no load report says it."""
     exploration: NotRequired[float]
     """The share of requests spread over the other eligible regions, to measure the way there."""
+    answer: NotRequired[HttpAnswer]
+    """How edges answer over HTTP: a redirect to the region chosen, or they carry the request there and
+    its answer back.
+    """
     handoff: NotRequired[Handoff]
     """Whether edges sign what they decided, in redirects and look-ups, for the region's balancer to
     verify.
@@ -3097,8 +3109,8 @@ class TopView(JsonObject):
     latency_p99_ms: float | None
     """Estimated, network and processing, over all that is planned."""
     decisions: dict[str, float]
-    """Per second by tier: `dns`, `lookup`, `redirect`. A DNS answer is one, however many requests
-    follow.
+    """Per second by tier: `dns`, `lookup`, `redirect`, `carry`. A DNS answer is one, however many
+    requests follow.
     """
     regions: list[TopRegion]
     spill: list[TopSpill]

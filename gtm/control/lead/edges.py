@@ -21,7 +21,8 @@ from gtm.control.errors import Conflict, NotFound
 from gtm.control.lead.vantages import MAX_AGE, LiveEdge, Vantages
 from gtm.core.model.certificates import ENDS_SOON, ShownCertificate
 from gtm.core.model.references import some
-from gtm.core.policy.edges import binding_edges, rules_against
+from gtm.core.model.services import HttpAnswer
+from gtm.core.policy.edges import rules_against
 from gtm.core.policy.snapshot import Snapshot
 from gtm.storage.edges import EdgeSighting
 from gtm.storage.errors import StorageUnavailable
@@ -68,7 +69,7 @@ class EdgeView:
     operator_country: str | None = None
     """Where whoever runs it is established; null: unknown."""
     decisions: Mapping[str, float] | None = None
-    """Per second by tier (`dns`, `lookup`, `redirect`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,23 +186,31 @@ def _added(one: Mapping[str, float] | None, other: Mapping[str, float] | None) -
 
 
 def outside_rules(compiled: Snapshot | None, live: Iterable[LiveEdge], now: float) -> list[str]:
-    """The live edges that stand outside of rules that bind edges and are in force `now`, each in a sentence."""
-    if compiled is None or not binding_edges(compiled.policy):
+    """The live edges that stand outside of rules in force `now` that bind edges, or that concern services which edges carry, each in a sentence."""
+    if compiled is None:
         return []
-    rules = {
-        id(rule): rule
-        for service in compiled.services.values()
-        for rule in service.rules
-        if rule.edge_countries is not None and rule.starts <= now < rule.ends
-    }
+    binding, carried = {}, {}
+    for service in compiled.services.values():
+        for rule in service.rules:
+            if rule.starts <= now < rule.ends and rule.edge_countries is not None:
+                binding[id(rule)] = rule
+            elif rule.starts <= now < rule.ends and service.service.answer is HttpAnswer.CARRY:
+                carried[id(rule)] = rule
     found: dict[str, None] = {}
-    for edge in sorted(live, key=lambda one: one.name) if rules else ():
+    for edge in sorted(live, key=lambda one: one.name) if binding or carried else ():
         place = edge.report.place
-        against = sorted(f"`{rule}`" for rule in rules_against(rules.values(), place))
-        if against:
-            where = f"in {place.country}" if place.country else "in an unknown country (`gtm edge --country`)"
-            outside = f"outside of residency rules {some(against, 'rules')}, and refuses what they concern"
-            found[f"edge {edge.name}: stands {where}, {outside}"] = None
+        where = f"in {place.country}" if place.country else "in an unknown country (`gtm edge --country`)"
+        for against, what in (
+            (rules_against(binding.values(), place), "refuses what they concern"),
+            (
+                rules_against(carried.values(), place, carrying=True),
+                "redirects what they concern instead of carrying it",
+            ),
+        ):
+            if against:
+                rules = some(sorted(f"`{rule}`" for rule in against), "rules")
+                text = f"edge {edge.name}: stands {where}, outside of residency rules {rules}, and {what}"
+                found[text] = None
     return list(found)
 
 

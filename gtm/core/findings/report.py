@@ -30,6 +30,7 @@ from gtm.core.model.services import (
     Affinity,
     Families,
     HostName,
+    HttpAnswer,
     Member,
     NameServer,
     OnOverload,
@@ -38,7 +39,7 @@ from gtm.core.model.services import (
     Service,
     Steering,
 )
-from gtm.core.policy.edges import binding_edges, inside, place_of
+from gtm.core.policy.edges import binding_edges, inside, inside_to_carry, place_of
 from gtm.core.policy.jurisdictions import Membership, countries_at
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot, bits
 
@@ -73,6 +74,7 @@ def findings(snapshot: Snapshot, now: float) -> tuple[Problem, ...]:
         *capacity_findings(snapshot.policy),
         *effect_findings(snapshot.policy),
         *redirect_findings(snapshot.policy),
+        *carry_findings(snapshot, now),
         *family_findings(snapshot, now),
     )
 
@@ -345,22 +347,69 @@ _NULL = (
 
 def redirect_findings(policy: Policy) -> Iterator[Problem]:
     """Services whose clients may be redirected: codes `redirect_loses_keys` and `redirect_loses_origin`. Those without a host name are told of together."""
-    nameless = [f"`{service.name}`" for service in policy.services if not service.hostnames]
+    services = [service for service in policy.services if service.answer is HttpAnswer.REDIRECT]
+    nameless = [f"`{service.name}`" for service in services if not service.hostnames]
     if nameless:
         has = "has" if len(nameless) == 1 else "have"
         text = (
             f"{some(nameless, 'services')} {has} no host name, so that redirects and look-ups alone reach the servers, and {_LOST}: where "
-            "servers want keys, give each service a host name, which DNS answers, or let clients look up"
+            "servers want keys, let edges carry (`answer: carry`), give each service a host name, which DNS answers, or let clients look up"
         )
         yield Problem("services", "redirect_loses_keys", text)
     for service in policy.services:
         if service.push is Push.REDIRECT:
             text = f"{_LOST}: where servers want keys, use `push: carry`"
             yield Problem(f"services.{service.name}.push", "redirect_loses_keys", text)
-        redirected = not service.hostnames or service.push is Push.REDIRECT
+        redirected = service.push is Push.REDIRECT or (service in services and not service.hostnames)
         if service.cors is not None and redirected and ANY not in service.cors.origins:
-            ways = "give the service a host name, and `push: carry`, or use the origin `*`"
+            ways = "let edges carry (`answer: carry`) or give the service a host name, and `push: carry`, or use the origin `*`"
             yield Problem(f"services.{service.name}.cors", "redirect_loses_origin", f"{_NULL}: {ways}")
+
+
+# --- Services that edges carry: who reads their requests, and where.
+
+
+def carry_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
+    """What keeps requests of carried services from being carried, or lets others read them.
+
+    Args:
+        snapshot: the policy.
+        now: POSIX seconds.
+
+    Yields:
+        `carried_nowhere`: a carried service, and the rules in force that concern it and that no name server of the policy stands
+        inside of, as far as the policy says where they stand.
+        `carried_in_clear`: regions of carried services with endpoints that speak plain HTTP.
+    """
+    servers = [server for zone in snapshot.policy.zones for server in zone.name_servers]
+    clear: dict[str, None] = {}
+    for name, service in snapshot.services.items():
+        if service.service.answer is not HttpAnswer.CARRY:
+            continue
+        for number in service.members:
+            region = snapshot.regions[number]
+            if any(endpoint.url.lower().startswith("http:") for endpoint in region.endpoints):
+                clear[f"`{region.name}`"] = None
+        rules = {
+            f"`{rule.rule.name}`": None
+            for rule in service.rules
+            if rule.enforced
+            and rule.starts <= now < rule.ends
+            and not any(inside_to_carry(rule, place_of(server)) for server in servers)
+        }
+        if rules:
+            text = (
+                f"an edge reads what it carries, and the policy knows of none that stands inside {some(list(rules), 'rules')}: requests that such a rule concerns are "
+                "redirected by edges outside, and lose their keys. Let an edge stand inside (`gtm edge --country`), and say so by the `country` of "
+                "the name server that it is"
+            )
+            yield Problem(f"services.{name}.answer", "carried_nowhere", text)
+    if clear:
+        text = (
+            f"edges carry requests there over plain HTTP, which whoever is on the way reads, keys included: {some(list(clear), 'regions')}. Use `https`, "
+            "or keep to networks that are yours; what is not gtm's balancer gets requests only in networks of `gtm edge --carry-trust`"
+        )
+        yield Problem("regions", "carried_in_clear", text)
 
 
 # --- Answers without addresses, which another region would have had.

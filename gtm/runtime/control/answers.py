@@ -21,7 +21,7 @@ from gtm.core.decision.options import Option
 from gtm.core.decision.router import Router
 from gtm.core.model.policy import EdgeScope
 from gtm.core.model.requests import Location
-from gtm.core.model.services import Handoff
+from gtm.core.model.services import Handoff, HttpAnswer
 from gtm.dns.answer.answerer import Answerer
 from gtm.geoip.address import parse_address
 from gtm.geoip.client import ClientAddress
@@ -124,5 +124,7 @@ def _unknown(routing: Routing, option: Option, asked: AskedOver) -> Iterator[str
             yield "The signatures: edges add them for those who ask for DNSSEC."
         return
     yield "How many slots are free this instant: where the region chosen has none, the edge may send the request to another one inside the fence."
+    if service.answer is HttpAnswer.CARRY:
+        yield "Where the edge stands: one inside the fence of every rule that concerns the request carries it there, and redirects nobody."
     if service.handoff is Handoff.SIGN:
         yield "The handoff: the edge signs one for each redirect, and adds it to the address."

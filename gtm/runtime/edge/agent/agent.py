@@ -172,8 +172,8 @@ class EdgeWorkers(Workers[AgentEnd]):
         self.put([self.pulse()])
 
     async def finish(self) -> None:
-        """End every worker once it has answered what it has begun, for `FINISH` seconds at most."""
-        await self._finish(self._processes.values(), FINISH + _PATIENCE)
+        """End every worker once it has answered what it has begun, for `FINISH` seconds at most, and carried requests for `drain_time` more."""
+        await self._finish(self._processes.values(), FINISH + self.settings.drain_time + _PATIENCE)
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""

@@ -103,7 +103,12 @@ def _run_http(worker: EdgeWorker) -> None:
         tls=tls_when_needed(edge.ca_file),
     )
     config = server_config(
-        app, grace=3, lifespan=False, answer=app.answer_head, trusted=trusted, carrier=carrier
+        app,
+        grace=3 + round(edge.drain_time),
+        lifespan=False,
+        answer=app.answer_head,
+        trusted=trusted,
+        carrier=carrier,
     )
     server = PatientServer(config, started=lambda: worker.ready(router))
     tcp = _sockets(worker.settings.tcp)
