@@ -38,7 +38,7 @@ from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.endpoints import Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
-from gtm.balancer.wire.heads import RequestHead
+from gtm.balancer.wire.heads import KEYS, RequestHead
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.retries import RetryBudget
@@ -593,9 +593,25 @@ class Proxy:
         said = self._said + b"gtm-push: taken\r\n" if b"gtm-push" in exchange.head.seen else self._said
         if exchange.fallback:
             said += b"x-gtm-model: %b\r\n" % quote(exchange.fallback, safe="/:").encode()
+        if response.status == 401 and _lost_its_key(exchange):
+            said += _KEY_LOST
         if exchange.waited:
             said += b"server-timing: queue;dur=%.1f\r\n" % (1000 * exchange.waited)
         return said
+
+
+_KEY_LOST = (
+    b"x-gtm-hint: this request came by a redirect, on which HTTP clients leave Authorization out; ask by the service's DNS name, by a look-up, or "
+    b"through an edge that carries (answer: carry)\r\n"
+)
+
+
+def _lost_its_key(exchange: Exchange) -> bool:
+    """Whether a request without a key came by a redirect, as its handoff says: clients leave their keys out there (docs/api.md)."""
+    verdict, seen = exchange.verdict, exchange.head.seen
+    believed = verdict.believed if isinstance(verdict, Verdict) else None
+    by_redirect = believed is not None and believed.once and not believed.carried
+    return by_redirect and not any(name in seen for name in KEYS)
 
 
 def timeout_unread(head: RequestHead) -> Refusal | None:

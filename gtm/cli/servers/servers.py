@@ -40,6 +40,8 @@ def _of_demo(edge: EdgeSettings) -> EdgeSettings:
     """What an edge of the demo world is told besides."""
     return replace(
         edge,
+        # Where Frankfurt is: the edge may carry what the GDPR rule and the clinic's concern.
+        country=edge.country or (None if edge.region else "DE"),
         # The demo's clients are simulated on this machine, and state their addresses as proxies do.
         trusted_proxies=edge.trusted_proxies or LOOPBACK,
         # The demo's regions are on this machine.
