@@ -367,6 +367,18 @@ class EdgeSettings(ServerSettings):
         "Networks to probe although they are loopback, link-local or a cloud's metadata service, with commas.",
         read=options.networks,
     )
+    tls_certificate: Path | None = option(
+        None,
+        "The certificate, with what leads to its authority (PEM), that the edge's HTTP port shows: it then speaks TLS.",
+        takes=Path | None,
+        variable="GTM_EDGE_CERTIFICATE",
+    )
+    tls_key: Path | None = option(
+        None,
+        "Its private key (PEM, without a password).",
+        takes=Path | None,
+        variable="GTM_EDGE_KEY",
+    )
     drain_time: float = option(
         60.0,
         "Seconds that carried requests may take to finish once the edge is told to end.",

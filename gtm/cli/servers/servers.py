@@ -30,6 +30,11 @@ def serve(
     from gtm.cli.servers import serving
 
     edge = given.settings(EdgeSettings, control_url="", token="", name="")  # which the supervisor knows
+    if edge.tls_certificate is not None or edge.tls_key is not None:
+        raise CommandError(
+            "`gtm serve` speaks plain HTTP, on one machine: leave GTM_EDGE_CERTIFICATE and GTM_EDGE_KEY out, or run `gtm control` and `gtm edge` apart",
+            Exit.BAD_INPUT,
+        )
     settings = ServeSettings(given.settings(ControlSettings), _of_demo(edge) if demo else edge, demo)
     _check_database(settings.control.database_url)
     _check_identity(settings.control)
@@ -137,12 +142,28 @@ def edge(
         replace=take_over,
     )
     configure(settings.log_level, "edge")
+    _check_certificate(settings)
     _prepare_data_dir(settings.data_dir)
 
     async def run() -> None:
         await Agent(settings).run()
 
     run_server(run())
+
+
+def _check_certificate(settings: EdgeSettings) -> None:
+    """Fail early where the edge cannot speak TLS as it is told to: its workers would be started again and again."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise CommandError("--tls-certificate and --tls-key go together: give both, or neither", Exit.BAD_INPUT)
+    from gtm.runtime.process.http import listener_tls
+
+    try:
+        listener_tls(certificate.absolute(), key.absolute())
+    except ValueError as error:
+        raise CommandError(str(error), Exit.BAD_INPUT) from error
 
 
 @app.command()

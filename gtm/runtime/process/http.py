@@ -6,11 +6,13 @@ import asyncio
 import json
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakKeyDictionary
 
@@ -769,17 +771,43 @@ def server_config(
     )
 
 
+class ListenerTls(Protocol):
+    """A listener's certificates (`gtm.balancer.wire.tls.ServerContext`)."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the listener's sockets."""
+
+    def look(self) -> str | None:
+        """Read the files again if they have changed; what is wrong with them now, if something is."""
+
+
+def listener_tls(certificate: Path, key: Path) -> ListenerTls:
+    """What a listener shows whose certificate and key are in these files (PEM).
+
+    Raises:
+        ValueError: they cannot be used; says why, and what to do.
+    """
+    from gtm.balancer.wire.tls import ServerCertificate, ServerContext, ServerTls  # few need it
+
+    return ServerContext(ServerTls(certificates=(ServerCertificate(chain=certificate, key=key),)))
+
+
 class PatientServer(uvicorn.Server):
     """Uvicorn, with signals left to us, that lets clients close their connections before it ends.
 
     Args:
         config: uvicorn's.
         started: called once it accepts connections.
+        tls: what it shows; None: it speaks no TLS.
     """
 
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, started: Callable[[], None], tls: ListenerTls | None = None
+    ) -> None:
         super().__init__(config)
         self._started = started
+        self._tls = tls
         self._deadline = inf
 
     def run_on(self, sockets: list[socket.socket] | None) -> None:
@@ -807,6 +835,8 @@ class PatientServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
+        if self._tls is not None:
+            self.config.ssl = self._tls.context
         await super().startup(sockets)
         self._started()
 

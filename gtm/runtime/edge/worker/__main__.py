@@ -6,8 +6,9 @@ import random
 import resource
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf
+from typing import TYPE_CHECKING
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
@@ -17,13 +18,12 @@ from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.edge.line import FINISH, EdgeWorkerSettings, WorkerKind
 from gtm.runtime.edge.orphans import listen_early, own_listeners
-from gtm.runtime.edge.worker.carry import EdgeCarrier
 from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
-from gtm.runtime.process.http import PatientServer, server_config
+from gtm.runtime.process.http import DirectProtocol, HandedConnection, Lines, PatientServer, server_config
 from gtm.runtime.process.logs import configure
 from gtm.transport import tls_when_needed
 
@@ -53,6 +53,40 @@ def _run_dns(worker: EdgeWorker) -> None:
     worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
     worker.ready(router)
     server.serve()
+
+
+if TYPE_CHECKING:
+    from gtm.runtime.edge.worker.carry import EdgeCarrier
+
+
+class LateCarrier:
+    """An `EdgeCarrier` that is made when somebody is to be carried first: most edges carry nobody, and the data plane takes 15 MB.
+
+    What it takes is loaded by then (`EdgeWorker`): with the first policy that has a service which is carried.
+    """
+
+    def __init__(self, worker: EdgeWorker, app: EdgeApp) -> None:
+        self.wants: Callable[[bytes, Lines], bool] = app.carries
+        self._worker, self._app = worker, app
+        self._carrier: EdgeCarrier | None = None
+
+    def take(self, connection: DirectProtocol) -> HandedConnection:
+        """What reads a connection from now on."""
+        if self._carrier is None:
+            from gtm.runtime.edge.worker.carry import EdgeCarrier
+
+            worker, edge = self._worker, self._worker.settings.edge
+            self._carrier = EdgeCarrier(
+                self._app,
+                worker.current,
+                worker.handoffs,
+                worker.counts,
+                trusts=lambda peer: is_in(peer, edge.trusted_proxies),
+                allowed=edge.probe_allow,
+                trusted=edge.carry_trust,
+                tls=tls_when_needed(edge.ca_file),
+            )
+        return self._carrier.take(connection)
 
 
 def _run_http(worker: EdgeWorker) -> None:
@@ -91,26 +125,15 @@ def _run_http(worker: EdgeWorker) -> None:
         ),
     )
     worker.intake = app.intake
-    trusted = edge.trusted_proxies
-    carrier = EdgeCarrier(
-        app,
-        worker.current,
-        worker.handoffs,
-        worker.counts,
-        trusts=lambda peer: is_in(peer, trusted),
-        allowed=edge.probe_allow,
-        trusted=edge.carry_trust,
-        tls=tls_when_needed(edge.ca_file),
-    )
     config = server_config(
         app,
         grace=3 + round(edge.drain_time),
         lifespan=False,
         answer=app.answer_head,
-        trusted=trusted,
-        carrier=carrier,
+        trusted=edge.trusted_proxies,
+        carrier=LateCarrier(worker, app),
     )
-    server = PatientServer(config, started=lambda: worker.ready(router))
+    server = PatientServer(config, started=lambda: worker.ready(router), tls=worker.tls)
     tcp = _sockets(worker.settings.tcp)
     worker.start(
         lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)

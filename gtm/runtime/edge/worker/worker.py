@@ -10,6 +10,7 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import random
 import signal
@@ -28,6 +29,7 @@ from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_add
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.latency.samples import SampleMethod
 from gtm.core.model.problems import PolicyError
+from gtm.core.model.services import HttpAnswer
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.earned import Worth
@@ -72,6 +74,7 @@ from gtm.runtime.edge.orphans import Door
 from gtm.runtime.following.told import PartsMessage, TimesMessage
 from gtm.runtime.process import pauses
 from gtm.runtime.process.clocks import boot_time
+from gtm.runtime.process.http import ListenerTls, listener_tls
 from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.places import reload_places
 from gtm.settings import Network
@@ -263,6 +266,14 @@ class EdgeWorker:
         self._own_metrics = EdgeMetrics(self._own_gauges)
         self._was_alone = False
         self._finishing = False
+        self.tls: ListenerTls | None = None
+        """What the edge's HTTP shows; None: it speaks no TLS."""
+        if (
+            settings.id.kind is WorkerKind.HTTP
+            and edge.tls_certificate is not None
+            and edge.tls_key is not None
+        ):
+            self.tls = listener_tls(edge.tls_certificate, edge.tls_key)
         self.ending = threading.Event()
         """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
@@ -352,6 +363,9 @@ class EdgeWorker:
         self._turn()
         if number % _RELOAD_EVERY == 0:
             self._reload_geoip()
+            wrong = None if self.tls is None else self.tls.look()
+            if wrong is not None:
+                logger.error("%s", wrong)
         for kind, length in _INTERVALS.items():
             if number % length == 0:
                 self._tell_samples(kind)
@@ -487,7 +501,10 @@ class EdgeWorker:
                 assert_never(message)
 
     def _swapped(self, router: Router) -> None:
-        if self.settings.id.kind is WorkerKind.DNS:
+        if self.settings.id.kind is WorkerKind.HTTP:
+            if any(service.answer is HttpAnswer.CARRY for service in router.view.snapshot.policy.services):
+                importlib.import_module("gtm.runtime.edge.worker.carry")  # beside the answer path
+        else:
             # What an answerer remembers of clients goes on to the next one, unless the clients moved: data that is
             # loaded while this runs is counted after, and the rebuild that follows it makes a new memory.
             data = self.locator.loads
