@@ -22,7 +22,7 @@ from gtm.core.model.outcomes import Outcome
 
 METRICS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "gtm_decisions_total": (
-        "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect, carry).",
+        "Decisions, by service, region chosen (empty: refused), outcome and tier (dns, lookup, redirect, carry, authorize).",
         ("service", "region", "outcome", "via"),
     ),
     "gtm_dns_queries_total": (
@@ -193,7 +193,7 @@ _CORRECTIONS = "gtm_edge_corrections_total"
 
 
 def decision_key(group: RankingClass, cell: str, option: Option, via: str) -> str:
-    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`, `carry`).
+    """The key under which a decision is counted; `via` is the tier that answered (`dns`, `lookup`, `redirect`, `carry`, `authorize`).
 
     It says what the metrics say, and the request's ranking class and demand cell for the planner. What only another edge
     may answer is no demand here: the client brings it there.

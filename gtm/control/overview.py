@@ -170,7 +170,7 @@ def _planned_flow(moment: Moment) -> dict[str, dict[str, float]]:
 
 def _by_tier(rates: Mapping[Row, float]) -> dict[str, float]:
     """Decisions per second by the tier that made them: DNS answers as such."""
-    found: dict[str, float] = dict.fromkeys(("dns", "lookup", "redirect", "carry"), 0.0)
+    found: dict[str, float] = dict.fromkeys(("dns", "lookup", "redirect", "carry", "authorize"), 0.0)
     for row, rate in rates.items():
         found[row.via] = found.get(row.via, 0.0) + rate
     return found

@@ -28,9 +28,18 @@ from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientAddress
 from gtm.handoff import jwks
+from gtm.http.answers import authorize
 from gtm.http.answers.browsers import is_preflight, preflight, readable
 from gtm.http.answers.corrections import Corrections
-from gtm.http.answers.routes import CarriedRequest, EdgeHandoffs, Locate, LookupRoute, RedirectRoute, Routes
+from gtm.http.answers.routes import (
+    CarriedRequest,
+    EdgeHandoffs,
+    Locate,
+    LookupRoute,
+    RedirectRoute,
+    ResolvedRequest,
+    Routes,
+)
 from gtm.http.description.document import DESCRIPTION
 from gtm.http.problems import (
     NO_STORE,
@@ -42,7 +51,7 @@ from gtm.http.problems import (
     response_of,
 )
 from gtm.http.requests.callers import Callers, Grant, check_subject
-from gtm.http.requests.incoming import OTHER, REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
+from gtm.http.requests.incoming import AUTHORIZE, OTHER, REDIRECT, SAID, Incoming, Page, Receive, Scope, Send
 from gtm.http.requests.lookup import (
     MAX_BATCH_BYTES,
     Lookup,
@@ -243,6 +252,8 @@ class EdgeApp:
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
         incoming.read_headers()
+        if incoming.path.startswith(authorize.PATH) and self._asks_for_a_proxy(incoming, routes):
+            return self._authorize(incoming, routes)
         found = _of_service(incoming, routes)
         if found is not None:
             return self._redirect(incoming, routes, *found)
@@ -292,6 +303,54 @@ class EdgeApp:
         """Send a request on; `host` is the host name that it came by, if that states something."""
         found = self._route(incoming, routes, service, host, rest)
         return found if isinstance(found, Response) else found.respond(rest, incoming.query)
+
+    @staticmethod
+    def _asks_for_a_proxy(incoming: Incoming, routes: Routes) -> bool:
+        """Whether it is a proxy's question. A service's own host has all paths for itself, unless the proxy says what it asks."""
+        path, headers = incoming.path, incoming.headers
+        if path != authorize.PATH and not path.startswith(authorize.PATH + "/"):
+            return False
+        return b"x-gtm-authorize" in headers or routes.service_of(headers.get(b"host", b"")) is None
+
+    def _authorize(self, incoming: Incoming, routes: Routes) -> Response:
+        """Answer a proxy that asks whether a request may go on, and where."""
+        incoming.page = AUTHORIZE
+        deny: int | None = None
+        try:
+            if not self._callers.trusts(incoming.peer):
+                raise authorize.untrusted()
+            asked = authorize.read_question(incoming.path, incoming.query, incoming.headers)
+            deny = asked.deny
+            service, host = self._service_of(asked.service, incoming, routes)
+            key = (deny, *self._asked(incoming, service, host))
+            route = routes.authorized.get(key)
+            if route is None:
+                resolved = self._resolved(routes, incoming, service, host)
+                route = authorize.AuthorizeRoute(resolved, deny, self.handoffs)
+                if _short(*key[-1]):
+                    routes.remember(routes.authorized, key, route)
+            answer: Response = route.respond()
+        except ProblemError as error:
+            return authorize.refused(error.document(instance_of(incoming.raw_path)), deny, error.headers)
+        return answer
+
+    @staticmethod
+    def _service_of(asked: str | None, incoming: Incoming, routes: Routes) -> tuple[str, str | None]:
+        """The service that a proxy asks about, and the host name that the request came by if that states something.
+
+        Raises:
+            ProblemError: nothing says it.
+        """
+        if asked is not None:
+            return asked, None
+        headers = incoming.headers
+        name = headers.get(b"x-forwarded-host") or headers.get(b"host", b"")
+        found = routes.service_of(name)
+        if found is None:
+            shown = name[:255].decode("latin-1")
+            text = f"no service has the host name `{shown}`: ask with `service=NAME`, or hand the client's Host on"
+            raise ProblemError("unknown_service", text)
+        return found
 
     def carries(self, target: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a request is for a service whose requests are carried: by its target, as it was sent, and its header lines."""
@@ -382,19 +441,29 @@ class EdgeApp:
                 "invalid_request",
                 "path and query may hold printable ascii characters only; percent-encode the others",
             )
-        said = tuple(incoming.headers.get(name) for name in SAID)
-        forwarded = self._callers.forwarded(incoming)
-        key = (service, host, said, incoming.peer, forwarded)
+        key = self._asked(incoming, service, host)
         route = routes.redirects.get(key)
         if route is None:
-            tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
-            urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
-            lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
-            caller = self._callers.client(incoming.peer, forwarded)
-            route = RedirectRoute(routes.resolve(lookup, caller, instance_of(b"/r/" + service.encode())))
-            if _short(*forwarded):
+            route = RedirectRoute(self._resolved(routes, incoming, service, host))
+            if _short(*key[-1]):
                 routes.remember(routes.redirects, key, route)
         return route
+
+    def _asked(self, incoming: Incoming, service: str, host: str | None) -> tuple[Any, ...]:
+        """All that a request's decision follows from: service, host, what its fields say, its peer, and last what proxies say of the client."""
+        said = tuple(incoming.headers.get(name) for name in SAID)
+        return service, host, said, incoming.peer, self._callers.forwarded(incoming)
+
+    def _resolved(
+        self, routes: Routes, incoming: Incoming, service: str, host: str | None
+    ) -> ResolvedRequest:
+        """Decide for a request by its head."""
+        said = (incoming.headers.get(name) for name in SAID)
+        tenant, data_class, model, affinity, priority = map(_header_text, SAID.values(), said)
+        urgency = None if priority is None else read_priority("X-GTM-Priority", priority)
+        lookup = Lookup(service, None, tenant, data_class, model, affinity, priority=urgency, host=host)
+        caller = self._callers.client(incoming.peer, self._callers.forwarded(incoming))
+        return routes.resolve(lookup, caller, instance_of(b"/r/" + service.encode()))
 
     async def _take_batch(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Read a batch, and answer it unless the client went away."""

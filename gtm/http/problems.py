@@ -19,6 +19,7 @@ CODES = {
     "contradiction": (400, "The request and its host name contradict each other"),
     "unauthorized": (401, "A token is needed"),
     "forbidden": (403, "The token does not permit this"),
+    "untrusted_proxy": (403, "Proxies alone that the edge trusts may ask this"),
     "origin_not_allowed": (403, "Pages of this origin may not ask this"),
     "not_found": (404, "There is nothing here"),
     "unknown_service": (404, "There is no such service"),

@@ -263,7 +263,7 @@ class TopView(Schema):
     latency_p99_ms: float | None
     """Estimated, network and processing, over all that is planned."""
     decisions: dict[str, float]
-    """Per second by tier: `dns`, `lookup`, `redirect`, `carry`. A DNS answer is one, however many requests follow."""
+    """Per second by tier: `dns`, `lookup`, `redirect`, `carry`, `authorize`. A DNS answer is one, however many requests follow."""
     regions: list[TopRegion]
     spill: list[TopSpill]
     corrections: list[TopCorrection]

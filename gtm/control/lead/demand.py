@@ -97,7 +97,7 @@ class Reported:
         """Decisions per second of each edge, by the tier that they were asked by."""
         found: dict[str, dict[str, float]] = {}
         for name, (rates, corrections) in zip(self.names, self.edges, strict=True):
-            tiers = found[name] = dict.fromkeys(("dns", "lookup", "redirect", "carry"), 0.0)
+            tiers = found[name] = dict.fromkeys(("dns", "lookup", "redirect", "carry", "authorize"), 0.0)
             for text, rate in rates.items():
                 row = self.rows[text]
                 tiers[row.via] = tiers.get(row.via, 0.0) + rate * corrections[_tier(row)]

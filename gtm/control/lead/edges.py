@@ -69,7 +69,7 @@ class EdgeView:
     operator_country: str | None = None
     """Where whoever runs it is established; null: unknown."""
     decisions: Mapping[str, float] | None = None
-    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`, `authorize`), smoothed; a DNS answer is one. Null: not known, as of an edge that is not live."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,4 +167,7 @@ def _views(rows: Iterable[JsonObject]) -> dict[str, dict[str, Any]]:
 
 def _added(decisions: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
     known: Sequence[Mapping[str, float]] = [one for one in decisions if one is not None]
-    return {tier: sum(one.get(tier, 0.0) for one in known) for tier in ("dns", "lookup", "redirect", "carry")}
+    return {
+        tier: sum(one.get(tier, 0.0) for one in known)
+        for tier in ("dns", "lookup", "redirect", "carry", "authorize")
+    }

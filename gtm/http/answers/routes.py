@@ -579,6 +579,8 @@ class Routes:
     def __post_init__(self, limit: int, corrections: Corrections | None) -> None:
         self.lookups: dict[Any, LookupRoute] = {}
         self.redirects: dict[Any, RedirectRoute] = {}
+        self.authorized: dict[Any, Any] = {}
+        """What was answered to proxies (`gtm.http.answers.authorize.AuthorizeRoute`)."""
         self.marks: set[int] = set()
         """Of look-ups that were made once."""
         self._corrections = (
@@ -671,7 +673,7 @@ class Routes:
         self.marks.add(mark)
         return False
 
-    def remember(self, table: dict[Any, Any], key: Any, route: LookupRoute | RedirectRoute) -> None:
+    def remember(self, table: dict[Any, Any], key: Any, route: object) -> None:
         """Keep a route in one of this object's tables."""
         if len(table) >= self._limit:
             table.clear()

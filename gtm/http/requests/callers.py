@@ -224,6 +224,10 @@ class Callers:
             check_scraper(grant)
         self._check_host(incoming)
 
+    def trusts(self, peer: str | None) -> bool:
+        """Whether a peer is a proxy of the operator's."""
+        return self._finder.trusts(peer)
+
     def forwarded(self, incoming: Incoming) -> Forwarded:
         """What proxies say of the client, if they are trusted."""
         if LISTS.isdisjoint(incoming.headers) or not self._finder.trusts(incoming.peer):

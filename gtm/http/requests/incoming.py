@@ -39,6 +39,8 @@ class Page:
 
 OTHER = Page("other")
 """What no page answers: a path that gtm has not, or a head that cannot be read."""
+AUTHORIZE = Page("authorize")
+"""Where other people's proxies ask."""
 REDIRECT = Page("redirect")
 """The paths of services' own hosts, and those below `/r/`."""
 
@@ -71,7 +73,12 @@ ASKED_METHOD, ASKED_FIELDS = b"access-control-request-method", b"access-control-
 
 _JOINED = LISTS.union((b"origin", ASKED_METHOD, ASKED_FIELDS))
 """Others of them are lists, too, or allow nobody when they are given twice."""
-_SINGLE = (b"host", b"authorization", b"content-type", b"content-length", b"content-encoding", *SAID)
+OF_PROXIES = (b"x-forwarded-host", b"x-gtm-service", b"x-gtm-deny", b"x-gtm-authorize")
+"""What proxies say that ask by forward-auth."""
+_SINGLE = (
+    *(b"host", b"authorization", b"content-type", b"content-length", b"content-encoding"),
+    *(*SAID, *OF_PROXIES),
+)
 _READ = _JOINED.union(_SINGLE)
 
 

@@ -1,0 +1,140 @@
+"""Answers to other people's proxies, which ask by the head of a request whether it may go on, and where: forward-auth (docs/proxies.md).
+
+The decision is a redirect's. What differs is how it is told: in fields of an answer that has no body, for that is all that proxies hand on.
+
+    the request may go on   200   `x-gtm-region`, `x-gtm-upstream` (host and port), `x-gtm-upstream-url`, and the handoff for the region's balancer
+    it may not              the refusal's status, or the one that the proxy understands (`deny`); then the true one is `x-gtm-status`
+
+Laws:
+  1. Only proxies of the operator's are answered: of others nobody knows whose request it is.
+  2. What a client's own path and query say is not read: a proxy may put them behind the path that it asks.
+  3. Every refusal is told whole in fields (`x-gtm-problem`, RFC 9457 in ASCII): some proxies throw bodies away.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from gtm.core.decision.options import Option
+from gtm.core.memory import Memory
+from gtm.core.model.refusals import error_member
+from gtm.http.answers.routes import EdgeHandoffs, ResolvedRequest
+from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, head_of, response_of
+
+PATH = "/v1/authorize"
+DENIALS = ("401", "403")
+"""Statuses by which proxies let refusals be told that know no others: NGINX knows 2xx, 401 and 403 (`ngx_http_auth_request_module`)."""
+_OPTIONS = 256
+_PORTS = {"http": 80, "https": 443}
+_QUERY, _FIELDS = ("service", "deny"), (b"x-gtm-service", b"x-gtm-deny")
+
+
+class ProxyQuestion(NamedTuple):
+    """What a proxy says of its question: the service, None: the host name says it; and the status that denies, None: the refusal's own."""
+
+    service: str | None
+    deny: int | None
+
+
+def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> ProxyQuestion:
+    """Read a proxy's question: from the query of the path itself, or from fields. Below the path stands a client's own target, which says nothing here.
+
+    Raises:
+        ProblemError: a parameter is unknown or given twice, or none that can be.
+    """
+    said: dict[str, str] = {}
+    if path == PATH:
+        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=8):
+            if name not in _QUERY or name in said:
+                text = f"parameter `{name[:40]}` is unknown or given twice; known are {', '.join(_QUERY)}"
+                raise ProblemError("invalid_request", text)
+            said[name] = value
+    else:  # fields that the proxy adds: one that hands all of a client's fields on asks the path itself
+        said = {
+            name: headers[field].decode("latin-1")
+            for name, field in zip(_QUERY, _FIELDS, strict=True)
+            if field in headers
+        }
+    service, deny = said.get("service"), said.get("deny")
+    if deny is not None and deny not in DENIALS:
+        raise ProblemError("invalid_request", "`deny` can be 401 or 403: the status that tells a refusal")
+    return ProxyQuestion(service or None, None if deny is None else int(deny))
+
+
+def untrusted() -> ProblemError:
+    """What is said to who is no proxy of the operator's."""
+    text = "proxies ask this, about their clients: name the networks of yours in GTM_TRUSTED_PROXIES of this edge"
+    return ProblemError("untrusted_proxy", text)
+
+
+def refused(
+    document: dict[str, Any], deny: int | None, more: Headers = (), count: str | None = None
+) -> Response:
+    """A refusal, told by its own status or by one that the proxy understands."""
+    status = document["status"]
+    short = {name: document[name] for name in ("type", "title", "status", "detail", "code")}
+    short["error"] = error_member(status, document["code"], document["detail"])
+    text = json.dumps(short).encode()
+    headers = (
+        (b"content-type", b"application/problem+json"),
+        NO_STORE,
+        (b"x-gtm-status", b"%d" % status),
+        (b"x-gtm-code", document["code"].encode()),
+        (b"x-gtm-problem", text),
+        *more,
+    )
+    return response_of(deny or status, headers, text, count)
+
+
+class AuthorizeRoute:
+    """What is answered about requests that are alike.
+
+    Args:
+        resolved: decides.
+        deny: the status that denies; None: the refusal's own.
+        handoffs: signs; None: nothing is signed.
+    """
+
+    __slots__ = ("_answers", "_deny", "_handoffs", "_resolved", "_tokens")
+
+    def __init__(self, resolved: ResolvedRequest, deny: int | None, handoffs: EdgeHandoffs | None) -> None:
+        self._resolved = resolved
+        self._deny = deny
+        self._handoffs = handoffs if handoffs is not None and handoffs.believed else None
+        self._answers: Memory[Option, Response] = Memory(self._answer, _OPTIONS)
+        self._tokens: dict[Option, tuple[bytes, float]] = {}
+
+    def respond(self) -> Response:
+        """The answer about one request."""
+        option = self._resolved.pick()
+        answer = self._answers[option]
+        if option.region is None or self._handoffs is None:
+            return answer
+        token = self._handoffs.of_carried(self._resolved.routing, option, self._tokens)
+        if token is None:
+            return answer
+        head = answer.head
+        more = ((b"gtm-handoff", token), (b"gtm-push", b"1"))
+        lines = b"%bgtm-handoff: %b\r\ngtm-push: 1\r\n" % (head.lines, token)
+        return Response(head._replace(headers=(*head.headers, *more), lines=lines), b"", answer.counted_as)
+
+    def _answer(self, option: Option) -> Response:
+        resolved = self._resolved
+        count = resolved.counted_as(option, "authorize")
+        endpoint = resolved.routing.endpoint(option)
+        if endpoint is None:
+            _, document, more = resolved.rendered(option)
+            return refused(document, self._deny, tuple(more), count)
+        parts = urlsplit(endpoint.url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        headers = (
+            NO_STORE,
+            (b"x-gtm-region", quote(option.region or "").encode()),
+            (b"x-gtm-upstream", f"{host}:{parts.port or _PORTS[parts.scheme.lower()]}".encode()),
+            (b"x-gtm-upstream-url", endpoint.url.rstrip("/").encode()),
+            (b"x-gtm-reason", option.reason.value.encode()),
+            (b"x-gtm-revision", str(resolved.routing.view.snapshot.revision).encode()),
+        )
+        return Response(head_of(200, headers), b"", count)
