@@ -29,6 +29,7 @@ PACKAGES = {
     "haproxy": "haproxy",
     "pgbouncer": "pgbouncer",
     "nginx": "nginx-light",
+    "caddy": "caddy",
     "promtool": "prometheus",
     "chromium-headless-shell": "chromium-headless-shell",
     "node": "nodejs",

@@ -315,7 +315,7 @@ class EdgeApp:
     def _authorize(self, incoming: Incoming, routes: Routes) -> Response:
         """Answer a proxy that asks whether a request may go on, and where."""
         incoming.page = AUTHORIZE
-        deny: int | None = None
+        deny = authorize.Denial()
         try:
             if not self._callers.trusts(incoming.peer):
                 raise authorize.untrusted()

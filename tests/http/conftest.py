@@ -33,15 +33,22 @@ def run_edge() -> Iterator[Callable[..., Edge]]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         running.append((server, thread))
+        edge.stop = lambda: stop(running)
         while not server.started:
             assert thread.is_alive(), "the server did not start"
             time.sleep(0.005)
         return edge
 
     yield start
+    stop(running)
+
+
+def stop(running: list[tuple[uvicorn.Server, threading.Thread]]) -> None:
+    """End servers, and wait for it."""
     for server, thread in running:
         server.should_exit = True
         thread.join(20)
+    running.clear()
 
 
 @pytest.fixture

@@ -82,9 +82,9 @@ def policy() -> Policy:
     )
 
 
-def health(up: Iterable[str]) -> State:
+def health(up: Iterable[str], known: Iterable[Region] | None = None) -> State:
     """A state in which the regions named are up and the others down."""
-    return State(epoch=1, health=worlds.health(regions(), {*ALL_UP} - {*up}, since=1.0))
+    return State(epoch=1, health=worlds.health(known or regions(), {*ALL_UP} - {*up}, since=1.0))
 
 
 class Edge:
@@ -137,13 +137,15 @@ class Edge:
             ),
         )
         self.port = 0
+        self.stop: Callable[[], None] = lambda: None
 
     def load(
         self, up: Iterable[str] = ALL_UP, change: Callable[[Policy], Policy] = lambda same: same
     ) -> None:
         """Give it the policy (changed), a state, and tokens of each role (a balancer's is for eu-central), and one that has expired."""
-        self.current.apply(SnapshotMessage.of(7, NOW, change(policy()), ()))
-        self.current.apply(StateMessage(health(up)))
+        law = change(policy())
+        self.current.apply(SnapshotMessage.of(7, NOW, law, ()))
+        self.current.apply(StateMessage(health(up, law.regions)))
         bound = {Role.BALANCER: "eu-central"}
         grants = [
             TokenGrant(sha256(text.encode()).hexdigest(), role, regions=bound.get(role))

@@ -25,17 +25,29 @@ from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, head_of
 
 PATH = "/v1/authorize"
 DENIALS = ("401", "403")
-"""Statuses by which proxies let refusals be told that know no others: NGINX knows 2xx, 401 and 403 (`ngx_http_auth_request_module`)."""
+"""Statuses by which proxies let refusals be told that know no others: NGINX knows 2xx, 401 and 403 (`ngx_http_auth_request_module`), and Envoy takes 5xx for a fault of the edge."""
 _OPTIONS = 256
 _PORTS = {"http": 80, "https": 443}
-_QUERY, _FIELDS = ("service", "deny"), (b"x-gtm-service", b"x-gtm-deny")
+_QUERY = ("service", "deny", "deny_5xx")
+_FIELDS = (b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx")
 
 
 class ProxyQuestion(NamedTuple):
-    """What a proxy says of its question: the service, None: the host name says it; and the status that denies, None: the refusal's own."""
+    """What a proxy says of its question: the service, None: the host name says it; and how refusals are told."""
 
     service: str | None
-    deny: int | None
+    deny: Denial
+
+
+class Denial(NamedTuple):
+    """The status by which all refusals are told, and those of 500 and more; None: by their own."""
+
+    every: int | None = None
+    faults: int | None = None
+
+    def told(self, status: int) -> int:
+        """The status by which a refusal is told."""
+        return self.every or (status >= 500 and self.faults) or status
 
 
 def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> ProxyQuestion:
@@ -57,10 +69,12 @@ def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> Proxy
             for name, field in zip(_QUERY, _FIELDS, strict=True)
             if field in headers
         }
-    service, deny = said.get("service"), said.get("deny")
-    if deny is not None and deny not in DENIALS:
-        raise ProblemError("invalid_request", "`deny` can be 401 or 403: the status that tells a refusal")
-    return ProxyQuestion(service or None, None if deny is None else int(deny))
+    statuses = [said.get(name) for name in _QUERY[1:]]
+    if not {None, *DENIALS}.issuperset(statuses):
+        text = "`deny` and `deny_5xx` can be 401 or 403: the status that tells a refusal"
+        raise ProblemError("invalid_request", text)
+    denial = Denial(*(None if status is None else int(status) for status in statuses))
+    return ProxyQuestion(said.get("service") or None, denial)
 
 
 def untrusted() -> ProblemError:
@@ -69,9 +83,7 @@ def untrusted() -> ProblemError:
     return ProblemError("untrusted_proxy", text)
 
 
-def refused(
-    document: dict[str, Any], deny: int | None, more: Headers = (), count: str | None = None
-) -> Response:
+def refused(document: dict[str, Any], deny: Denial, more: Headers = (), count: str | None = None) -> Response:
     """A refusal, told by its own status or by one that the proxy understands."""
     status = document["status"]
     short = {name: document[name] for name in ("type", "title", "status", "detail", "code")}
@@ -85,7 +97,7 @@ def refused(
         (b"x-gtm-problem", text),
         *more,
     )
-    return response_of(deny or status, headers, text, count)
+    return response_of(deny.told(status), headers, text, count)
 
 
 class AuthorizeRoute:
@@ -93,13 +105,13 @@ class AuthorizeRoute:
 
     Args:
         resolved: decides.
-        deny: the status that denies; None: the refusal's own.
+        deny: how refusals are told.
         handoffs: signs; None: nothing is signed.
     """
 
     __slots__ = ("_answers", "_deny", "_handoffs", "_resolved", "_tokens")
 
-    def __init__(self, resolved: ResolvedRequest, deny: int | None, handoffs: EdgeHandoffs | None) -> None:
+    def __init__(self, resolved: ResolvedRequest, deny: Denial, handoffs: EdgeHandoffs | None) -> None:
         self._resolved = resolved
         self._deny = deny
         self._handoffs = handoffs if handoffs is not None and handoffs.believed else None

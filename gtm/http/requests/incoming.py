@@ -73,7 +73,7 @@ ASKED_METHOD, ASKED_FIELDS = b"access-control-request-method", b"access-control-
 
 _JOINED = LISTS.union((b"origin", ASKED_METHOD, ASKED_FIELDS))
 """Others of them are lists, too, or allow nobody when they are given twice."""
-OF_PROXIES = (b"x-forwarded-host", b"x-gtm-service", b"x-gtm-deny", b"x-gtm-authorize")
+OF_PROXIES = (b"x-forwarded-host", b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx", b"x-gtm-authorize")
 """What proxies say that ask by forward-auth."""
 _SINGLE = (
     *(b"host", b"authorization", b"content-type", b"content-length", b"content-encoding"),
