@@ -145,7 +145,8 @@ class Edge:
         """Give it the policy (changed), a state, and tokens of each role (a balancer's is for eu-central), and one that has expired."""
         law = change(policy())
         self.current.apply(SnapshotMessage.of(7, NOW, law, ()))
-        self.current.apply(StateMessage(health(up, law.regions)))
+        known = [one for one in law.regions if one.name in ALL_UP]  # of others nothing is known
+        self.current.apply(StateMessage(health(up, known)))
         bound = {Role.BALANCER: "eu-central"}
         grants = [
             TokenGrant(sha256(text.encode()).hexdigest(), role, regions=bound.get(role))
