@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -43,6 +43,7 @@ def with_dashboard(api: FastAPI, url: str | None = None, identity: Identity | No
             *provider.routes(),
             *sign_in.routes(),
             *links.routes(),
+            Route("/dashboard", lambda _: RedirectResponse("/", 308), methods=["GET"]),
             *declared,
         ],
         exception_handlers={HTTPException: _http, Exception: _unexpected},

@@ -36,12 +36,13 @@ _RANGES = frozenset(
         "string_too_short",
     }
 )
+_OBJECT = "must be an object"
 _PLAIN = {
     "extra_forbidden": "unknown field: remove it, or check its spelling",
     "string_unicode": "must be valid Unicode text",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "dict_type": "must be an object",
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
     "tuple_type": "must be a list",
     "list_type": "must be a list",
 }
@@ -49,6 +50,8 @@ _FEW = 6
 """Fields that are listed where none is like an unknown one."""
 _NUMBERS = frozenset({"int_type", "float_type"})
 _NUMBER = re.compile(r"\s*[-+]?[0-9.]{1,30}([eE][-+]?[0-9]{1,3})?\s*")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIMED = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)")
 _OWN = frozenset({"out_of_range", "invalid_format", "unknown_reference", "wrong_type", "overlap"})
 
 
@@ -172,7 +175,8 @@ def _message(item: Any) -> str:
     if kind == "missing":
         return "is required" if item["msg"] == "Field required" else str(item["msg"])
     if kind in _PLAIN:
-        return _PLAIN[kind]
+        listed = isinstance(given, (list, tuple)) and _PLAIN[kind] == _OBJECT
+        return f"{_OBJECT} (`field: value`), not a list" if listed else _PLAIN[kind]
     if kind in _OWN:
         return str(item["msg"])
     if kind == "string_pattern_mismatch":
@@ -180,6 +184,9 @@ def _message(item: Any) -> str:
         return f"`{_shown(given)}` {words}"
     if kind in _NUMBERS and isinstance(given, str) and _NUMBER.fullmatch(given):
         return f"must be a number, and `{_shown(given)}` in quotes is text: remove the quotes"
+    if kind in _NUMBERS and isinstance(given, str) and (timed := _TIMED.fullmatch(given)) is not None:
+        seconds = float(timed[1]) * _UNITS[timed[2]]
+        return f"must be a number without a unit, not `{_shown(given)}`: times are in seconds unless the field's name says otherwise, so write `{seconds:g}`"
     return _in_words(item)
 
 

@@ -112,7 +112,7 @@ def _remarks(region: types.TopRegion) -> Iterator[str]:
     if region.admin_state != "active":
         yield region.admin_state
     if region.exhausted:
-        yield "full"
+        yield "full by the plan"
     slots = region.get("free_slots")
     if slots:
         counted = slots.get("counted", slots.open)  # an older control does not say
@@ -155,7 +155,7 @@ def _corrected(found: types.TopView) -> Iterator[Text]:
 
 
 _STAYED = {
-    "no_room": "no peer has room",
+    "no_room": "no peer inside the fence has room",
     "no_quota": "no token of a spillover quota",
     "nothing_gained": "sooner here than at a peer",
     "one_hop": "pushed here already",

@@ -130,7 +130,7 @@ def test_screen_says_what_was_corrected_and_why() -> None:
         {"from": "us-east", "to": "eu-west", "requests_per_second": 0.1},
     ]
     text = shown({**DOCUMENT, "regions": regions, "corrections": corrections})
-    assert "full, 0 of 8 slots free, 3 waiting, reports lost" in text
+    assert "full by the plan, 0 of 8 slots free, 3 waiting, reports lost" in text
     lines = text[text.index("corrected by free slots") : text.index("refused\n")].split("\n")[1:3]
     assert [line.strip() for line in lines] == ["eu-central → eu-west  4.0/s", "refused → eu-west  2.0/s"]
     assert "us-east →" not in text
@@ -180,7 +180,7 @@ def test_screen_says_what_was_pushed_and_what_was_kept() -> None:
         "us-east → eu-west  4.0/s  (abroad)",
         "us-east → eu-west  0.3/s  (not taken, abroad)",
         "us-east → us-west  2.0/s  (by redirect)",
-        "us-east keeps  no token of a spillover quota 9.0/s, no peer has room 1.0/s",
+        "us-east keeps  no token of a spillover quota 9.0/s, no peer inside the fence has room 1.0/s",
     ]
     assert "a new one" not in text
     assert "pushed" not in shown(DOCUMENT)
