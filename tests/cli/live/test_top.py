@@ -115,7 +115,7 @@ def test_screen_says_what_matters() -> None:
     assert "overload 2.5/s" in text
     assert "\x1b" not in text
     (row,) = (line for line in text.splitlines() if line.startswith("eu-central"))
-    for part in ("–/10", "40/s", "3.0/s", "10 s", "99 ms", "draining, full, reports lost"):
+    for part in ("–/10", "40/s", "3.0/s", "10 s", "99 ms", "draining, full by the plan, reports lost"):
         assert part in row
     assert "plan epoch 5, 0.4 s old, made in 12 ms" in text
 
