@@ -13,9 +13,8 @@ from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
 from gtm.api import docs, operations, problems
-from gtm.api.context import Context
+from gtm.api.context import Context, prepare
 from gtm.api.middleware import BodyLimit, Counting, Metrics
-from gtm.api.once import prepare
 from gtm.api.routes import (
     audit,
     balancers,

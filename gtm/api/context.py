@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from fastapi import Depends, Header, Query, Request
@@ -23,7 +23,7 @@ from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
 from gtm.control.lead.edges import Sync, sync
 from gtm.control.live.failed_sign_ins import FailedSignIns
-from gtm.control.live.present import Present
+from gtm.control.live.present import Current, Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.changes import Intent
@@ -356,3 +356,39 @@ def managed_headers(managed: Managed | None) -> dict[str, str]:
 def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> TypedResponse[Any]:
     """A JSON answer of plain data, dataclasses and documents."""
     return TypedResponse(msgspec.json.encode(content), status, headers, "application/json")
+
+
+# What answers rest on that is worked out of a policy once: before somebody asks, beside the event loop.
+
+G = TypeVar("G")
+M = TypeVar("M")
+
+
+class Once(Generic[G, M]):
+    """Remembers what was made of the last thing asked about, which is known by its identity. For any thread.
+
+    Args:
+        make: makes it.
+    """
+
+    def __init__(self, make: Callable[[G], M]) -> None:
+        self._make = make
+        self._kept: tuple[G, M] | None = None
+
+    def of(self, given: G) -> M:
+        """Make the value of what is given, or return the one that was made of it before."""
+        kept = self._kept
+        if kept is None or kept[0] is not given:
+            kept = self._kept = given, self._make(given)
+        return kept[1]
+
+
+async def prepare(current: Current, work: Callable[[Snapshot], object]) -> None:
+    """Do the work for each policy as soon as it is in force, until cancelled: whoever is the first to look would wait for it."""
+    last = None
+    while True:
+        changed, compiled = current.changed, current.now.compiled
+        if compiled is not None and compiled is not last:
+            last = compiled
+            await asyncio.to_thread(work, compiled)
+        await changed.wait()
