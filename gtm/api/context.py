@@ -27,7 +27,6 @@ from gtm.control.live.present import Current, Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.changes import Intent
-from gtm.control.policy.drafts import GeoIP
 from gtm.control.policy.managers import PERSON, OnManaged, PolicyWriter, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
@@ -39,7 +38,7 @@ from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
-from gtm.settings import Network
+from gtm.settings import ControlSettings
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Actor, Via
 from gtm.storage.resources import Managed
@@ -64,26 +63,18 @@ register_url_convertor("segment", _Segment())
 class Context:
     """One control process.
 
-    `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
-    have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
-    `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once,
-    `geoip` is what `locate` reads, for processes that locate addresses themselves, `peer_allow` has networks in which balancers may say that others
-    reach them.
+    `replica` is what runs in it, `settings` what it was told, `locate` tells where an address is, `failed` counts sign-ins that fail, `answers` says what an
+    edge would send, `apart` looks at drafts, `links` sign people in, `readers` bounds the short drafts that are read at once.
     """
 
     database: Database
     replica: Replica
+    settings: ControlSettings
     locate: Locate
-    max_moved: float
-    approvals: int = 0
-    _: KW_ONLY
     failed: FailedSignIns
     answers: Answers | None = None
     apart: Apart = field(default_factory=Apart)
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
-    dashboard_url: str | None = None
-    geoip: GeoIP = (None, None)
-    peer_allow: tuple[Network, ...] = ()
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property
@@ -134,13 +125,13 @@ class Context:
         """Somebody's change, and what judges it; see `force_reason` for what is wrong with the parameters."""
         check = SafetyCheck(
             self.situation,
-            self.max_moved,
+            self.settings.max_moved_share,
             author=who.name,
             role=who.role,
             hands=who.hands,
             reason=force_reason(force=force, reason=reason),
             keys=self.present.keys,
-            approvals=self.approvals,
+            approvals=self.settings.fence_approvals,
         )
         return Intent(who.actor, comment, check, writer, expected)
 

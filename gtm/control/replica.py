@@ -20,7 +20,7 @@ from gtm.control.live.subscribers import Subscribers
 from gtm.control.live.watch import DatabaseWatch
 from gtm.core.model.state import State
 from gtm.core.signing.keys import Keys
-from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE, DnssecSettings
+from gtm.settings import ControlSettings
 from gtm.storage.session import Database
 
 
@@ -29,48 +29,37 @@ class Replica:
 
     Args:
         database: where policy and tokens are.
+        settings: what the process was told.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
-        half_life: seconds after which a measured round trip counts half.
-        dnssec: how keys of signed zones are kept; None: this process has no key file.
         election: this process's part among several; None: it is the only one, and active from the start.
-        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
-        audit_days: days for which the audit log is kept.
-        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
 
     def __init__(
         self,
         database: Database,
+        settings: ControlSettings,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         *,
-        half_life: float = DEFAULT_HALF_LIFE,
-        dnssec: DnssecSettings | None = None,
         election: Election | None = None,
-        demand_days: int = 0,
-        audit_days: int = DEFAULT_AUDIT_DAYS,
-        probe_days: int = 0,
     ) -> None:
         self.election = Sole() if election is None else election
         self.current = Current(Present(State(epoch=int(clock() * 1000))))
         self.subscribers = Subscribers(self.current, clock, monotonic)
-        self.dnssec = KeyBook(database, clock, dnssec, self._publish_keys)
+        self.dnssec = KeyBook(database, clock, settings.dnssec, self._publish_keys)
         self.watch = DatabaseWatch(database, self.current, self.dnssec)
         self.active: Active | None = None
         """What only the active control has; None: this process stands by."""
         self._become_active = partial(
             Active,
             database,
+            settings,
             self.current,
             self.election,
             clock,
-            monotonic,
+            monotonic=monotonic,
             senders=lambda: self.subscribers.senders,
-            half_life=half_life,
-            demand_days=demand_days,
-            audit_days=audit_days,
-            probe_days=probe_days,
         )
         if election is None:
             self.active = self._become_active()

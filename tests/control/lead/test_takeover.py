@@ -20,6 +20,7 @@ from gtm.storage.session import Database
 from tests.control.lead.test_planner import _inputs
 from tests.core.decision.test_choice import NOW
 from tests.core.strategies import quick
+from tests.worlds.process import SETTINGS
 
 KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})
 
@@ -155,6 +156,7 @@ class _Control:
         self.plan = SEAL.sealed(Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})}))
         replica = Replica(
             Database("postgresql://nobody@127.0.0.1:1/none"),
+            SETTINGS,
             lambda: NOW + self.now,
             lambda: self.now,
         )

@@ -28,6 +28,7 @@ from gtm.feed.wire import SnapshotMessage
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 from tests import worlds
+from tests.worlds.process import SETTINGS
 
 
 def _policy(price: float = 1.0) -> Policy:
@@ -76,7 +77,7 @@ async def test_the_policy_in_force_is_read_once_and_never_of_another_revision(da
 async def test_a_change_is_compiled_once(database_url: str, compilations: list[Policy]) -> None:
     """Dry run, safety rules, writing, reading back and publishing take one compilation; so does the way back none."""
     database = Database(database_url)
-    replica = Replica(database)
+    replica = Replica(database, SETTINGS)
 
     async def present() -> Situation:
         return Situation(0.0, State(1))
