@@ -110,7 +110,7 @@ def create_app(
             deposed()
 
     election = Election(database, name, end_feeds)
-    replica = Replica(database, settings, election=election)
+    replica = Replica(database, settings, election)
     failed = FailedSignIns(database)
     metrics = Metrics()
 

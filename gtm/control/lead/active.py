@@ -18,7 +18,7 @@ from uuid import uuid4
 from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
-from gtm.control.lead.election import Election, Sole
+from gtm.control.lead.election import Election
 from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
 from gtm.control.lead.history.health import HealthRecorder
@@ -57,7 +57,7 @@ class Active:
         database: Database,
         settings: ControlSettings,
         current: Current,
-        election: Election | Sole,
+        election: Election,
         clock: Callable[[], float],
         *,
         monotonic: Callable[[], float],

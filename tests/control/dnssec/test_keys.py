@@ -27,7 +27,7 @@ from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
-from tests.worlds.process import SETTINGS
+from tests.worlds import process
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,9 @@ class World:
 
     def replica(self) -> Replica:
         """The whole of one."""
-        return Replica(self.database, replace(SETTINGS, dnssec_key_file=self.settings.key_file))
+        return process.replica(
+            self.database, replace(process.SETTINGS, dnssec_key_file=self.settings.key_file)
+        )
 
     async def put(self, name: str = "demo.test", *, dnssec: bool = True) -> None:
         """Write a zone into the policy."""
