@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import cache
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -13,9 +12,8 @@ from fastapi.openapi.utils import get_openapi
 
 from gtm import __version__
 from gtm.api import docs, operations, problems
-from gtm.api.context import Context
+from gtm.api.context import Context, prepare
 from gtm.api.middleware import BodyLimit, Counting, Metrics
-from gtm.api.once import prepare
 from gtm.api.routes import (
     audit,
     balancers,
@@ -48,24 +46,12 @@ from gtm.api.schemas.state import EndpointHealthSchema
 from gtm.control.lead.election import Election
 from gtm.control.live.failed_sign_ins import FailedSignIns
 from gtm.control.live.sessions import Person
-from gtm.control.policy.drafts import GeoIP
 from gtm.control.policy.questions import Answers
 from gtm.control.replica import Replica
 from gtm.core.model.access import STARTED_IT, Role
-from gtm.core.model.requests import Location
 from gtm.core.policy.snapshot import Snapshot
 from gtm.geoip.networks import Locate
-from gtm.geoip.reader import Locator
-from gtm.settings import (
-    DEFAULT_AUDIT_DAYS,
-    DEFAULT_DEMAND_DAYS,
-    DEFAULT_HALF_LIFE,
-    DEFAULT_MAX_MOVED_SHARE,
-    DEFAULT_PROBE_DAYS,
-    LOOPBACK,
-    DnssecSettings,
-    Network,
-)
+from gtm.settings import ControlSettings
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.session import Database
 
@@ -95,23 +81,12 @@ _TAGS = [
 
 def create_app(
     database: Database,
+    settings: ControlSettings,
+    locate: Locate,
+    answers: Answers | None = None,
     *,
-    max_moved: float = DEFAULT_MAX_MOVED_SHARE,
-    fence_approvals: int = 0,
-    demand_days: int = DEFAULT_DEMAND_DAYS,
-    audit_days: int = DEFAULT_AUDIT_DAYS,
-    probe_days: int = DEFAULT_PROBE_DAYS,
-    half_life: float = DEFAULT_HALF_LIFE,
-    signing: DnssecSettings | None = None,
-    locate: Locate | None = None,
-    geoip: GeoIP = (None, None),
-    metrics_allow: tuple[Network, ...] = LOOPBACK,
     name: str = "",
     deposed: Callable[[], None] | None = None,
-    sign_in: str = "",
-    dashboard_url: str | None = None,
-    answers: Answers | None = None,
-    peer_allow: tuple[Network, ...] = (),
     names: frozenset[str] = frozenset(),
 ) -> FastAPI:
     """The application. It follows the database from start-up to shutdown, and then disposes of it.
@@ -121,22 +96,11 @@ def create_app(
 
     Args:
         database: where policy and tokens are; need not be reachable yet.
-        max_moved: the share (0–1) of the present demand that a change may move at once.
-        fence_approvals: how many others have to approve of a change that opens a fence.
-        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
-        audit_days: days for which the audit log is kept.
-        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
-        half_life: seconds after which a measured round trip counts half.
-        signing: how keys of signed zones are kept; None: this process has no key file.
-        locate: where an address is; None: by the shipped database.
-        geoip: what `locate` reads: a database and overrides; None: the shipped one, and none.
-        metrics_allow: networks that read the metrics without a token.
+        settings: what the process was told.
+        locate: where an address is.
+        answers: what an edge would send, for explanations; None: they don't say.
         name: what other control processes on the database are told of this one: a host and a port.
         deposed: called when another is active in place of this one, which should end then.
-        sign_in: the secret of a link that signs in as admin once; empty: there is none.
-        dashboard_url: where people find the dashboard, if another stands before it.
-        answers: what an edge would send, for explanations; None: they don't say.
-        peer_allow: networks in which balancers may say that others reach them.
         names: what this machine is known by, for what is open only to it.
     """
 
@@ -146,15 +110,7 @@ def create_app(
             deposed()
 
     election = Election(database, name, end_feeds)
-    replica = Replica(
-        database,
-        half_life=half_life,
-        dnssec=signing,
-        election=election,
-        demand_days=demand_days,
-        audit_days=audit_days,
-        probe_days=probe_days,
-    )
+    replica = Replica(database, settings, election)
     failed = FailedSignIns(database)
     metrics = Metrics()
 
@@ -185,22 +141,11 @@ def create_app(
         redirect_slashes=False,
         openapi_tags=_TAGS,
     )
-    context = app.state.context = Context(
-        database,
-        replica,
-        locate or _locate,
-        max_moved,
-        fence_approvals,
-        failed=failed,
-        answers=answers,
-        dashboard_url=dashboard_url,
-        geoip=geoip,
-        peer_allow=peer_allow,
-    )
-    if sign_in:
-        context.links.make(Person(STARTED_IT, Role.ADMIN), sign_in)
+    context = app.state.context = Context(database, replica, settings, locate, failed, answers)
+    if settings.sign_in:
+        context.links.make(Person(STARTED_IT, Role.ADMIN), settings.sign_in)
     problems.install(app)
-    for router in (*_routers(), operations.metrics_router(metrics, replica, metrics_allow, names)):
+    for router in (*_routers(), operations.metrics_router(metrics, replica, settings.metrics_allow, names)):
         # As they are: `include_router` would make all of them anew, which takes as long as it took to make them.
         app.router.routes.extend(router.routes)
     app.add_middleware(BodyLimit, max_body=MAX_BODY)
@@ -244,16 +189,6 @@ def _routers() -> Iterator[APIRouter]:
 def _ready(snapshot: Snapshot) -> None:
     residency.ready(snapshot)
     inventory.ready(snapshot.policy)
-
-
-@cache
-def _locator() -> Locator:
-    return Locator()
-
-
-def _locate(address: str | bytes) -> Location:
-    """Where an address is by the shipped database, which is read when it is first needed."""
-    return _locator().locate(address)
 
 
 def _describe(app: FastAPI) -> None:

@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from fastapi import Depends, Header, Query, Request
@@ -23,11 +23,10 @@ from gtm.control.errors import NO_TOKEN, Forbidden, Unauthorized, Unavailable
 from gtm.control.lead.active import Active
 from gtm.control.lead.edges import Sync, sync
 from gtm.control.live.failed_sign_ins import FailedSignIns
-from gtm.control.live.present import Present
+from gtm.control.live.present import Current, Present
 from gtm.control.live.sessions import SignInLinks
 from gtm.control.policy.apart import Apart
 from gtm.control.policy.changes import Intent
-from gtm.control.policy.drafts import GeoIP
 from gtm.control.policy.managers import PERSON, OnManaged, PolicyWriter, writer
 from gtm.control.policy.questions import Answers
 from gtm.control.policy.safety import SafetyCheck, force_reason
@@ -39,7 +38,7 @@ from gtm.documents import fields
 from gtm.documents.fields import LINE_PATTERN
 from gtm.feed.wire import CONTENT_TYPE
 from gtm.geoip.networks import Locate
-from gtm.settings import Network
+from gtm.settings import ControlSettings
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.audit import Actor, Via
 from gtm.storage.resources import Managed
@@ -64,26 +63,18 @@ register_url_convertor("segment", _Segment())
 class Context:
     """One control process.
 
-    `replica` is what runs in it, `locate` tells where an address is, `max_moved` is what safety rules let move at once (0–1), `approvals` how many others
-    have to approve of what opens a fence, `failed` counts sign-ins that fail, `answers` says what an edge would send, `apart` looks at drafts,
-    `links` sign people in, `dashboard_url` is where people find the dashboard if that is known, `readers` bounds the short drafts that are read at once,
-    `geoip` is what `locate` reads, for processes that locate addresses themselves, `peer_allow` has networks in which balancers may say that others
-    reach them.
+    `replica` is what runs in it, `settings` what it was told, `locate` tells where an address is, `failed` counts sign-ins that fail, `answers` says what an
+    edge would send, `apart` looks at drafts, `links` sign people in, `readers` bounds the short drafts that are read at once.
     """
 
     database: Database
     replica: Replica
+    settings: ControlSettings
     locate: Locate
-    max_moved: float
-    approvals: int = 0
-    _: KW_ONLY
     failed: FailedSignIns
     answers: Answers | None = None
     apart: Apart = field(default_factory=Apart)
     links: SignInLinks = field(default_factory=lambda: SignInLinks(time.monotonic))
-    dashboard_url: str | None = None
-    geoip: GeoIP = (None, None)
-    peer_allow: tuple[Network, ...] = ()
     readers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READERS))
 
     @property
@@ -134,13 +125,13 @@ class Context:
         """Somebody's change, and what judges it; see `force_reason` for what is wrong with the parameters."""
         check = SafetyCheck(
             self.situation,
-            self.max_moved,
+            self.settings.max_moved_share,
             author=who.name,
             role=who.role,
             hands=who.hands,
             reason=force_reason(force=force, reason=reason),
             keys=self.present.keys,
-            approvals=self.approvals,
+            approvals=self.settings.fence_approvals,
         )
         return Intent(who.actor, comment, check, writer, expected)
 
@@ -356,3 +347,39 @@ def managed_headers(managed: Managed | None) -> dict[str, str]:
 def reply(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> TypedResponse[Any]:
     """A JSON answer of plain data, dataclasses and documents."""
     return TypedResponse(msgspec.json.encode(content), status, headers, "application/json")
+
+
+# What answers rest on that is worked out of a policy once: before somebody asks, beside the event loop.
+
+G = TypeVar("G")
+M = TypeVar("M")
+
+
+class Once(Generic[G, M]):
+    """Remembers what was made of the last thing asked about, which is known by its identity. For any thread.
+
+    Args:
+        make: makes it.
+    """
+
+    def __init__(self, make: Callable[[G], M]) -> None:
+        self._make = make
+        self._kept: tuple[G, M] | None = None
+
+    def of(self, given: G) -> M:
+        """Make the value of what is given, or return the one that was made of it before."""
+        kept = self._kept
+        if kept is None or kept[0] is not given:
+            kept = self._kept = given, self._make(given)
+        return kept[1]
+
+
+async def prepare(current: Current, work: Callable[[Snapshot], object]) -> None:
+    """Do the work for each policy as soon as it is in force, until cancelled: whoever is the first to look would wait for it."""
+    last = None
+    while True:
+        changed, compiled = current.changed, current.now.compiled
+        if compiled is not None and compiled is not last:
+            last = compiled
+            await asyncio.to_thread(work, compiled)
+        await changed.wait()

@@ -13,14 +13,14 @@ from gtm.control.errors import Unavailable
 from gtm.control.handoff_keys import HandoffKeys
 from gtm.control.lead.active import Active
 from gtm.control.lead.balancers import ToldKeys
-from gtm.control.lead.election import Election, Sole, Standing
+from gtm.control.lead.election import Election, Standing
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Current, Present
 from gtm.control.live.subscribers import Subscribers
 from gtm.control.live.watch import DatabaseWatch
 from gtm.core.model.state import State
 from gtm.core.signing.keys import Keys
-from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE, DnssecSettings
+from gtm.settings import ControlSettings
 from gtm.storage.session import Database
 
 
@@ -29,51 +29,28 @@ class Replica:
 
     Args:
         database: where policy and tokens are.
+        settings: what the process was told.
+        election: this process's part among several.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
-        half_life: seconds after which a measured round trip counts half.
-        dnssec: how keys of signed zones are kept; None: this process has no key file.
-        election: this process's part among several; None: it is the only one, and active from the start.
-        demand_days: days for which recorded demand is kept, 0 if none is to be recorded.
-        audit_days: days for which the audit log is kept.
-        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
 
     def __init__(
         self,
         database: Database,
+        settings: ControlSettings,
+        election: Election,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        *,
-        half_life: float = DEFAULT_HALF_LIFE,
-        dnssec: DnssecSettings | None = None,
-        election: Election | None = None,
-        demand_days: int = 0,
-        audit_days: int = DEFAULT_AUDIT_DAYS,
-        probe_days: int = 0,
     ) -> None:
-        self.election = Sole() if election is None else election
+        self.election = election
         self.current = Current(Present(State(epoch=int(clock() * 1000))))
         self.subscribers = Subscribers(self.current, clock, monotonic)
-        self.dnssec = KeyBook(database, clock, dnssec, self._publish_keys)
+        self.dnssec = KeyBook(database, clock, settings.dnssec, self._publish_keys)
         self.watch = DatabaseWatch(database, self.current, self.dnssec)
         self.active: Active | None = None
         """What only the active control has; None: this process stands by."""
-        self._become_active = partial(
-            Active,
-            database,
-            self.current,
-            self.election,
-            clock,
-            monotonic,
-            senders=lambda: self.subscribers.senders,
-            half_life=half_life,
-            demand_days=demand_days,
-            audit_days=audit_days,
-            probe_days=probe_days,
-        )
-        if election is None:
-            self.active = self._become_active()
+        self._parts = partial(Active, database, settings, self.current, election, clock, monotonic=monotonic)
         self.handoff_keys = HandoffKeys(database, self.current, self.edges, clock, self.balancers)
         """Those of the active control; no other publishes any."""
 
@@ -81,6 +58,11 @@ class Replica:
     def now(self) -> Present:
         """What this process holds to be true."""
         return self.current.now
+
+    def lead(self) -> Active:
+        """Be the active one from now on."""
+        self.active = self._parts(senders=lambda: self.subscribers.senders)
+        return self.active
 
     def leading(self) -> Active:
         """What only the active control has; requests that need it stop here at the others.
@@ -109,13 +91,10 @@ class Replica:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch.run())
             group.create_task(self.dnssec.run())
-            if isinstance(self.election, Election):
-                group.create_task(self.election.run())
-                await self.election.taken.wait()
-                self.active = self._become_active()
-            if self.active is not None:
-                group.create_task(self.active.run())
-                group.create_task(self.handoff_keys.run())
+            group.create_task(self.election.run())
+            await self.election.taken.wait()
+            group.create_task(self.lead().run())
+            group.create_task(self.handoff_keys.run())
 
     def _publish_keys(self, keys: Keys) -> None:
         self.current.become(replace(self.now, keys=keys))

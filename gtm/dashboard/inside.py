@@ -60,6 +60,13 @@ class Inside:
         """
         return (await self.ask("GET", path, query)).content
 
+    async def get_if_told(self, path: str, **query: str | float | bool | None) -> Any:
+        """The same of what a page can do without; None: the API refuses it, or cannot say it now."""
+        try:
+            return await self.get(path, **query)
+        except ApiProblem:
+            return None
+
     async def ask(
         self,
         method: str,

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 FILE = Path(__file__).parent / "data" / "clients.csv"
-"""Country (ISO 3166-1 alpha-2), internet users in millions, /24 networks, which `choose_clients` writes.
+"""Country (ISO 3166-1 alpha-2), internet users in millions, /24 networks, which `tests/release/demo_clients.py` writes.
 
 The users are those of around 2023, by country: population times the share of people online (ITU, World Bank), rounded. Only the
 proportions matter.

@@ -100,7 +100,6 @@ class Resolver:
         self._kept: dict[str, dict[IPv4Network, tuple[float, Resolved]]] = {}
         self._asking: dict[tuple[str, IPv4Network], asyncio.Task[Resolved]] = {}
         self.hits = 0
-        self.misses = 0
 
     async def resolve(self, name: str, subnet: IPv4Network) -> tuple[str, ...]:
         """The addresses of a name for a client.
@@ -114,7 +113,6 @@ class Resolver:
             if until > now and subnet.subnet_of(scope):
                 self.hits += 1
                 return known.addresses
-        self.misses += 1
         key = (name, subnet)
         if key not in self._asking:
             self._asking[key] = asyncio.ensure_future(self._ask(name, subnet))

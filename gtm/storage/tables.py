@@ -47,10 +47,21 @@ def _name() -> Column[str]:
     return Column("name", Text(collation="C"), primary_key=True)
 
 
+_MOMENT = DateTime(timezone=True)
+
+
 def _timestamp(name: str, *, nullable: bool = False, now: bool = False) -> Column[object]:
-    return Column(
-        name, DateTime(timezone=True), nullable=nullable, server_default=func.now() if now else None
-    )
+    return Column(name, _MOMENT, nullable=nullable, server_default=func.now() if now else None)
+
+
+def _columns(kind: Any, *names: str, nullable: bool = False) -> list[Column[Any]]:
+    """Columns of one type that have no default of their own."""
+    return [Column(name, kind, nullable=nullable) for name in names]
+
+
+def _keys(*names: str) -> list[Column[str]]:
+    """Texts that make a primary key."""
+    return [Column(name, Text(collation="C"), primary_key=True) for name in names]
 
 
 def _resource_table(name: str, *own: Column[str] | CheckConstraint) -> Table:
@@ -87,39 +98,30 @@ jurisdictions = _resource_table("jurisdictions")
 tenants = _resource_table("tenants")
 data_classes = _resource_table("data_classes")
 
-secrets = _table(
-    "secrets",
-    _name(),
-    Column("value", LargeBinary, nullable=False),
-)
+secrets = _table("secrets", _name(), *_columns(LargeBinary, "value"))
 """Keys that control makes for itself, and shows to nobody."""
 
 revisions = _table(
     "revisions",
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     _timestamp("created_at", now=True),
-    Column("author", Text, nullable=False),
+    *_columns(Text, "author", "sha256"),
     Column("comment", Text, nullable=False, server_default=text("''")),
-    Column("document", JSONB, nullable=False),
-    Column("sha256", Text, nullable=False),
-    Column("summary", JSONB, nullable=False),
+    *_columns(JSONB, "document", "summary"),
     CheckConstraint("number > 0", name="number"),
 )
 
 tokens = _table(
     "tokens",
-    Column("id", Text(collation="C"), primary_key=True),
+    *_keys("id"),
     Column("name", Text(collation="C"), nullable=False),
-    Column("role", Text, nullable=False),
+    *_columns(Text, "role"),
     Column("sha256", LargeBinary, nullable=False, unique=True),
-    # Which edges a token of role `edge` speaks for: a name, or a pattern with `*`; of all others NULL.
-    Column("edges", Text, nullable=True),
-    # Which regions a token of role `balancer` or `reporter` may speak of: a name, or a pattern with `*`; of a reporter NULL: any.
-    Column("regions", Text, nullable=True),
-    # At which names a token of role `acme` may write challenges: a name, or a pattern with `*`; of all others NULL.
-    Column("names", Text, nullable=True),
-    # In whose hands its text is (`gtm.core.model.access.Hands`). NULL: it is from before that was written down.
-    Column("owner", Text, nullable=True),
+    # `edges`: which edges a token of role `edge` speaks for: a name, or a pattern with `*`; of all others NULL.
+    # `regions`: which regions one of role `balancer` or `reporter` may speak of, likewise; of a reporter NULL: any.
+    # `names`: at which names one of role `acme` may write challenges, likewise; of all others NULL.
+    # `owner`: in whose hands its text is (`gtm.core.model.access.Hands`). NULL: it is from before that was written down.
+    *_columns(Text, "edges", "regions", "names", "owner", nullable=True),
     Column("makers", ARRAY(Text), nullable=False, server_default="{}"),
     _timestamp("created_at", now=True),
     _timestamp("expires_at", nullable=True),
@@ -131,10 +133,7 @@ tokens = _table(
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
     CheckConstraint("(role = 'edge') = (edges IS NOT NULL)", name="edges"),
     CheckConstraint("(role = 'acme') = (names IS NOT NULL)", name="names"),
-    CheckConstraint(
-        "role = 'reporter' OR (role = 'balancer') = (regions IS NOT NULL)",
-        name="regions",
-    ),
+    CheckConstraint("role = 'reporter' OR (role = 'balancer') = (regions IS NOT NULL)", name="regions"),
     Index("ix_tokens_name", "name"),
     Index("uq_tokens_live_name", "name", unique=True, postgresql_where=text("revoked_at IS NULL")),
 )
@@ -143,7 +142,7 @@ tokens = _table(
 forks = _table(
     "forks",
     Column("after", BigInteger, primary_key=True, autoincrement=False),
-    Column("up_to", BigInteger, nullable=False),
+    *_columns(BigInteger, "up_to"),
     _timestamp("noted_at", now=True),
     _timestamp("accepted_at", nullable=True),
     CheckConstraint("up_to > after", name="up_to"),
@@ -152,83 +151,63 @@ forks = _table(
 
 gone = _table(
     "gone",
-    Column("kind", Text(collation="C"), primary_key=True),
-    Column("name", Text(collation="C"), primary_key=True),
-    # Of an address or a name of an endpoint, which region's; empty of others.
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("revision", BigInteger, nullable=False),
-    Column("country", Text, nullable=True),
-    Column("operator_country", Text, nullable=True),
+    # `region`: of an address or a name of an endpoint, which region's; empty of others.
+    *_keys("kind", "name", "region"),
+    *_columns(BigInteger, "revision"),
+    *_columns(Text, "country", "operator_country", nullable=True),
     CheckConstraint("kind IN ('name', 'service', 'target')", name="kind"),
 )
 """What the policy had and has no more; `revision` was the last that had it."""
 
 deferred_deletions = _table(
     "deferred_deletions",
-    Column("kind", Text(collation="C"), primary_key=True),
-    Column("name", Text(collation="C"), primary_key=True),
-    Column("manager", Text, nullable=True),
-    Column("asked_by", Text, nullable=False),
-    _timestamp("asked_at"),
-    Column("why", Text, nullable=False),
-    Column("refused", Boolean, nullable=False),
+    *_keys("kind", "name"),
+    *_columns(Text, "manager", nullable=True),
+    *_columns(Text, "asked_by", "why"),
+    *_columns(_MOMENT, "asked_at"),
+    *_columns(Boolean, "refused"),
 )
 """Resources that are to be deleted as soon as nothing keeps them; `why` says what does, `refused` whether that is a safety rule."""
 
 fence_approvals = _table(
     "fence_approvals",
-    Column("sha256", Text(collation="C"), primary_key=True),
-    Column("approver", Text(collation="C"), primary_key=True),
-    Column("reason", Text, nullable=False),
+    *_keys("sha256", "approver"),
+    *_columns(Text, "reason"),
     # What it was given with, and ends with: `token ID` or `session ID`; and in whose hands that was.
     Column("credential", Text, nullable=False, server_default=""),
-    Column("owner", Text, nullable=True),
+    *_columns(Text, "owner", nullable=True),
     Column("makers", ARRAY(Text), nullable=False, server_default="{}"),
     _timestamp("created_at", now=True),
-    _timestamp("expires_at"),
+    *_columns(_MOMENT, "expires_at"),
     CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256"),
 )
 """Consents to changes that open a fence (`gtm.control.policy.approvals`)."""
 
 sessions = _table(
     "sessions",
-    Column("id", Text(collation="C"), primary_key=True),
+    *_keys("id"),
     Column("sha256", LargeBinary, nullable=False, unique=True),
-    Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("token", Text, nullable=False),
-    Column("agent", Text, nullable=False),
-    _timestamp("created_at"),
-    _timestamp("seen_at"),
-    _timestamp("expires_at"),
+    *_columns(Text, "name", "role", "token", "agent"),
+    *_columns(_MOMENT, "created_at", "seen_at", "expires_at"),
     CheckConstraint("role IN ('viewer', 'operator', 'fence-admin', 'admin')", name="role"),
     CheckConstraint("octet_length(sha256) = 32", name="sha256"),
     Index("ix_sessions_name", "name"),
 )
 """People who are signed in at the dashboard (`gtm.control.live.sessions`)."""
 
-accounts = _table(
-    "accounts",
-    Column("account", Text(collation="C"), primary_key=True),
-    Column("name", Text(collation="C"), primary_key=True),
-    _timestamp("first_seen", now=True),
-)
+accounts = _table("accounts", *_keys("account", "name"), _timestamp("first_seen", now=True))
 """Accounts at identity providers (issuer and subject), and the names by which each has come: never forgotten, since tokens are owned by names."""
 
 audit = _table(
     "audit",
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     _timestamp("at", now=True),
-    Column("who", Text, nullable=False),
-    Column("role", Text, nullable=True),
-    Column("via", Text, nullable=False),
+    *_columns(Text, "who", "via", "target", "reason", "detail"),
+    *_columns(Text, "role", nullable=True),
     Column("action", Text(collation="C"), nullable=False),
-    Column("target", Text, nullable=False),
-    Column("revision", BigInteger, nullable=True),
-    Column("reason", Text, nullable=False),
-    Column("detail", Text, nullable=False),
-    Column("forced", Boolean, nullable=False),
-    Column("count", Integer, nullable=False),
+    *_columns(BigInteger, "revision", nullable=True),
+    *_columns(Boolean, "forced"),
+    *_columns(Integer, "count"),
     CheckConstraint("via IN ('api', 'dashboard', 'direct', 'control')", name="via"),
     CheckConstraint("count > 0", name="count"),
     Index("ix_audit_at", "at"),
@@ -241,14 +220,10 @@ audit = _table(
 edges = _table(
     "edges",
     _name(),
-    Column("version", Text, nullable=False),
-    Column("address", Text, nullable=False),
-    _timestamp("first_seen"),
-    _timestamp("last_seen"),
-    Column("revision_applied", BigInteger, nullable=False),
-    Column("epoch_applied", BigInteger, nullable=False),
-    Column("country", Text),
-    Column("operator_country", Text),
+    *_columns(Text, "version", "address"),
+    *_columns(_MOMENT, "first_seen", "last_seen"),
+    *_columns(BigInteger, "revision_applied", "epoch_applied"),
+    *_columns(Text, "country", "operator_country", nullable=True),
     Column("handoff_keys", ARRAY(Text), nullable=False, server_default="{}"),
     # The id of the token that they were told with.
     Column("handoff_token", Text, nullable=False, server_default=""),
@@ -259,16 +234,16 @@ demand_rows = _table(
     "demand_rows",
     Column("id", Integer, Identity(always=True), primary_key=True),
     Column("row", Text(collation="C"), nullable=False, unique=True),
-    _timestamp("last_seen"),
+    *_columns(_MOMENT, "last_seen"),
     Index("ix_demand_rows_last_seen", "last_seen"),
 )
 """What demand is counted by (`gtm.control.lead.demand.Row`), each kept once, however many minutes have it."""
 
 demand_minutes = _table(
     "demand_minutes",
-    Column("minute", DateTime(timezone=True), primary_key=True),
-    Column("source", Text(collation="C"), primary_key=True),
-    Column("total", Double, nullable=False),
+    Column("minute", _MOMENT, primary_key=True),
+    *_keys("source"),
+    *_columns(Double, "total"),
     # Two arrays and not a line for each count: a week of thousands of rows a minute stays below a gigabyte.
     Column("rows", ARRAY(Integer), nullable=False),
     Column("counts", ARRAY(REAL), nullable=False),
@@ -280,7 +255,7 @@ demand_minutes = _table(
 
 demand_hours = _table(
     "demand_hours",
-    Column("hour", DateTime(timezone=True), primary_key=True),
+    Column("hour", _MOMENT, primary_key=True),
     Column("rows", ARRAY(Integer), nullable=False),
     Column("counts", ARRAY(Double), nullable=False),
     CheckConstraint("cardinality(rows) = cardinality(counts)", name="counts"),
@@ -289,25 +264,20 @@ demand_hours = _table(
 
 demand_peaks = _table(
     "demand_peaks",
-    Column("token", Text(collation="C"), primary_key=True),
-    Column("hour", DateTime(timezone=True), primary_key=True),
+    *_keys("token"),
+    Column("hour", _MOMENT, primary_key=True),
     # Requests per second in the busiest minute of the hour.
-    Column("rate", Double, nullable=False),
+    *_columns(Double, "rate"),
 )
 """How much the edges of a token asked for (`gtm.core.demand.belief`)."""
 
 plan_minutes = _table(
     "plan_minutes",
-    Column("minute", DateTime(timezone=True), primary_key=True),
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("samples", Integer, nullable=False),
-    Column("demand", Double, nullable=False),
-    Column("planned", Double, nullable=False),
-    Column("away", Double, nullable=False),
-    Column("refused", Double, nullable=False),
-    Column("use", Double, nullable=True),
-    Column("price_ms", Double, nullable=False),
-    Column("exhausted", Double, nullable=False),
+    Column("minute", _MOMENT, primary_key=True),
+    *_keys("region"),
+    *_columns(Integer, "samples"),
+    *_columns(Double, "demand", "planned", "away", "refused", "price_ms", "exhausted"),
+    *_columns(Double, "use", nullable=True),
     CheckConstraint("samples > 0", name="samples"),
 )
 """The planner's decisions, minute by minute (`gtm.core.plan.history.RegionMinute`)."""
@@ -316,51 +286,32 @@ plan_sums = _table(
     "plan_sums",
     # Minutes that a step is long (`gtm.storage.history.plans.SPANS`).
     Column("span", Integer, primary_key=True, autoincrement=False),
-    Column("start", DateTime(timezone=True), primary_key=True),
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("minutes", Integer, nullable=False),
-    Column("demand", Double, nullable=False),
-    Column("planned", Double, nullable=False),
-    Column("away", Double, nullable=False),
-    Column("refused", Double, nullable=False),
-    Column("use_minutes", Integer, nullable=False),
-    Column("use", Double, nullable=True),
-    Column("most_use", Double, nullable=True),
-    Column("price_ms", Double, nullable=False),
-    Column("most_price_ms", Double, nullable=False),
-    Column("exhausted", Double, nullable=False),
+    Column("start", _MOMENT, primary_key=True),
+    *_keys("region"),
+    *_columns(Integer, "minutes", "use_minutes"),
+    *_columns(Double, "demand", "planned", "away", "refused", "price_ms", "most_price_ms", "exhausted"),
+    *_columns(Double, "use", "most_use", nullable=True),
     CheckConstraint("minutes > 0", name="minutes"),
 )
 """`plan_minutes` added up by step; `use_minutes` are those that know their use."""
 
 latency_sums = _table(
     "latency_sums",
-    Column("level", Text(collation="C"), primary_key=True),
-    Column("key", Text(collation="C"), primary_key=True),
-    Column("region", Text(collation="C"), primary_key=True),
-    # The id of the token whose edges say so; empty: from before this was kept.
-    Column("author", Text(collation="C"), primary_key=True),
-    Column("weight", Double, nullable=False),
-    Column("mean", Double, nullable=False),
-    Column("spread", Double, nullable=False),
-    _timestamp("updated_at"),
+    # `author`: the id of the token whose edges say so; empty: from before this was kept.
+    *_keys("level", "key", "region", "author"),
+    *_columns(Double, "weight", "mean", "spread"),
+    *_columns(_MOMENT, "updated_at"),
     # One bit in 63 for each source, by hash (`gtm.core.latency.samples.source_bit`).
-    Column("sources", BigInteger, nullable=False),
+    *_columns(BigInteger, "sources"),
 )
 """What was measured of round trips (`gtm.core.latency.aggregates.Sum`)."""
 
 latency_votes = _table(
     "latency_votes",
-    Column("network", Text(collation="C"), primary_key=True),
-    Column("claim", Text(collation="C"), primary_key=True),
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("reporter", Text(collation="C"), primary_key=True),
-    # The id of the token whose edges or balancers say so.
-    Column("edge", Text(collation="C"), primary_key=True),
-    Column("against", Double, nullable=False),
-    Column("fits", Double, nullable=False),
-    Column("ms", Double, nullable=False),
-    _timestamp("updated_at"),
+    # `edge`: the id of the token whose edges or balancers say so.
+    *_keys("network", "claim", "region", "reporter", "edge"),
+    *_columns(Double, "against", "fits", "ms"),
+    *_columns(_MOMENT, "updated_at"),
 )
 """Who disputes where a network is said to be (`gtm.core.latency.doubt.Vote`)."""
 
@@ -369,30 +320,27 @@ dnssec_zones = _table(
     _name(),
     # Grows with every change of any zone's keys.
     Column("version", BigInteger, nullable=False, unique=True),
-    _timestamp("signed_at"),
+    *_columns(_MOMENT, "signed_at"),
     _timestamp("paused_at", nullable=True),
-    Column("withdrawing", Boolean, nullable=False),
-    Column("sets", JSONB, nullable=False),
+    *_columns(Boolean, "withdrawing"),
+    *_columns(JSONB, "sets"),
 )
 """Zones that have DNSSEC keys, and the sets their key-signing keys signed (`gtm.core.signing.keys.SignedSet`)."""
 
 dnssec_keys = _table(
     "dnssec_keys",
-    Column("id", Text(collation="C"), primary_key=True),
+    *_keys("id"),
     Column(
         "zone",
         Text(collation="C"),
         ForeignKey("dnssec_zones.name", name="fk_dnssec_keys_zone", ondelete="CASCADE"),
         nullable=False,
     ),
-    Column("role", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    _timestamp("created_at"),
-    _timestamp("since"),
-    Column("urgent", Boolean, nullable=False),
-    Column("dnskey", LargeBinary, nullable=False),
-    # AES-256-GCM under the key of the key file: never in the clear.
-    Column("sealed", LargeBinary, nullable=False),
+    *_columns(Text, "role", "state"),
+    *_columns(_MOMENT, "created_at", "since"),
+    *_columns(Boolean, "urgent"),
+    # `sealed`: AES-256-GCM under the key of the key file, never in the clear.
+    *_columns(LargeBinary, "dnskey", "sealed"),
     CheckConstraint("role IN ('ksk', 'zsk')", name="role"),
     CheckConstraint("state IN ('published', 'ready', 'active', 'retired')", name="state"),
     Index("ix_dnssec_keys_zone", "zone"),
@@ -403,27 +351,22 @@ health_changes = _table(
     "health_changes",
     # When control heard of it, in µs of POSIX time: what one control process wrote has each number once.
     Column("number", BigInteger, primary_key=True),
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("url", Text(collation="C"), primary_key=True),
-    # Empty: all together.
-    Column("vantage", Text(collation="C"), primary_key=True),
-    Column("before", Text, nullable=False),
-    Column("after", Text, nullable=False),
-    Column("detail", Text, nullable=False),
-    Column("status", Integer),
-    Column("ms", Double),
-    Column("edge_at", Double),
+    # `vantage`: empty: all together.
+    *_keys("region", "url", "vantage"),
+    *_columns(Text, "before", "after", "detail"),
+    *_columns(Integer, "status", nullable=True),
+    *_columns(Double, "ms", "edge_at", nullable=True),
     Index("ix_health_changes_region", "region", "number"),
 )
 """Verdicts that changed (`gtm.core.health.history.VerdictChange`)."""
 
 health_steps = _table(
     "health_steps",
-    Column("region", Text(collation="C"), primary_key=True),
-    Column("start", DateTime(timezone=True), primary_key=True),
-    Column("source", Text(collation="C"), primary_key=True),
+    *_keys("region"),
+    Column("start", _MOMENT, primary_key=True),
+    *_keys("source"),
     # All series of the region in one value, and not a line for each: 100 regions seen by 20 edges are 1,200 lines an hour, not 72,000.
-    Column("series", JSONB, nullable=False),
+    *_columns(JSONB, "series"),
     Index("ix_health_steps_start", "start"),
 )
 """What probes said of a region in five minutes (`gtm.core.health.history.HistoryStep`), as one control process heard it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
@@ -26,8 +27,9 @@ from gtm.control.policy.drafts import answer
 from gtm.core.model.access import Role
 from gtm.dashboard.app import with_dashboard
 from gtm.dashboard.sign_in.identity import Identity
+from gtm.geoip.reader import Locator
 from gtm.runtime.control.answers import edge_answers
-from gtm.settings import DnssecSettings
+from gtm.settings import ControlSettings
 from gtm.storage.session import Database
 from tests.conftest import fresh_database
 from tests.worlds.control import CHAT, GDPR, POLICY, REGIONS, ZONE, region  # noqa: F401 - for tests in a control tier
@@ -72,6 +74,12 @@ class Here(Apart):
         return await asyncio.to_thread(lambda: answer(pickle.loads(job)))  # noqa: S301 - just pickled
 
 
+@cache
+def _places() -> Locator:
+    """By the shipped database, which is read when it is first needed."""
+    return Locator()
+
+
 class Server:
     """uvicorn with the control application on a free loopback port.
 
@@ -83,9 +91,10 @@ class Server:
     ) -> None:
         """Take who says who people are, made for where the dashboard is, and settings."""
         self._home = TemporaryDirectory()
-        signing = DnssecSettings(Path(self._home.name) / "dnssec-key")
-        said = {"signing": signing, "demand_days": 0, "answers": edge_answers, **settings}
-        self.app = create_app(Database(database_url), **said)
+        said = ControlSettings(data_dir=Path(self._home.name), **{"demand_days": 0, **settings})
+        self.app = create_app(
+            Database(database_url), said, lambda address: _places().locate(address), edge_answers
+        )
         self.app.state.context = replace(self.app.state.context, apart=Here())
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gtm.api import gauges
-from gtm.control.replica import Replica
 from gtm.storage.session import Database
+from tests.worlds import process
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_scrapes_hold_nobody_up(looks: list[float]) -> None:
     """Feeds go on while a scrape looks, and scrapers who ask again and again are shown the same look for a while."""
     database = Database("postgresql://nobody@127.0.0.1:1/none")
-    shown = gauges.ControlGauges(Replica(database))
+    shown = gauges.ControlGauges(process.replica(database))
     registry = CollectorRegistry()
     registry.register(shown)
     assert "\ngtm_control_epoch " not in generate_latest(registry).decode(), "nothing before the first look"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gtm.api.once import Once, prepare
+from gtm.api.context import Once, prepare
 from gtm.control.live.compiled import compiled
 from gtm.control.live.present import Current, Present
 from gtm.core.model.policy import Policy

@@ -17,10 +17,12 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from gtm.api.app import create_app
 from gtm.api.query import known_query
 from gtm.core.model.access import Role
+from gtm.core.model.requests import Location
 from gtm.storage.session import Database
 from tests.api.conftest import Server
 from tests.conftest import fresh_database
 from tests.effort import examples
+from tests.worlds.process import SETTINGS
 
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
@@ -61,7 +63,7 @@ _CONFIG = {
     ],
 }
 
-_app = create_app(Database("postgresql://nobody@127.0.0.1:1/none"))
+_app = create_app(Database("postgresql://nobody@127.0.0.1:1/none"), SETTINGS, lambda _: Location())
 _ROUTES = [route for route in _app.routes if isinstance(route, APIRoute)]
 FEEDS = {"feed", "balancer_feed", "report_room"}
 OPERATIONS = sorted({route.unique_id for route in _ROUTES if route.include_in_schema} - FEEDS)

@@ -21,13 +21,13 @@ import dns_world
 
 from gtm.dns.answer.answerer import Answerer
 from gtm.dns.io.limiter import Limiter, RateLimits
-from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import StateMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.process import pauses
 from gtm.telemetry import Counts
+from tests.dns.serving import BoundServer
 from tests.dns.zone.signing import keys
 
 
@@ -96,13 +96,12 @@ def main() -> None:
     if options.swaps:
         threading.Thread(target=worker.swap, args=(options.world, nets), daemon=True).start()
     limiter = Limiter(RateLimits(), None, worker.counts)
-    server = DnsServer(
+    server = BoundServer(
         [("127.0.0.1", options.port)],
         worker.respond,
         counts=worker.counts,
         limiter=limiter,
     )
-    server.bind()
     pauses.shorten()
     threading.Thread(target=_beat, args=(limiter, worker.counts), daemon=True).start()
     server.serve()

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import ZoneSigner
 from gtm.telemetry import Counts
-from tests.dns.io.test_server import running
+from tests.dns.serving import BoundServer, running
 from tests.dns.world import locate, router
 from tests.dns.zone.signing import NOW, keys
 from tests.resolvers.harness import OPTIONS
@@ -25,5 +24,5 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
         return answerer.answer(packet, client, tcp=tcp, draw=0.5)
 
-    with running(DnsServer([("127.0.0.1", 0)], respond)) as server:
+    with running(BoundServer([("127.0.0.1", 0)], respond)) as server:
         yield server.addresses[0][1]

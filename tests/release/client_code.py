@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from gtm.api.app import create_app
+from gtm.core.model.requests import Location
 from gtm.http.description import document as edge
 from gtm.storage.session import Database
+from tests.worlds.process import SETTINGS
 
 TARGET = Path("gtm/client/generated")
 _OF_MACHINES = frozenset({"feed", "report", "balancer_feed", "report_balancer", "report_room"})
@@ -33,7 +35,8 @@ _MOST = 1000
 
 def control_document() -> dict[str, Any]:
     """The OpenAPI document of control; that of edges is `gtm.http.description`'s."""
-    return create_app(Database("postgresql+psycopg://nobody@127.0.0.1:9/none")).openapi()
+    nowhere = Database("postgresql+psycopg://nobody@127.0.0.1:9/none")
+    return create_app(nowhere, SETTINGS, lambda _: Location()).openapi()
 
 
 def sources() -> dict[str, str]:

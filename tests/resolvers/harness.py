@@ -21,13 +21,12 @@ import dns.query
 
 from gtm.core.decision.router import Router
 from gtm.dns.answer.answerer import Answerer
-from gtm.dns.io.server import DnsServer
 from gtm.dns.protocol.cookies import ServerCookies
 from gtm.dns.protocol.options import ServerOptions
 from gtm.geoip.reader import Locator
 from gtm.telemetry import Counts
 from tests import worlds
-from tests.dns.io.test_server import running
+from tests.dns.serving import BoundServer, running
 from tests.dns.world import BIG, POLICY, router
 from tests.ports import free_port
 from tests.tools import tool
@@ -115,7 +114,7 @@ def authority(directory: Path, *down: str) -> Iterator[Authority]:
             made.cookies += [(client, item.to_wire() or b"") for item in message.options if item.otype == 10]
         return answerer.answer(packet, client, tcp=tcp, draw=next(draws) * 0.618034 % 1.0)
 
-    with running(DnsServer([("127.0.0.1", 0)], respond)) as server:
+    with running(BoundServer([("127.0.0.1", 0)], respond)) as server:
         made.port = server.addresses[0][1]
         yield made
     locator.close()

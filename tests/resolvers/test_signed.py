@@ -17,9 +17,8 @@ import dns.rdatatype
 import pytest
 
 from gtm.core.signing.keys import Keys
-from gtm.dns.io.server import DnsServer
 from gtm.dns.zone.dnssec import ZoneSigner
-from tests.dns.io.test_server import running
+from tests.dns.serving import BoundServer, running
 from tests.dns.world import addresses
 from tests.dns.zone.signing import SIGNED_ZONES, keys, signing, trusted
 from tests.ports import free_port
@@ -65,7 +64,7 @@ def serving(known: Keys) -> Iterator[Served]:
     def respond(packet: bytes, client: str, tcp: bool) -> bytes | None:
         return answerer.answer(packet, made.client, tcp=tcp, draw=0.5)
 
-    with running(DnsServer([("127.0.0.1", 0)], respond)) as server:
+    with running(BoundServer([("127.0.0.1", 0)], respond)) as server:
         made.port = server.addresses[0][1]
         yield made
 
@@ -323,7 +322,7 @@ def test_resolvers_refuse_signatures_of_the_past(start: Start, tmp_path: Path) -
     known = keys(now=time.time())
     answerer = signing(signer=ZoneSigner(known, lambda: time.time() - 4 * 86400))
     with running(
-        DnsServer(
+        BoundServer(
             [("127.0.0.1", 0)], lambda packet, _, tcp: answerer.answer(packet, AMERICAN, tcp=tcp, draw=0.5)
         )
     ) as server:

@@ -180,7 +180,7 @@ def _reached_from(ctx: Context, request: Request, found: BalancerReport) -> bool
     source = parse_address(request.client.host.partition("%")[0]) if request.client else None
     if source is not None and (host == source or (host.is_loopback and source.is_loopback)):
         return True
-    if any(host in network for network in ctx.peer_allow if network.version == host.version):
+    if any(host in network for network in ctx.settings.peer_allow if network.version == host.version):
         return True
     return any(
         str(host) in {*endpoint.ipv4, *endpoint.ipv6, (urlsplit(endpoint.url).hostname or "")}

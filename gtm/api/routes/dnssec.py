@@ -122,7 +122,7 @@ async def _status(ctx: Context, zone: str) -> TypedResponse[ZoneKeysSchema]:
 
 async def _statuses(ctx: Context) -> dict[str, ZoneStatus]:
     book = ctx.replica.dnssec
-    asks = book.settings is not None and book.settings.resolver is not None
+    asks = book.settings.resolver is not None
     stored = await book.zones()
     return {
         name: zone_status(zone, book.times, asks=asks, problem=book.problem) for name, zone in stored.items()

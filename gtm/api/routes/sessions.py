@@ -47,7 +47,8 @@ async def create_sign_in_link(ctx: Ctx, who: Viewer) -> TypedResponse[LinkView]:
     """
     secret = ctx.links.make(Person(who.name, who.role, who.sha256))
     path = f"/sign-in/{secret}"
-    url = None if ctx.dashboard_url is None else ctx.dashboard_url.rstrip("/") + path
+    dashboard = ctx.settings.dashboard_url
+    url = None if dashboard is None else dashboard.rstrip("/") + path
     content = {"path": path, "url": url, "expires_in": LINK_LASTS}
     return reply(content, 201, {"Cache-Control": "no-store"})
 

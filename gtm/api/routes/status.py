@@ -50,7 +50,7 @@ async def get_status(ctx: Ctx, _: Viewer) -> TypedResponse[StatusView]:
             "database": ctx.present.database,
             "sync": edges.sync_of(known, revision, ctx.present.lost),
             "warnings": [
-                *warnings(replica, now.timestamp(), ctx.approvals),
+                *warnings(replica, now.timestamp(), ctx.settings.fence_approvals),
                 *edges.warnings(known, revision),
                 *(await deferral_warnings(ctx.database)),
             ],

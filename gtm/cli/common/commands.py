@@ -74,18 +74,28 @@ class Command:
             output.records(found, columns, empty=empty)
 
 
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
 def asks(
     app: typer.Typer, name: str | None = None, *, also: tuple[str, ...] = (), json: str | None = options.JSON
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> _Decorator:
+    """Make a function that takes a `Command` a command that asks control; `also`: which further options it has (`offers`)."""
+    return offers(app, name, having=("control_url", "token", *also), json=json)
+
+
+def offers(
+    app: typer.Typer, name: str | None = None, *, having: tuple[str, ...], json: str | None = options.JSON
+) -> _Decorator:
     """Make a function that takes a `Command` a command.
 
     Args:
         app: what it is a command of.
         name: of the command; None: the function's.
-        also: which further options it has.
+        having: which of the options that commands share it has.
         json: what `--json` does; None: it has no such option.
     """
-    shared = {one: option for one, option in _OPTIONS.items() if one in ("control_url", "token", *also)}
+    shared = {one: option for one, option in _OPTIONS.items() if one in having}
     if json is not None:
         shared["as_json"] = (Annotated[bool, typer.Option("--json", help=json)], False)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gtm.cli.common import options, output
+from gtm.cli.common.commands import Command, offers
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.settings import DEFAULT_DNS_PORT
 
@@ -25,8 +26,9 @@ def group() -> None:
     """Ask DNS servers."""
 
 
-@app.command()
+@offers(app, having=("data_dir",))
 def query(
+    ask: Command,
     name: Annotated[str, typer.Argument(help="The domain name.")],
     *,
     rdtype: Annotated[str, typer.Option("--type", help="The record type.")] = "A",
@@ -41,8 +43,6 @@ def query(
     tcp: Annotated[
         bool, typer.Option("--tcp", help="Ask over TCP; otherwise only where UDP is short.")
     ] = False,
-    data_dir: options.DataDir = options.DATA_DIR,
-    as_json: options.AsJson = False,
 ) -> None:
     """Ask an edge's DNS as a resolver does, and show the answer beside the decision behind it.
 
@@ -50,7 +50,7 @@ def query(
     """
     from gtm.cli.live import dns_asking
 
-    where = server_of(server, data_dir)
+    where = server_of(server, ask.data_dir)
     client = None if subnet is None else dns_asking.client_subnet(subnet)
     reply = dns_asking.ask(where, name, dns_asking.record_type(rdtype), client, tcp=tcp)
     explained = dns_asking.ask(where, name, dns_asking.record_type("TXT"), client, tcp=tcp)
@@ -62,9 +62,7 @@ def query(
         **dns_asking.described(reply.message),
         "decision": decision,
     }
-    if as_json:
-        output.print_json(told)
-    else:
+    if not ask.printed_json(told):
         _show(told)
     refused = decision is not None and decision.get("outcome") != "served"
     if not told["answer"] or refused:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gtm.cli.common import options, output
-from gtm.cli.common.commands import Command, asks
+from gtm.cli.common.commands import Command, asks, offers
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.core.model.regions import AddressFamily
 
@@ -52,8 +52,9 @@ class _Asked:
             raise CommandError("say which service: its name, or --host with one of its host names")
 
 
-@app.command()
+@offers(app, having=("token",))
 def route(
+    ask: Command,
     service: _Service = "",
     *,
     host: _Host = None,
@@ -63,12 +64,10 @@ def route(
     model: _Model = None,
     affinity: _Affinity = None,
     edge_url: options.EdgeUrl = options.EDGE,
-    token: options.Token = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Ask an edge which region serves a request. Exit code 1 if it is refused."""
     asked = _Asked(service or None, client, tenant, data_class, model, affinity, host)
-    tell(_ask(edge_url, token, asked), as_json=as_json, full=False)
+    tell(_ask(edge_url, ask.token, asked), as_json=ask.as_json, full=False)
 
 
 @asks(app)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gtm.cli.common import options, output
+from gtm.cli.common import output
+from gtm.cli.common.commands import Command, offers
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.servers.backend import backend, break_
 from gtm.cli.servers.traffic import traffic
@@ -18,53 +19,47 @@ app.command()(traffic)
 app.command()(backend)
 app.command("break")(break_)
 
+_HAVING = ("data_dir",)
 _NOTICED = "edges notice by their probes: with the demo's policy within about 3 seconds"
 
 
-@app.command("list")
-def list_regions(*, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False) -> None:
+@offers(app, "list", having=_HAVING)
+def list_regions(ask: Command) -> None:
     """List the regions: state, slots, requests being served and waiting; at each model server, how many of its slots are taken."""
-    _show(_call("GET", "/", data_dir), as_json=as_json)
+    _show(ask, _call("GET", "/", ask.data_dir))
 
 
-@app.command()
-def fail(
-    region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
-) -> None:
+@offers(app, having=_HAVING)
+def fail(ask: Command, region: str) -> None:
     """Kill a region: its balancer and model servers stop listening until it is restored."""
-    _switch(region, "fail", data_dir, _NOTICED, as_json=as_json)
+    _switch(ask, region, "fail", _NOTICED)
 
 
-@app.command()
-def restore(
-    region: str, *, data_dir: options.DataDir = options.DATA_DIR, as_json: options.AsJson = False
-) -> None:
+@offers(app, having=_HAVING)
+def restore(ask: Command, region: str) -> None:
     """Bring a failed region back."""
-    _switch(region, "restore", data_dir, _NOTICED, as_json=as_json)
+    _switch(ask, region, "restore", _NOTICED)
 
 
-@app.command()
+@offers(app, having=_HAVING)
 def capacity(
+    ask: Command,
     region: str,
     slots: Annotated[int, typer.Argument(help="Requests that it serves at once.", min=1, max=10_000)],
-    *,
-    data_dir: options.DataDir = options.DATA_DIR,
-    as_json: options.AsJson = False,
 ) -> None:
     """Change how many requests a region serves at once."""
     note = "the region reports it within a second; the plan follows step by step: see `gtm top`"
-    _switch(region, f"capacity/{slots}", data_dir, note, as_json=as_json)
+    _switch(ask, region, f"capacity/{slots}", note)
 
 
-def _switch(region: str, action: str, data_dir: Path, note: str, *, as_json: bool) -> None:
-    _show(_call("POST", f"/{region}/{action}", data_dir, region), as_json=as_json)
-    if not as_json:
+def _switch(ask: Command, region: str, action: str, note: str) -> None:
+    _show(ask, _call("POST", f"/{region}/{action}", ask.data_dir, region))
+    if not ask.as_json:
         output.note(note)
 
 
-def _show(state: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(state)
+def _show(ask: Command, state: dict[str, Any]) -> None:
+    if ask.printed_json(state):
         return
     output.table(
         ("region", "state", "slots", "outstanding", "queue", "model servers"),

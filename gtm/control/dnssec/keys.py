@@ -214,7 +214,7 @@ class KeyBook:
     Args:
         database: where they are kept.
         clock: POSIX seconds.
-        settings: how; None: this process has no key file, and can neither make nor read keys.
+        settings: how.
         publish: called with the keys whenever they have changed.
     """
 
@@ -222,16 +222,15 @@ class KeyBook:
         self,
         database: Database,
         clock: Callable[[], float],
-        settings: DnssecSettings | None,
+        settings: DnssecSettings,
         publish: Callable[[Keys], None] = lambda _: None,
     ) -> None:
         self.keys = NO_KEYS
         self.problem = ""
         """Why keys cannot be made or read now; empty if they can."""
         self.settings = settings
-        self.times = (
-            RolloverTimes(lifetime=settings.zsk_days * DAY) if settings is not None else RolloverTimes()
-        )
+        self.times = RolloverTimes(lifetime=settings.zsk_days * DAY)
+        self._key_file = KeyFile(settings.key_file)
         self._database = database
         self._clock = clock
         self._version = 0
@@ -292,7 +291,7 @@ class KeyBook:
         Raises:
             StorageUnavailable: nothing was changed.
         """
-        if self.settings is None or self.settings.resolver is None:
+        if self.settings.resolver is None:
             return
         resolver, limit = self.settings.resolver, asyncio.Semaphore(_AT_ONCE)
 
@@ -395,7 +394,7 @@ class KeyBook:
                 stored = (await transaction.dnssec.load()).get(name)
                 if stored is None:
                     raise Unavailable(problem)
-                sealer = self._key_file().load()
+                sealer = self._key_file.load()
                 work = ZoneWork.of(stored, sealer, self._clock())
                 change(work)
                 await transaction.dnssec.save(work.signed(sealer))
@@ -413,9 +412,9 @@ class KeyBook:
         """Do what is due; returns what is wrong, if anything."""
         stored = await transaction.dnssec.load()
         if not stored:
-            self._key_file().create()
+            self._key_file.create()
         lost = sorted(zone.zone for zone in self.keys.zones if zone.zone in zones and zone.zone not in stored)
-        sealer, now = self._key_file().load(), self._clock()
+        sealer, now = self._key_file.load(), self._clock()
         # Beside the event loop: a thousand zones take a second.
         changed = await asyncio.to_thread(settled, stored, zones.difference(lost), sealer, self.times, now)
         await transaction.dnssec.save(changed)
@@ -435,15 +434,10 @@ class KeyBook:
         known = self.keys
         signed = [zone for zone in stored.values() if zone.paused_at is None]
         kept = [keys for keys in known.zones if keys.zone not in stored]
-        taken = await asyncio.to_thread(all_keys, signed, self._key_file().load())
+        taken = await asyncio.to_thread(all_keys, signed, self._key_file.load())
         if self.keys is known:  # else something newer was taken meanwhile, or will be at the next look
             self.keys, self._version = Keys(version, (*taken, *kept)), version
             self._publish(self.keys)
-
-    def _key_file(self) -> KeyFile:
-        if self.settings is None:
-            raise KeyFileError("this control process has no DNSSEC key file: set GTM_DNSSEC_KEY_FILE")
-        return KeyFile(self.settings.key_file)
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:

@@ -18,7 +18,7 @@ from uuid import uuid4
 from gtm.control.lead.balancers import Balancers
 from gtm.control.lead.demand import PerAnswer
 from gtm.control.lead.edges import Sightings
-from gtm.control.lead.election import Election, Sole
+from gtm.control.lead.election import Election
 from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
 from gtm.control.lead.history.health import HealthRecorder
@@ -35,7 +35,7 @@ from gtm.control.live.present import Current, Health
 from gtm.core.capacity.supply import Assessment
 from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Policy
-from gtm.settings import DEFAULT_AUDIT_DAYS, DEFAULT_HALF_LIFE
+from gtm.settings import ControlSettings
 from gtm.storage.session import Database
 
 
@@ -44,35 +44,29 @@ class Active:
 
     Args:
         database: where edges, round trips and demand are written down.
+        settings: what the process was told: with 0 `demand_days`, neither demand nor the plan's history is recorded.
         current: what edges are told; its state begins a later epoch here.
         election: this process's part among several on the database.
         clock: POSIX seconds.
         monotonic: seconds that never step back.
         senders: how many edges and balancers follow.
-        half_life: seconds after which a measured round trip counts half.
-        demand_days: days for which recorded demand and the plan's history are kept, 0 if none is to be recorded.
-        audit_days: days for which the audit log is kept.
-        probe_days: days for which the history of health is kept, 0 if it is not to be written down.
     """
 
     def __init__(
         self,
         database: Database,
+        settings: ControlSettings,
         current: Current,
-        election: Election | Sole,
+        election: Election,
         clock: Callable[[], float],
-        monotonic: Callable[[], float],
         *,
+        monotonic: Callable[[], float],
         senders: Callable[[], int] = lambda: 1,
-        half_life: float = DEFAULT_HALF_LIFE,
-        demand_days: int = 0,
-        audit_days: int = DEFAULT_AUDIT_DAYS,
-        probe_days: int = 0,
     ) -> None:
         current.become(current.now.with_state(clock()))
         self.loads = RegionLoads(clock)
         self.rooms = Rooms(current, senders, monotonic)
-        self.latency = LatencyBook(database, clock, half_life)
+        self.latency = LatencyBook(database, clock, settings.latency_half_life)
         self.leases = Leases(election, clock, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
         self.balancers = Balancers(
@@ -86,19 +80,14 @@ class Active:
         self._peaks = PeakKeeper(database, self.reports, clock)
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
-        self._audit = AuditRetention(database, timedelta(days=audit_days))
+        self._audit = AuditRetention(database, timedelta(days=settings.audit_days))
         self.health_recorder = HealthRecorder(
-            database, self.reports.history, uuid4().hex, timedelta(days=probe_days)
+            database, self.reports.history, uuid4().hex, timedelta(days=settings.probe_days)
         )
         self._clock = clock
-        self._recorder = (
-            demand_history.Recorder(database, uuid4().hex, timedelta(days=demand_days))
-            if demand_days
-            else None
-        )
-        self._history = (
-            plan_history.PlanHistory(database, timedelta(days=demand_days)) if demand_days else None
-        )
+        kept = timedelta(days=settings.demand_days)
+        self._recorder = demand_history.Recorder(database, uuid4().hex, kept) if kept else None
+        self._history = plan_history.PlanHistory(database, kept) if kept else None
 
     @property
     def health(self) -> Health:

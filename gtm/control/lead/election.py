@@ -45,20 +45,6 @@ class Standing(StrEnum):
     """Was active, and lost the database while another stood by, which may be active now: feeds go on, nothing else."""
 
 
-class Sole:
-    """The part of a process that is the only one on its database: it is active."""
-
-    standing = Standing.ACTIVE
-    active = ""
-    standbys = 0
-    terms = 0
-
-    @staticmethod
-    def sure(now: float) -> float:
-        """Until when nobody else was active: as `Election.sure`."""
-        return now
-
-
 @dataclass(slots=True, eq=False)
 class Election:
     """One process's part in it.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from gtm.control.lead.election import FENCE, Election, Sole, Standing
+from gtm.control.lead.election import FENCE, Election, Standing
 from gtm.core.quota.leases import LeaseGrant, LeaseUse
 from gtm.core.quota.ledger import PROOF, LeaseLedger
 from gtm.core.quota.names import QuotaText
@@ -30,7 +30,7 @@ class Leases:
     """
 
     def __init__(
-        self, election: Election | Sole, clock: Callable[[], float], monotonic: Callable[[], float]
+        self, election: Election, clock: Callable[[], float], monotonic: Callable[[], float]
     ) -> None:
         self._election = election
         self._clock = clock

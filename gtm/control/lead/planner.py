@@ -26,7 +26,7 @@ from gtm.control.lead.demand import (
     requests_of,
     requests_per_answer,
 )
-from gtm.control.lead.election import Election, Sole, Standing
+from gtm.control.lead.election import Election, Standing
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import RegionLoads
 from gtm.control.lead.reports import Reports, beside
@@ -339,7 +339,7 @@ class Planning:
     """
 
     current: Current
-    election: Election | Sole
+    election: Election
     reports: Reports
     loads: RegionLoads
     leases: Leases

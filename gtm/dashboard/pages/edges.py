@@ -99,16 +99,10 @@ async def look(api: Inside) -> JsonObject:
     )
     revision = status.sync.revision
     lacked = sorted({one.revision + 1 for one in edges.items_ if one.revision < revision})
-    made = await asyncio.gather(*(_made(api, number) for number in lacked[:MOST_LATE]))
-    return JsonObject(edges=edges.items_, status=status, health=health, made=dict(made))
-
-
-async def _made(api: Inside, number: int) -> tuple[int, str | None]:
-    """When a revision was made; None if that is not known, as while the database is down."""
-    try:
-        return number, (await api.get(f"/v1/revisions/{number}")).created_at
-    except ApiProblem:
-        return number, None
+    # What is not known, as while the database is down, stands there as None.
+    found = await asyncio.gather(*(api.get_if_told(f"/v1/revisions/{one}") for one in lacked[:MOST_LATE]))
+    made = {number: one and one.created_at for number, one in zip(lacked, found, strict=False)}
+    return JsonObject(edges=edges.items_, status=status, health=health, made=made)
 
 
 async def _tokens(visit: Visit) -> list[Any] | None:

@@ -71,16 +71,6 @@ class Profile:
             + prefill_tokens / self.prefill_tokens_per_second
         )
 
-    def decode_rate(self, sequences: int) -> float:
-        """Tokens per second of each of some sequences that all decode."""
-        return 1 / self.step_seconds(sequences, 0)
-
-    def first_token_seconds(self, prompt_tokens: int, cached_tokens: int = 0, decoding: int = 0) -> float:
-        """From the start of a step to a prompt's first token, where so many others decode all the while."""
-        left = prompt_tokens - cached_tokens
-        steps = -(-left // (self.max_num_batched_tokens - decoding))
-        return steps * self.step_seconds(decoding, 0) + left / self.prefill_tokens_per_second
-
     def faster(self, factor: float) -> Profile:
         """The same server in a world where time runs faster.
 

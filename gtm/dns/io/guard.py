@@ -24,15 +24,11 @@ class Guard:
         limiter: what replies over UDP must pass; over TCP no address is forged.
     """
 
-    def __init__(
-        self, respond: Respond, counts: Counts | None = None, limiter: Limiter | None = None
-    ) -> None:
+    def __init__(self, respond: Respond, counts: Counts, limiter: Limiter | None) -> None:
         self._respond = respond
         self._counts = counts
         self._limiter = limiter
         self._seen: set[str] = set()
-        self.errors = 0
-        """How many packets met an internal error."""
 
     def __call__(self, packet: bytes, client: str, tcp: bool) -> bytes | None:
         """The reply to a packet; None: none is due."""
@@ -42,7 +38,6 @@ class Guard:
                 return reply
             return self._limiter.passes(client, packet, reply)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong with one query must not end the others
-            self.errors += 1
             name = type(error).__name__
             if name not in self._seen:
                 self._seen.add(name)
@@ -51,7 +46,6 @@ class Guard:
                 )
             if len(packet) < wire.HEADER_SIZE or packet[2] & 0x80:
                 return None
-            if self._counts is not None:
-                transport = "tcp" if tcp else "udp"
-                self._counts.add(f"gtm_dns_queries_total\t\tother\tSERVFAIL\t{transport}")
+            transport = "tcp" if tcp else "udp"
+            self._counts.add(f"gtm_dns_queries_total\t\tother\tSERVFAIL\t{transport}")
             return wire.bare_reply(packet, wire.SERVFAIL)

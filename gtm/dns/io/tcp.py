@@ -17,13 +17,12 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import inf
 
 from gtm.core.shares import client_prefix
 from gtm.dns.io.guard import Respond
-from gtm.dns.io.udp import prepare
 from gtm.dns.protocol.cookies import packed_address
 from gtm.transport import no_room
 
@@ -68,35 +67,16 @@ class TcpLimits:
         return replace(self, connections=connections, per_client=per_client)
 
 
-def bind_tcp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
-    """A bound socket.
-
-    Raises:
-        OSError: as bind(2) says.
-    """
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        prepare(sock, reuse_port=reuse_port)
-        sock.bind((host, port))
-        sock.listen(socket.SOMAXCONN)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
 class TcpServer:
     """Serves bound sockets in an event loop of its own, so that a thread can run it.
 
     Args:
-        sockets: from `bind_tcp`.
+        sockets: that listen.
         respond: what answers; must not raise.
         limits: of connections.
     """
 
-    def __init__(self, sockets: list[socket.socket], respond: Respond, limits: TcpLimits) -> None:
+    def __init__(self, sockets: Sequence[socket.socket], respond: Respond, limits: TcpLimits) -> None:
         self._sockets = sockets
         self._respond = respond
         self._limits = limits

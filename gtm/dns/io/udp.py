@@ -49,8 +49,8 @@ def is_wildcard(host: str) -> bool:
     return host in ("0.0.0.0", "::")
 
 
-def bind_udp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
-    """A bound socket, ready for `serve_udp`.
+def bind_udp(host: str, port: int) -> socket.socket:
+    """A bound socket, ready for `serve_udp`, which others of the same user may share.
 
     Raises:
         OSError: as bind(2) says.
@@ -58,7 +58,10 @@ def bind_udp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        prepare(sock, reuse_port=reuse_port)
+        if family == socket.AF_INET6:
+            # Each family has its own socket, so that clients' addresses never arrive as IPv4-mapped ones.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
         interval = struct.pack("@ll", 0, int(WAKE_INTERVAL * 1_000_000))
@@ -75,15 +78,6 @@ def bind_udp(host: str, port: int, *, reuse_port: bool) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def prepare(sock: socket.socket, *, reuse_port: bool) -> None:
-    """The options that sockets of both transports need before they are bound."""
-    if sock.family == socket.AF_INET6:
-        # Each family has its own socket, so that clients' addresses never arrive as IPv4-mapped ones.
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    if reuse_port:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def hold(sock: socket.socket) -> None:

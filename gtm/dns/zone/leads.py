@@ -55,12 +55,6 @@ class NameRoute:
     aliases: tuple[str, ...] = ()
     host: Host | None = None
 
-    @property
-    def decider(self) -> Decider | None:
-        """The service that decides, as it is asked."""
-        host = self.host
-        return None if host is None else Decider(host.service, host.tenant, host.data_class)
-
 
 _kept: deque[tuple[Snapshot, ZoneLeads]] = deque(maxlen=3)
 """Policies, by which of them they are, and what their names lead to."""

@@ -152,22 +152,11 @@ async def _serve(settings: ControlSettings, url: str, port: int) -> None:
     places = _Places(settings)
     app = create_app(
         database,
-        max_moved=settings.max_moved_share,
-        fence_approvals=settings.fence_approvals,
-        demand_days=settings.demand_days,
-        audit_days=settings.audit_days,
-        probe_days=settings.probe_days,
-        peer_allow=settings.peer_allow,
-        half_life=settings.latency_half_life,
-        signing=settings.dnssec,
-        locate=places.locate,
-        geoip=(settings.geoip_db, settings.geoip_overrides),
-        metrics_allow=settings.metrics_allow,
+        settings,
+        places.locate,
+        edge_answers,
         name=f"{socket.gethostname()}:{port}",
         deposed=stop,
-        sign_in=settings.sign_in,
-        dashboard_url=settings.dashboard_url,
-        answers=edge_answers,
         names=own_names(*settings.bind, settings.dashboard_url),
     )
     server = _Server(server_config(with_dashboard(app, settings.dashboard_url, _identity(settings)), grace=2))

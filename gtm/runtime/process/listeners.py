@@ -161,7 +161,7 @@ def _fresh(use: Use, host: str, port: int, option: str) -> Listener:
     with explained(host, port, use.kind, option):
         if use is not Use.DNS_UDP:
             return Listener(use, host, port, bind_tcp(host, port, reuse_port=True))
-        bound = bind_udp(host, port, reuse_port=True)
+        bound = bind_udp(host, port)
         try:
             hold(bound)
         except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +27,7 @@ from gtm.settings import DnssecSettings
 from gtm.storage.dnssec import StoredZone
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
+from tests.worlds import process
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +51,12 @@ class World:
     def book(self, settings: DnssecSettings | None = None) -> KeyBook:
         """A control process."""
         return KeyBook(self.database, self.clock, settings or self.settings)
+
+    def replica(self) -> Replica:
+        """The whole of one."""
+        return process.replica(
+            self.database, replace(process.SETTINGS, dnssec_key_file=self.settings.key_file)
+        )
 
     async def put(self, name: str = "demo.test", *, dnssec: bool = True) -> None:
         """Write a zone into the policy."""
@@ -108,9 +115,9 @@ async def test_nothing_is_made_without_signed_zones(database_url: str, tmp_path:
     """Who does not use DNSSEC needs no key file."""
     world = World(Database(database_url), DnssecSettings(tmp_path / "dnssec-key"))
     await world.put(dnssec=False)
-    for book in (world.book(), KeyBook(world.database, world.clock, None)):
-        await book.settle()
-        assert (book.keys, book.problem) == (Keys(), "")
+    book = world.book()
+    await book.settle()
+    assert (book.keys, book.problem) == (Keys(), "")
     assert not world.settings.key_file.exists()
     await world.database.dispose()
 
@@ -324,18 +331,10 @@ async def test_a_database_changed_by_hand_stops_keys_alone(world: World) -> None
     for damage in ("state = 'retired' WHERE role = 'zsk'", "dnskey = '' WHERE role = 'zsk'"):
         async with world.database.transaction() as transaction:
             await transaction.connection.execute(text(f"UPDATE dnssec_keys SET {damage}"))  # noqa: S608
-        replica = Replica(world.database, dnssec=world.settings)
+        replica = world.replica()
         await replica.watch.refresh()
         assert replica.now.message is not None
         assert (replica.now.keys, replica.dnssec.problem != "") == (Keys(), True)
-
-
-async def test_without_a_key_file_setting_zones_stay_unsigned(world: World) -> None:
-    """A process that was told of no key file says so."""
-    book = KeyBook(world.database, world.clock, None)
-    await book.settle()
-    assert (book.keys, "GTM_DNSSEC_KEY_FILE" in book.problem) == (Keys(), True)
-    await book.ask_parents()
 
 
 async def test_no_private_key_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -351,7 +350,7 @@ async def test_no_private_key_is_logged(world: World, caplog: pytest.LogCaptureF
 
 async def test_edges_have_keys_before_they_learn_of_a_signed_zone(world: World) -> None:
     """Through control and the feed, a current View has the keys of a zone no later than the policy that signs it."""
-    replica = Replica(world.database, dnssec=world.settings)
+    replica = world.replica()
     await replica.watch.refresh()
     current = CurrentView(world.clock)
     key, token = SealingKey(), "gtm_of_an_edge"

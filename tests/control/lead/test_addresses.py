@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gtm.control.lead.intake import ReportIntake
+from gtm.control.lead.reports import ReportIntake
 from gtm.control.lead.vantages import GATHERING, Vantages
 from gtm.control.warnings import address_warnings
 from gtm.core.model.regions import Endpoint, Probe

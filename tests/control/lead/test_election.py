@@ -21,6 +21,7 @@ from gtm.core.policy.compile import compile_policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.feed.reports import EdgeReport
 from gtm.storage.session import Database
+from tests.worlds.process import SETTINGS
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +114,7 @@ async def test_a_control_adrift_neither_leases_nor_plans(standing: Standing, *, 
     election.standing = standing
     compiled = compile_policy(Policy(), (), revision=1)
     current = Current(Present(State(1), compiled=compiled))
-    active = Active(database, current, election, time.time, time.monotonic)
+    active = Active(database, SETTINGS, current, election, time.time, monotonic=time.monotonic)
     reply = active.reports.take("edge", "192.0.2.1", EdgeReport("1", 1, 1, {}, leases=LeaseUse("i", 1)))
     assert (reply.leases is not None) is works
     assert [edge.name for edge in active.reports.vantages.live()] == ["edge"]

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.lead.demand import MAX_ROWS, DemandBook
-from gtm.control.lead.intake import MAX_DETAIL, MAX_LEASES, ReportIntake
 from gtm.control.lead.latency import MAX_SHARE, LatencyBook, Teachers
+from gtm.control.lead.reports import MAX_DETAIL, MAX_LEASES, ReportIntake
 from gtm.control.lead.takeover import MAX_AHEAD, MAX_CLASSES, plan_problem
 from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.demand.rows import Row

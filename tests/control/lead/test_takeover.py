@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from gtm.control.lead import vantages
 from gtm.control.lead.takeover import GATHERING, LISTENING, PlanSeal, Takeover, load_seal, plan_problem
-from gtm.control.replica import Replica
 from gtm.core.model.state import NO_PLAN, ClassPlan, Plan
 from gtm.feed.reports import EdgeReport
 from gtm.feed.wire import StateMessage, decode
@@ -20,6 +19,7 @@ from gtm.storage.session import Database
 from tests.control.lead.test_planner import _inputs
 from tests.core.decision.test_choice import NOW
 from tests.core.strategies import quick
+from tests.worlds import process
 
 KEPT = Plan(5.0, {"class": ClassPlan({"de": 0.7, "ie": 0.3})})
 
@@ -153,8 +153,9 @@ class _Control:
         (self.row,) = inputs.rates
         self.health = inputs.state.health
         self.plan = SEAL.sealed(Plan(900.0, {self.row.ranking_class: ClassPlan({"de": 0.75, "ie": 0.25})}))
-        replica = Replica(
+        replica = process.replica(
             Database("postgresql://nobody@127.0.0.1:1/none"),
+            process.SETTINGS,
             lambda: NOW + self.now,
             lambda: self.now,
         )

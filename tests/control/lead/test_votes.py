@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.control.errors import Conflict
-from gtm.control.lead.intake import ReportIntake
+from gtm.control.lead.reports import ReportIntake
 from gtm.control.lead.vantages import (
     GATHERING,
     MAX_AGE,

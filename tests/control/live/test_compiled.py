@@ -14,7 +14,6 @@ from gtm.control.live.watch import DatabaseWatch
 from gtm.control.policy.changes import Intent, apply, current_policy
 from gtm.control.policy.safety import SafetyCheck
 from gtm.control.policy.simulation import Situation
-from gtm.control.replica import Replica
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import Endpoint
@@ -28,6 +27,7 @@ from gtm.feed.wire import SnapshotMessage
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 from tests import worlds
+from tests.worlds import process
 
 
 def _policy(price: float = 1.0) -> Policy:
@@ -76,7 +76,7 @@ async def test_the_policy_in_force_is_read_once_and_never_of_another_revision(da
 async def test_a_change_is_compiled_once(database_url: str, compilations: list[Policy]) -> None:
     """Dry run, safety rules, writing, reading back and publishing take one compilation; so does the way back none."""
     database = Database(database_url)
-    replica = Replica(database)
+    replica = process.replica(database)
 
     async def present() -> Situation:
         return Situation(0.0, State(1))

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 import pytest
 from sqlalchemy import text
 
-from gtm.control.replica import Replica
 from gtm.storage.session import Database
 from gtm.storage.turns import CALLER
+from tests.worlds import process
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def test_a_look_at_the_database_waits_for_nobodys_turn(database_url: str) 
     """Whoever asks for it: others wait for its end, and would wait for all that this caller waits for."""
     database = Database(database_url)
     try:
-        watch = Replica(database).watch
+        watch = process.replica(database).watch
         await watch.refresh()
         CALLER.set("crowd")
         async with AsyncExitStack() as stack:
@@ -42,7 +42,7 @@ async def test_a_server_that_hangs(database_url: str, monkeypatch: pytest.Monkey
     """Nobody who looks at control waits for it (hardware that swaps, a black hole: firecrawl/firecrawl#4291)."""
     monkeypatch.setattr("gtm.control.live.watch.CONNECT_TIMEOUT", 0.05)
     database = Database(database_url, pool_size=1, max_overflow=0)
-    watch = Replica(database).watch
+    watch = process.replica(database).watch
     async with database.transaction() as tx:
         pid = int(await tx.connection.scalar(text("SELECT pg_backend_pid()")))
     os.kill(pid, signal.SIGSTOP)
@@ -61,7 +61,7 @@ async def test_a_server_that_hangs(database_url: str, monkeypatch: pytest.Monkey
 async def test_many_who_ask_at_once_all_get_an_answer(database_url: str) -> None:
     """Also those who come when one question has ended and those who waited for it have not gone on yet."""
     database = Database(database_url)
-    watch = Replica(database).watch
+    watch = process.replica(database).watch
 
     async def ask() -> None:
         for _ in range(20):

@@ -23,6 +23,7 @@ from gtm.demo.backend.requests import content_of, read_chat, read_completion
 from gtm.demo.backend.scheduler import Phase
 from gtm.demo.backend.server import Backend
 from tests.demo.backend.harness import MODEL, Client, ask, running
+from tests.demo.backend.speeds import decode_rate, first_token_seconds
 from tests.effort import examples
 
 SERIES = {
@@ -112,9 +113,9 @@ def test_series() -> None:
     assert values["vllm:prompt_tokens_total", "b", None, None] == job.content.prompt_tokens
     assert values["vllm:inter_token_latency_seconds_count", "b", None, None] == 19
     assert values["vllm:inter_token_latency_seconds_sum", "b", None, None] == pytest.approx(
-        19 / Profile().decode_rate(1)
+        19 / decode_rate(Profile(), 1)
     )
-    first = Profile().first_token_seconds(job.content.prompt_tokens)
+    first = first_token_seconds(Profile(), job.content.prompt_tokens)
     assert values["vllm:time_to_first_token_seconds_sum", "b", None, None] == pytest.approx(first)
     assert values["vllm:e2e_request_latency_seconds_sum", "b", None, None] == pytest.approx(end)
 

@@ -6,13 +6,16 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
+from gtm.dns.io.guard import Respond
 from gtm.dns.io.server import DnsServer
+from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.io.udp import bind_udp, hold, release, serve_udp
+from gtm.telemetry import Counts
 
 TIMEOUT = 10.0
 
@@ -25,9 +28,9 @@ def echo(packet: bytes, client: str, tcp: bool) -> bytes | None:
 def bound(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     """A UDP socket on a port that was named, not drawn, when it was bound."""
     if not port:
-        with bind_udp(host, 0, reuse_port=False) as probe:
+        with bind_udp(host, 0) as probe:
             port = probe.getsockname()[1]
-    return bind_udp(host, port, reuse_port=True)
+    return bind_udp(host, port)
 
 
 @contextmanager
@@ -105,6 +108,13 @@ def test_what_has_arrived_is_answered_before_the_end(host: str) -> None:
         assert [one.recv(100) for _ in range(100)] == [b"%d" % number for number in range(100)]
 
 
+def server(
+    tcp: list[socket.socket], respond: Respond = echo, *, udp: Sequence[socket.socket] = ()
+) -> DnsServer:
+    """A server of sockets that it is lent."""
+    return DnsServer(udp, tcp, respond, counts=Counts(), limits=TcpLimits(), limiter=None)
+
+
 @contextmanager
 def serving(server: DnsServer) -> Iterator[threading.Thread]:
     """A server with its sockets, until it has been stopped."""
@@ -142,9 +152,7 @@ def test_two_servers_share_sockets_and_one_may_leave() -> None:
     """A server that ends takes its sockets from no other that reads them."""
     with bound() as udp, listening() as tcp:
         port, stream = udp.getsockname()[1], tcp.getsockname()
-        first, second = DnsServer((), echo), DnsServer((), echo)
-        for server in (first, second):
-            server.take([udp.dup()], [tcp.dup()])
+        first, second = (server([tcp.dup()], udp=[udp.dup()]) for _ in range(2))
         with serving(second):
             with serving(first):
                 pass
@@ -158,13 +166,12 @@ def test_connections_may_end_by_themselves() -> None:
     """With grace, a connection that is open when the server stops is served on; new ones are not accepted."""
     with listening() as tcp:
         address = tcp.getsockname()
-        server = DnsServer((), echo)
-        server.take([], [tcp])
-        with serving(server) as thread:
+        lent = server([tcp])
+        with serving(lent) as thread:
             with socket.create_connection(address, TIMEOUT) as one:
                 assert ask(one, b"before") == b"before"
                 one.sendall(b"\0\5af")  # a connection that falls silent is closed; this one is in a message
-                server.stop(60.0)
+                lent.stop(60.0)
                 while not refused(address):
                     time.sleep(0.01)  # many at once would push this client's oldest connection out
                 one.sendall(b"ter")
@@ -185,12 +192,11 @@ def test_a_connection_of_the_last_moment_is_served() -> None:
 
     with listening() as tcp:
         address = tcp.getsockname()
-        server = DnsServer((), respond)
-        server.take([], [tcp])
-        with serving(server), socket.create_connection(address, TIMEOUT) as first:
+        lent = server([tcp], respond)
+        with serving(lent), socket.create_connection(address, TIMEOUT) as first:
             first.sendall(b"\0\4wait")
             assert busy.wait(TIMEOUT)
-            server.stop(60.0)  # before the server comes to accept the next
+            lent.stop(60.0)  # before the server comes to accept the next
             with socket.create_connection(address, TIMEOUT) as second:
                 go_on.set()
                 assert ask(second, b"late") == b"late"
@@ -209,12 +215,11 @@ def test_grace_is_only_ever_shortened() -> None:
     """A server that lets its connections end is stopped at once by a second call."""
     with listening() as tcp:
         address = tcp.getsockname()
-        server = DnsServer((), echo)
-        server.take([], [tcp])
-        with serving(server) as thread, socket.create_connection(address, TIMEOUT) as one:
+        lent = server([tcp])
+        with serving(lent) as thread, socket.create_connection(address, TIMEOUT) as one:
             assert ask(one, b"before") == b"before"
-            server.stop(3600.0)
-            server.stop()
-            server.stop(3600.0)
+            lent.stop(3600.0)
+            lent.stop()
+            lent.stop(3600.0)
             thread.join(TIMEOUT)
             assert not thread.is_alive()

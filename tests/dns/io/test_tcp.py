@@ -15,10 +15,10 @@ import dns.message
 import dns.query
 import pytest
 
-from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
 from tests.descriptors import none_left
-from tests.dns.io.test_server import TIMEOUT, connect, ended, framed, receive, respond, running
+from tests.dns.io.test_server import connect, ended, framed, receive, respond
+from tests.dns.serving import TIMEOUT, BoundServer, running
 from tests.dns.world import addresses, query
 
 PACKET = framed(query("v4.demo.test"))
@@ -28,7 +28,7 @@ LARGE = framed(query("big.demo.test"))
 @contextlib.contextmanager
 def serving(limits: TcpLimits) -> Iterator[int]:
     """The port of a server with these limits."""
-    with running(DnsServer([("127.0.0.1", 0)], respond, limits=limits)) as server:
+    with running(BoundServer([("127.0.0.1", 0)], respond, limits=limits)) as server:
         yield server.addresses[0][1]
 
 
@@ -163,7 +163,7 @@ def test_clients_are_answered_in_turn(each: int) -> None:
     """What others wait for does not grow with the connections of one prefix, nor with what is sent over each."""
     gate = Gate()
     with (
-        running(DnsServer([("127.0.0.1", 0)], gate)) as server,
+        running(BoundServer([("127.0.0.1", 0)], gate)) as server,
         contextlib.ExitStack() as stack,
     ):
         port = server.addresses[0][1]
@@ -188,7 +188,7 @@ def test_clients_are_answered_in_turn(each: int) -> None:
 def test_each_of_many_clients_is_answered_soon() -> None:
     """Among many prefixes that each ask for much, one waits for a message or two of each, not for a turn."""
     gate = Gate()
-    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+    with running(BoundServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
         port = server.addresses[0][1]
         other = stack.enter_context(from_address(port, "127.9.9.9"))
         asked(other)
@@ -209,7 +209,7 @@ def test_each_of_many_clients_is_answered_soon() -> None:
 def test_connections_of_one_client_are_answered_in_turn() -> None:
     """Of one prefix, a connection with little to ask waits for no other's backlog."""
     gate = Gate()
-    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+    with running(BoundServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
         port = server.addresses[0][1]
         first, much, little = (
             stack.enter_context(from_address(port, f"127.10.0.{number}")) for number in (1, 2, 3)
@@ -226,7 +226,7 @@ def test_connections_of_one_client_are_answered_in_turn() -> None:
 def test_connections_are_accepted_while_others_ask() -> None:
     """A client that comes new is accepted and answered while a crowd's questions wait."""
     gate = Gate()
-    with running(DnsServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
+    with running(BoundServer([("127.0.0.1", 0)], gate)) as server, contextlib.ExitStack() as stack:
         port = server.addresses[0][1]
         crowd = [stack.enter_context(from_address(port, f"127.10.0.{number + 1}")) for number in range(50)]
         crowd[0].sendall(PACKET)

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 from gtm.control.lead.latency import Teachers
 from gtm.control.lead.takeover import PlanSeal
-from gtm.control.replica import Replica
 from gtm.core.decision.router import Ranker, Router
 from gtm.core.decision.view import Window, build_basis, build_view
 from gtm.core.demand.belief import BURST, HOUR
@@ -34,6 +33,7 @@ from gtm.feed.wire import SnapshotMessage
 from gtm.storage.session import Database
 from tests import worlds
 from tests.drills.liars.arena import Arena, Damage
+from tests.worlds import process
 
 NOW = 1_700_000_000.0
 REGIONS = ("de", "ie", "us", "jp", "fr")
@@ -129,7 +129,7 @@ class World:
         self.now = 1_000.0
         self.snapshot = law or snapshot()
         nowhere = Database("postgresql://nobody@127.0.0.1:1/none")
-        self.replica = Replica(nowhere, lambda: NOW + self.now, lambda: self.now)
+        self.replica = process.replica(nowhere, process.SETTINGS, lambda: NOW + self.now, lambda: self.now)
         message = SnapshotMessage.of(1, NOW, self.snapshot.policy, worlds.SHIPPED)
         self.replica.current.become(replace(self.replica.now, message=message, compiled=self.snapshot))
         assert self.replica.active is not None

@@ -85,8 +85,9 @@ async def simulate_policy(ctx: Ctx, _: Viewer, request: HttpRequest) -> TypedRes
     except NotFound as error:
         missing = error.detail
     # Apart: it takes a processor for seconds.
+    places = ctx.settings.geoip_db, ctx.settings.geoip_overrides
     job = DraftJob(
-        "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=ctx.geoip
+        "simulate", body, situation, running.policy, running.revision, traffic, missing, geoip=places
     )
     return TypedResponse(await ctx.apart.run(job), media_type="application/json")
 
@@ -106,7 +107,7 @@ async def plan_policy(
         managed = await transaction.policy.managed()
         gone = await remembered(transaction, await transaction.gone.list(), in_text(body))
     running, revision = await current_policy(ctx.database)
-    rules = Rules(ctx.max_moved, who.role, ctx.present.keys, ctx.approvals)
+    rules = Rules(ctx.settings.max_moved_share, who.role, ctx.present.keys, ctx.settings.fence_approvals)
     job = DraftJob("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
     # What is short in a thread, which Terraform waits for several times a plan; else apart.
     if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:

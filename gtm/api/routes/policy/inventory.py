@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Query
 
-from gtm.api.context import Ctx, OnlyManagedBy, Viewer, reply
-from gtm.api.once import Once
+from gtm.api.context import Ctx, Once, OnlyManagedBy, Viewer, reply
 from gtm.api.paging import NO_CURSOR, Cursor, Limit, decode_cursor, encode_cursor
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import ManagedSchema, Schema, errors, picked

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.once import Once
+from gtm.api.context import Ctx, Once, Viewer, reply
 from gtm.api.paging import Cursor, decode_cursor, encode_cursor
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema, errors, picked

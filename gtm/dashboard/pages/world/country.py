@@ -145,15 +145,9 @@ def memberships(
 
 async def _rules(api: Inside, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """Rules with their text; those that cannot be read have their name alone."""
-
-    async def one(name: str) -> Mapping[str, Any]:
-        try:
-            found: Mapping[str, Any] = await api.get(f"/v1/residency-rules/{name}")
-        except ApiProblem:
-            return {"name": name}
-        return found
-
-    return await asyncio.gather(*(one(name) for name in names[:MOST_RULES]))
+    asked = names[:MOST_RULES]
+    found = await asyncio.gather(*(api.get_if_told(f"/v1/residency-rules/{name}") for name in asked))
+    return [one or {"name": name} for name, one in zip(asked, found, strict=True)]
 
 
 async def _odds(

@@ -112,13 +112,10 @@ async def _plans(api: Inside, recorded: types.RecordedMinute | None) -> Mapping[
         return {}
     start = datetime.fromtimestamp(recorded.start, UTC)
     until = start + timedelta(seconds=recorded.seconds)
-    try:
-        found = await api.get(
-            "/v1/plan/history", since=start.isoformat(), until=until.isoformat(), column="minutes"
-        )
-    except ApiProblem:
-        return {}
-    return {one.region: one.whole for one in found.regions}
+    found = await api.get_if_told(
+        "/v1/plan/history", since=start.isoformat(), until=until.isoformat(), column="minutes"
+    )
+    return {one.region: one.whole for one in found.regions} if found else {}
 
 
 async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
@@ -127,12 +124,10 @@ async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
     if moment is None or not 2000 < moment.year < 3000:
         return ()
     since, until = (moment - AROUND).isoformat(), (moment + AROUND).isoformat()
-    try:
-        found = await api.get("/v1/health/changes", vantage="*", since=since, until=until, limit=MOST_CHANGES)
-    except ApiProblem:
-        return ()
-    items: Sequence[Mapping[str, Any]] = found.items_
-    return items
+    found = await api.get_if_told(
+        "/v1/health/changes", vantage="*", since=since, until=until, limit=MOST_CHANGES
+    )
+    return found.items_ if found else ()
 
 
 async def _demand(

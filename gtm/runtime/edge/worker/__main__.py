@@ -47,9 +47,8 @@ def _run_dns(worker: EdgeWorker) -> None:
         return answerer.udp(packet, client)
 
     limits = TcpLimits().fitting(fitting(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-    server = DnsServer((), respond, counts=worker.counts, limits=limits, limiter=worker.limiter)
     udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
-    server.take(udp, tcp)
+    server = DnsServer(udp, tcp, respond, counts=worker.counts, limits=limits, limiter=worker.limiter)
     worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
     worker.ready(router)
     server.serve()

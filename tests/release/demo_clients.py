@@ -1,4 +1,4 @@
-"""Chooses the demo's client networks: `python -m gtm.demo.choose_clients` writes those of `data/clients.csv` anew.
+"""Chooses the demo's client networks: `python -m tests.release.demo_clients` writes those of `data/clients.csv` anew.
 
 From every country that the file lists, so many /24 networks of the shipped location database, each in proportion to its
 number of addresses. The same database gives the same networks.
