@@ -144,8 +144,6 @@ class Api:
     acme: httpx.Client
     anonymous: httpx.Client
     database_url: str
-    made: bool = False
-    """Whether `world` is there."""
 
     @property
     def url(self) -> str:
@@ -183,6 +181,13 @@ def running(database_url: str) -> Iterator[Api]:
         yield Api(server=server, anonymous=client(), database_url=database_url, **roles)
 
 
+def make_world(url: str) -> None:
+    """Put `POLICY` in force in a prepared database, as an operator."""
+    with running(url) as api:
+        response = api.operator.post("/v1/policy:apply", json={"policy": POLICY})
+        assert response.status_code == 200, response.text
+
+
 class Shared(ExitStack):
     """What tests marked `reads` share with the other such tests of their file."""
 
@@ -199,19 +204,20 @@ def shared() -> Iterator[Shared]:
 
 
 @pytest.fixture
-def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[Api]:
-    """A running control tier on a database of the test's own.
+def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> Iterator[Api]:
+    """A running control tier on a database of the test's own, with a policy if the test takes `world`.
 
     A test marked `reads` gets one together with those that take the same of `live`, `world` and `api`.
     """
+    of = next(name for name in ("live", "world", "api") if name in request.fixturenames)
+    template: str = request.getfixturevalue("prepared_template" if of == "api" else "world_template")
     if request.node.get_closest_marker("reads") is None:
-        with fresh_database(postgres, prepared_template) as url, running(url) as own:
+        with fresh_database(postgres, template) as url, running(url) as own:
             yield own
         return
     shared: Shared = request.getfixturevalue("shared")
-    of = next(name for name in ("live", "world", "api") if name in request.fixturenames)
     if of not in shared.kept:
-        url = shared.enter_context(fresh_database(postgres, prepared_template))
+        url = shared.enter_context(fresh_database(postgres, template))
         shared.kept[of] = shared.enter_context(running(url))
     yield shared.kept[of]
     unchanged = shared.kept[of].revision() == (1 if of == "api" else 2)
@@ -227,10 +233,5 @@ def processes(api: Api) -> None:
 
 @pytest.fixture
 def world(api: Api) -> Api:
-    """A control tier with three regions, a zone, a service and a rule."""
-    if api.made:
-        return api
-    response = api.operator.post("/v1/policy:apply", json={"policy": POLICY})
-    assert response.status_code == 200, response.text
-    api.made = True
+    """A control tier with three regions, a zone, a service and a rule: `api` has made it of a database with these."""
     return api
