@@ -71,6 +71,7 @@ def report(api: Api, edge: str, status: HealthStatus, revision: int = 2) -> http
     )
 
 
+@pytest.mark.reads
 def test_feed_begins_with_everything(world: Api) -> None:
     """An edge that holds nothing gets snapshot, access and state at once; the snapshot compiles."""
     with follow(world) as messages:
@@ -85,6 +86,7 @@ def test_feed_begins_with_everything(world: Api) -> None:
     assert isinstance(beat, HeartbeatMessage)
 
 
+@pytest.mark.reads
 def test_feed_does_not_repeat_what_an_edge_holds(world: Api) -> None:
     """An edge that holds the current revision is not sent it again."""
     with follow(world, revision=2) as messages:
@@ -92,6 +94,7 @@ def test_feed_does_not_repeat_what_an_edge_holds(world: Api) -> None:
     assert not any(isinstance(message, SnapshotMessage) for message in first)
 
 
+@pytest.mark.reads
 def test_feed_repeats_a_number_that_means_another_policy(world: Api) -> None:
     """Numbers repeat once a database is restored from a backup: an edge whose revision 2 is another one gets this."""
     with follow(world) as messages:
@@ -182,6 +185,7 @@ def test_reports_become_state(world: Api) -> None:
     assert set(frankfurt["endpoints"][0]["vantages"]) == {"edge-one", "edge-two", "edge-three"}
 
 
+@pytest.mark.reads
 def test_an_endless_report_is_ignored(world: Api) -> None:
     """What edges say travels to every other edge, so it is bounded on arrival."""
     health = {"eu-central": {URL: {"status": "down", "detail": "x" * 1001}}}
@@ -240,6 +244,7 @@ def test_edges_say_where_they_stand(world: Api) -> None:
         (EdgePlace(region="r" * 64), "place.region"),
     ],
 )
+@pytest.mark.reads
 def test_places_that_are_none(world: Api, place: EdgePlace, path: str) -> None:
     """An edge's word is checked before it is shown or stored."""
     told = msgspec.json.encode(EdgeReport("1.0", 2, 1, {}, place=place))
