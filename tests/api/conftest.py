@@ -35,6 +35,8 @@ from tests.worlds.control import CHAT, GDPR, POLICY, REGIONS, ZONE, region  # no
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
 
+UNBOUNDED = 3600.0
+"""Seconds: longer than pytest lets any test run."""
 TOKENS = {role: f"gtm_test_{role.value}" for role in Role}
 """The texts of a token of each role, which `prepare` makes."""
 
@@ -171,7 +173,7 @@ def running(database_url: str) -> Iterator[Api]:
     with Server(database_url) as server, ExitStack() as clients:
 
         def client(**headers: str) -> httpx.Client:
-            made = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60)
+            made = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=UNBOUNDED)
             return clients.enter_context(made)
 
         roles = {
@@ -226,9 +228,9 @@ def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> Iterator[
 
 @pytest.fixture
 def processes(api: Api) -> None:
-    """Drafts are looked at in processes of their own, as everywhere but in tests."""
+    """Drafts are looked at in processes of their own, as everywhere but in tests, and waited for however long a busy machine leaves those, which are nice, waiting."""
     state = api.server.app.state
-    state.context = replace(state.context, apart=Apart())
+    state.context = replace(state.context, apart=Apart(patience=UNBOUNDED, wait=UNBOUNDED))
 
 
 @pytest.fixture
