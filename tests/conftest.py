@@ -255,6 +255,18 @@ def prepared_template(postgres: EmbeddedPostgres) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def world_template(postgres: EmbeddedPostgres, prepared_template: str) -> str:
+    """The same with `tests.worlds.control.POLICY` in force: hundreds of tests begin with it, and to apply it takes as long as to start control."""
+    from tests.api.conftest import make_world
+
+    name = f"{prepared_template}_world"
+    with psycopg.connect(postgres.url, autocommit=True) as session:
+        session.execute(f"CREATE DATABASE {name} TEMPLATE {prepared_template}")
+    make_world(_database(postgres, name))
+    return name
+
+
 @pytest.fixture
 def prepared_url(postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[str]:
     """The URL of a fresh database with `tests.api.conftest.TOKENS` and the first revision, the test's own."""

@@ -25,8 +25,8 @@ settings.load_profile(
 
 
 def examples(count: int, least: int = 12) -> int:
-    """How many of `count` random examples to try: some are a sixth but no fewer than `least`, few are a sixth of some."""
+    """How many of `count` random examples to try: some are a sixth but no fewer than `least`, few are a twelfth of some."""
     if SOAK:
         return 100 * count
     some = count if ALL else max(count // 6, min(count, least))
-    return -(-some // 6) if FEW else some
+    return -(-some // 12) if FEW else some

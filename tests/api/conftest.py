@@ -37,6 +37,8 @@ from tests.worlds.control import CHAT, GDPR, POLICY, REGIONS, ZONE, region  # no
 if TYPE_CHECKING:
     from gtm.storage.embedded import EmbeddedPostgres
 
+UNBOUNDED = 3600.0
+"""Seconds: longer than pytest lets any test run."""
 TOKENS = {role: f"gtm_test_{role.value}" for role in Role}
 """The texts of a token of each role, which `prepare` makes."""
 
@@ -153,8 +155,6 @@ class Api:
     acme: httpx.Client
     anonymous: httpx.Client
     database_url: str
-    made: bool = False
-    """Whether `world` is there."""
 
     @property
     def url(self) -> str:
@@ -182,7 +182,7 @@ def running(database_url: str) -> Iterator[Api]:
     with Server(database_url) as server, ExitStack() as clients:
 
         def client(**headers: str) -> httpx.Client:
-            made = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=60)
+            made = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=UNBOUNDED)
             return clients.enter_context(made)
 
         roles = {
@@ -190,6 +190,13 @@ def running(database_url: str) -> Iterator[Api]:
             for role, text in TOKENS.items()
         }
         yield Api(server=server, anonymous=client(), database_url=database_url, **roles)
+
+
+def make_world(url: str) -> None:
+    """Put `POLICY` in force in a prepared database, as an operator."""
+    with running(url) as api:
+        response = api.operator.post("/v1/policy:apply", json={"policy": POLICY})
+        assert response.status_code == 200, response.text
 
 
 class Shared(ExitStack):
@@ -208,19 +215,20 @@ def shared() -> Iterator[Shared]:
 
 
 @pytest.fixture
-def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, prepared_template: str) -> Iterator[Api]:
-    """A running control tier on a database of the test's own.
+def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> Iterator[Api]:
+    """A running control tier on a database of the test's own, with a policy if the test takes `world`.
 
     A test marked `reads` gets one together with those that take the same of `live`, `world` and `api`.
     """
+    of = next(name for name in ("live", "world", "api") if name in request.fixturenames)
+    template: str = request.getfixturevalue("prepared_template" if of == "api" else "world_template")
     if request.node.get_closest_marker("reads") is None:
-        with fresh_database(postgres, prepared_template) as url, running(url) as own:
+        with fresh_database(postgres, template) as url, running(url) as own:
             yield own
         return
     shared: Shared = request.getfixturevalue("shared")
-    of = next(name for name in ("live", "world", "api") if name in request.fixturenames)
     if of not in shared.kept:
-        url = shared.enter_context(fresh_database(postgres, prepared_template))
+        url = shared.enter_context(fresh_database(postgres, template))
         shared.kept[of] = shared.enter_context(running(url))
     yield shared.kept[of]
     unchanged = shared.kept[of].revision() == (1 if of == "api" else 2)
@@ -229,17 +237,12 @@ def api(request: pytest.FixtureRequest, postgres: EmbeddedPostgres, prepared_tem
 
 @pytest.fixture
 def processes(api: Api) -> None:
-    """Drafts are looked at in processes of their own, as everywhere but in tests."""
+    """Drafts are looked at in processes of their own, as everywhere but in tests, and waited for however long a busy machine leaves those, which are nice, waiting."""
     state = api.server.app.state
-    state.context = replace(state.context, apart=Apart())
+    state.context = replace(state.context, apart=Apart(patience=UNBOUNDED, wait=UNBOUNDED))
 
 
 @pytest.fixture
 def world(api: Api) -> Api:
-    """A control tier with three regions, a zone, a service and a rule."""
-    if api.made:
-        return api
-    response = api.operator.post("/v1/policy:apply", json={"policy": POLICY})
-    assert response.status_code == 200, response.text
-    api.made = True
+    """A control tier with three regions, a zone, a service and a rule: `api` has made it of a database with these."""
     return api

@@ -14,6 +14,7 @@ from tests.api.conftest import Api
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.mark.reads
 def test_large_bodies_are_read_for_known_tokens_only(api: Api) -> None:
     """Parsing megabytes takes seconds: without a token that counts they are refused unread, stated length or not."""
     garbage = b"[" * 100_000
@@ -56,6 +57,7 @@ def test_a_client_that_hangs_up_is_no_error(api: Api, caplog: pytest.LogCaptureF
         ("reporter", "POST", "/v1/load-reports", b'{"more": %b}'),
     ],
 )
+@pytest.mark.reads
 def test_bodies_are_nested_as_deeply_as_they_may_be(
     world: Api, who: str, method: str, path: str, around: bytes
 ) -> None:
@@ -80,6 +82,7 @@ def test_bodies_are_nested_as_deeply_as_they_may_be(
         ("POST", "/v1/load-reports"),
     ],
 )
+@pytest.mark.reads
 def test_a_member_twice_is_refused(api: Api, method: str, path: str) -> None:
     """One reader takes the first and another the last: `{"country": "SG", "country": "ID"}` made a region Indonesian."""
     body = b'{"policy": {"regions": [{"name": "x", "country": "SG", "country": "ID"}]}}'

@@ -218,6 +218,7 @@ def test_what_a_balancer_learned_is_its_regions_and_one_vote(world: Api) -> None
 
 
 @pytest.mark.parametrize("wrong", [{"network": "81.2.69.142/32"}, {"against": -1}, {"claim": "a\0b"}])
+@pytest.mark.reads
 def test_an_impossible_witness_is_named(world: Api, wrong: dict[str, Any]) -> None:
     """A report with a witness that cannot be is refused whole, with the place of what is wrong."""
     answer = send(world.edge, witnesses=(witness("one"), witness("two", **wrong)))
@@ -233,11 +234,13 @@ def test_an_impossible_witness_is_named(world: Api, wrong: dict[str, Any]) -> No
         ("country=XX", "XX"),
     ],
 )
+@pytest.mark.reads
 def test_questions_that_say_nothing(world: Api, query: str, says: str) -> None:
     """A question about nobody gets an error that says why."""
     assert says in problem(world.viewer.get(f"/v1/latency?{query}"), 400)
 
 
+@pytest.mark.reads
 def test_countries_and_coordinates(world: Api) -> None:
     """A country's middle stands for it; coordinates need no country; nearest first. Only viewers ask."""
     found = world.viewer.get("/v1/latency?country=DE").json()["estimates"]["regions"]

@@ -107,6 +107,7 @@ def test_a_line_that_breaks_off_makes_a_suspect(world: Api, line: Line) -> None:
         (b'{"source":"x","started":1e12,"sequence":1,"age":0,"whole":{"free":1,"limit":1}}\n', b"400"),
     ],
 )
+@pytest.mark.reads
 def test_what_is_no_report_is_refused(world: Api, line: Line, sent: bytes, status: bytes) -> None:
     """With what was wrong; nothing is told of it."""
     line.say(sent)
@@ -114,6 +115,7 @@ def test_what_is_no_report_is_refused(world: Api, line: Line, sent: bytes, statu
     assert _free(world) == []
 
 
+@pytest.mark.reads
 def test_a_token_speaks_of_its_own_region(world: Api) -> None:
     """Of another it is refused, before a line is read."""
     found = Line(world, "us-east")

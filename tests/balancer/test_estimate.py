@@ -30,7 +30,7 @@ def _base64(raw: bytes) -> str:
 
 def _noise(size: int) -> bytes:
     """Bytes that are of no format that is known."""
-    return bytes(size % 251 for size in range(size))
+    return (bytes(range(251)) * (size // 251 + 1))[:size]
 
 
 def _png(width: int, height: int, size: int = 1000) -> bytes:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from gtm.balancer.config import checked
@@ -205,6 +204,7 @@ def test_the_law_comes_before_the_list() -> None:
 
 def test_as_openais_client_asks() -> None:
     """The real client: a list, a model with a slash in its name, and one that nobody has."""
+    import openai  # which takes half a second of each process that collects tests
 
     async def main() -> None:
         async with _fleet({"one": ["llama"], "two": [SLASHED]}) as w:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-import openai
-
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import Push
 from gtm.handoff.jwt import parsed
@@ -125,6 +123,8 @@ def test_never_means_never() -> None:
 
 def test_openai_s_client_follows() -> None:
     """The real client: a chat completion with its body, from Ashburn to Frankfurt; it never learns of it."""
+    import openai  # which takes half a second of each process that collects tests
+
     said = {
         "id": "x",
         "object": "chat.completion",

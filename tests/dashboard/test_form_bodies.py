@@ -30,6 +30,7 @@ def _encoded(fields: dict[str, str], files: dict[str, tuple[str, bytes]]) -> tup
     return made.headers["content-type"], made.read()
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_what_is_sent_arrives(seed: int) -> None:
     """Any fields and any file: each under its name, the last of equal ones, to the letter."""

@@ -6,6 +6,8 @@ import random
 import re
 from urllib.parse import quote
 
+import pytest
+
 from gtm.core.model.access import Role
 from gtm.dashboard.pages import routes
 from tests.api.conftest import Api
@@ -56,6 +58,7 @@ def _paths() -> list[str]:
     )
 
 
+@pytest.mark.endurance
 def test_pages_take_anything(world: Api, people: People) -> None:
     """With any text in place of names, and in any parameter."""
     chosen, person = random.Random(1), people(Role.ADMIN)

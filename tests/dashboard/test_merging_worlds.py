@@ -51,6 +51,7 @@ def service(api: Api) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(60, 8)))
 def test_two_editors(world: Api, people: People, seed: int) -> None:
     """Other fields: both are in force afterwards, and nothing else has changed. The same field: somebody is asked."""

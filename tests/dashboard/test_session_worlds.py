@@ -312,6 +312,7 @@ def worlds(prepared_url: str) -> Iterator[Callable[[int], World]]:
         one.close()
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(24, 3)))
 def test_who_is_signed_in(worlds: Callable[[int], World], seed: int) -> None:
     """After any history, just those whom the documentation says."""

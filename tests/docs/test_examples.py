@@ -11,9 +11,14 @@ from tests.docs.blocks import Block, difference, runnable
 from tests.docs.reader import works
 from tests.system.harness import System, system
 
-IN_DRILLS = ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md")
-"""Documents whose examples are too long for `make test`."""
-DOCUMENTS = ("docs/api.md", "docs/concepts.md", "docs/dns.md", *IN_DRILLS)
+DOCUMENTS = (
+    "docs/api.md",
+    "docs/concepts.md",
+    "docs/dns.md",
+    "docs/cli.md",
+    "docs/simulate.md",
+    "docs/dnssec.md",
+)
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 
 
@@ -38,14 +43,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param(block, marks=[pytest.mark.drill] if block.document in IN_DRILLS else [])
-        for block in BLOCKS
-    ],
-    ids=str,
-)
+@pytest.mark.drill
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_example(tmp_path: Path, demo: System, block: Block) -> None:
     """An example works as its document shows it."""
     works(block, demo, tmp_path)

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ _MOST = 1000
 """Items of a page, as `PagedCall` has it."""
 
 
+@cache
 def control_document() -> dict[str, Any]:
     """The OpenAPI document of control; that of edges is `gtm.http.description`'s."""
     nowhere = Database("postgresql+psycopg://nobody@127.0.0.1:9/none")

@@ -16,6 +16,7 @@ from gtm.storage import tables
 from gtm.storage.history import audit as storage
 from gtm.storage.history.audit import CONTROL, Actor, AuditRepository, Entry, Via, WantedEntries
 from gtm.storage.session import Database
+from tests.effort import examples
 
 pytestmark = pytest.mark.anyio
 ANN = Actor("ann", Role.OPERATOR, Via.API)
@@ -82,7 +83,8 @@ def _holds(wanted: WantedEntries, one: Entry) -> bool:
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(8, 8)))
 async def test_parts_of_names_are_found_whether_near_or_far(
     database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

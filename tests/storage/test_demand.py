@@ -23,6 +23,7 @@ from gtm.core.demand.rows import Row
 from gtm.storage import tables
 from gtm.storage.history.demand import DemandStep, WantedDemand
 from gtm.storage.session import Database
+from tests.effort import examples
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -142,8 +143,9 @@ def by_cell(counted: Iterable[Mapping[Row, float]], services: Collection[str] | 
     return cells
 
 
+@pytest.mark.endurance
 @pytest.mark.anyio
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4, 4)))
 async def test_hours_that_are_added_up_say_what_minutes_say(database: Database, seed: int) -> None:
     """Whatever is recorded when, by whom, late or once more; added up in between; forgotten to any moment; and asked for of any time."""
     chance, minutes = random.Random(seed), dict[tuple[datetime, str], dict[Row, float]]()

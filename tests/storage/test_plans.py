@@ -28,6 +28,7 @@ from gtm.storage import migrate
 from gtm.storage.errors import StorageUnavailable
 from gtm.storage.history.plans import RegionSteps
 from gtm.storage.session import Database, Transaction
+from tests.effort import examples
 from tests.storage.plan_model import PlanModel, Told
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
@@ -148,8 +149,9 @@ def around(chance: random.Random) -> datetime:
     return at + chance.choice((timedelta(), timedelta(microseconds=-1), chance.randint(0, 59) * MINUTE))
 
 
+@pytest.mark.endurance
 @pytest.mark.anyio
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6, 6)))
 async def test_what_is_read_from_sums_is_what_minutes_say(database: Database, seed: int) -> None:
     """Of random minutes, written in any order and in parts, forgotten, and asked for by any step from any moment to any other."""
     chance, model = random.Random(seed), PlanModel()

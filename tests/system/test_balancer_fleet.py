@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.system.balancers import (
     followed_balancer,
     regions,
 )
-from tests.system.harness import System, eventually, system
+from tests.system.harness import Process, System, eventually, system
 
 pytestmark = pytest.mark.system
 
@@ -68,7 +69,7 @@ class Fleet:
         return httpx.get(url, headers=headers, trust_env=False).status_code == 421
 
 
-def policy(ports: dict[str, int]) -> dict[str, object]:
+def policy(ports: dict[str, int]) -> dict[str, Any]:
     """Two regions; what Europeans ask stays in the EEA; edges sign what they decide."""
     return {
         "regions": regions(REGIONS, ports, {"type": "http", "path": "/healthz"}),
@@ -116,10 +117,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 *("--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8"),
             )
         )
-        applied = running.api(
-            "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": policy(ports)}
-        )
-        assert applied.status_code == 200, applied.text
+        _apply(running, policy(ports))
         processes = []
         for number, name in enumerate(REGIONS):
             urls = backends.urls[2 * number : 2 * number + 2]
@@ -335,10 +333,84 @@ def test_control_sees_the_load(fleet: Fleet) -> None:
 
     def listed() -> bool:
         items = fleet.system.api("GET", "/v1/balancers").json()["items"]
-        assert [(one["name"], one["region"], one["token"]) for one in items] == names
-        return all({"running", "waiting"} == set(one["tiers"].get("real_time", ())) for one in items)
+        ours = [one for one in items if one["region"] in REGIONS]  # others may have been there a moment ago
+        assert [(one["name"], one["region"], one["token"]) for one in ours] == names
+        return all({"running", "waiting"} == set(one["tiers"].get("real_time", ())) for one in ours)
 
     eventually(listed, "control lists the balancers")
+
+
+NOPE = ("nope", "nada")
+"""Regions that the policy does not have at first."""
+
+
+def words(region: str) -> str:
+    """What is said of one that is not there."""
+    return f"there is no region `{region}`"
+
+
+def _apply(running: System, document: dict[str, Any]) -> None:
+    applied = running.api("POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": document})
+    assert applied.status_code == 200, applied.text
+
+
+def _says(port: int, path: str) -> tuple[int, str]:
+    answer = httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=5)
+    said = answer.json()
+    return answer.status_code, said.get("detail") or said.get("status") or ""
+
+
+def test_regions_that_are_not_there_yet_and_are_deleted(fleet: Fleet, tmp_path: Path) -> None:
+    """`/healthz`, `/readyz`, the log once, and `gtm status`; until the policy has them, and again when it has them no more.
+
+    One's balancer is one process, the other's are two workers.
+    """
+    running = fleet.system
+    ports = fleet.ports | {name: free_port() for name in NOPE}
+    balancers: list[Process] = []
+    asked: list[tuple[str, int, str]] = []
+    without = policy(ports)
+    places = REGIONS | dict.fromkeys(NOPE, REGIONS["fra"])
+    having = {**without, "regions": regions(places, ports, {"type": "http", "path": "/healthz"})}
+    try:
+        for workers, name in enumerate(NOPE, 1):
+            admin = free_port()
+            balancers.append(
+                followed_balancer(
+                    running,
+                    tmp_path,
+                    name,
+                    balancer_token(running, name),
+                    {"service": "chat", "backends": [{"url": fleet.backends.urls[0], "slots": 1}]},
+                    "--workers",
+                    str(workers),
+                    ports=(ports[name], admin),
+                )
+            )
+            asked += [(name, ports[name], "/healthz"), (name, admin, "/readyz")]
+
+        def told(what: str) -> int:
+            warnings = "".join(running.api("GET", "/v1/status").json()["warnings"])
+            return sum(f"{words(name)}, and balancers{what}" in warnings for name in NOPE)
+
+        def gone(name: str, port: int, path: str) -> bool:
+            return _says(port, path) == (503, words(name))
+
+        for one in asked:
+            eventually(partial(gone, *one), "it says so", of=balancers)
+        eventually(lambda: told(" say") == len(NOPE), "control says so", of=balancers)
+        _apply(running, having)
+        for _, port, path in asked:
+            eventually(lambda of=(port, path): _says(*of)[0] == 200, "it is ready", of=balancers)
+        eventually(lambda: told("") == 0, "and control knows")
+        _apply(running, without)
+        for one in asked:
+            eventually(partial(gone, *one), "it is gone", of=balancers)
+        for name, process in zip(NOPE, balancers, strict=True):
+            assert process.output.count(f"{words(name)} in revision") == 2, process.output
+    finally:
+        for process in balancers:
+            process.stop()
 
 
 def test_the_fence_holds_without_control(fleet: Fleet) -> None:

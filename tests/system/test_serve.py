@@ -26,11 +26,51 @@ EUROPE = {"eu-central", "eu-west"}
 ADDRESSES = Path(__file__).parent.parent / "geoip" / "public_addresses.csv"
 
 
+class Stage:
+    """A data directory on which a demo runs, to which accidents happen. It is started where none runs."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self._running: System | None = None
+
+    def system(self) -> System:
+        """What runs."""
+        if self._running is None or self._running.process.popen.poll() is not None:
+            self._running = System(self.data_dir, "--demo")
+            self._running.wait()
+        return self._running
+
+    def close(self) -> None:
+        """End it, whatever state it is in."""
+        if self._running is not None and self._running.process.popen.poll() is None:
+            self._running.process.stop()
+        kill_remains(self.data_dir)
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A demo system, shared by the tests of this module; each leaves it as it found it."""
-    with system(tmp_path_factory.mktemp("serve") / "data", "--demo") as running:
-        yield running
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
+    """The stage of the next test is the last."""
+    found = [Stage(tmp_path_factory.mktemp("serve") / "data")]
+    yield found
+    found[-1].close()
+
+
+@pytest.fixture
+def stage(
+    stages: list[Stage], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """Where the next accident happens: the one that survived those before; if a test of it fails, the next has a new one."""
+    failed = request.session.testsfailed
+    yield stages[-1]
+    if request.session.testsfailed > failed:
+        stages[-1].close()
+        stages.append(Stage(tmp_path_factory.mktemp("serve") / "data"))
+
+
+@pytest.fixture
+def demo(stages: list[Stage]) -> System:
+    """A demo system, shared by the tests of this module, accidents too; each leaves it as it found it."""
+    return stages[-1].system()
 
 
 @pytest.fixture
@@ -160,6 +200,7 @@ def test_killing_regions_never_leaves_the_fence(whole: System) -> None:
 
 def test_tenants_of_the_policy_are_pinned(demo: System) -> None:
     """Health records of the clinic stay in Germany; saying less does not help; an unknown tenant is an error."""
+    eventually(lambda: demo.region(service="records", client_ip="8.8.8.8") is not None, "Frankfurt is up")
     for said in ({"tenant": "clinic", "data_class": "health"}, {"tenant": "clinic"}, {}):
         assert demo.region(service="records", client_ip="8.8.8.8", **said) == "eu-central", said
     assert (
@@ -171,7 +212,7 @@ def test_tenants_of_the_policy_are_pinned(demo: System) -> None:
 
 def test_a_drain_reaches_the_answers_and_survives(demo: System) -> None:
     """A drained region takes no new clients on any edge, until it is activated."""
-    assert demo.region(service="web", client_ip="8.8.8.8") == "us-west"
+    eventually(lambda: demo.region(service="web", client_ip="8.8.8.8") == "us-west", "us-west serves")
     refused: list[str] = []
 
     def drained() -> bool:
@@ -309,56 +350,16 @@ def test_port_in_use_is_named(demo: System, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-class Stage:
-    """A data directory to which accidents happen, one after another. A system is started where none runs."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self._running: System | None = None
-
-    def system(self) -> System:
-        """What runs."""
-        if self._running is None or self._running.process.popen.poll() is not None:
-            self._running = System(self.data_dir, "--demo")
-            self._running.wait()
-        return self._running
-
-    def close(self) -> None:
-        """End it, whatever state it is in."""
-        if self._running is not None and self._running.process.popen.poll() is None:
-            self._running.process.stop()
-        kill_remains(self.data_dir)
-
-
-@pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
-    """The stage for the next accident is the last."""
-    found = [Stage(tmp_path_factory.mktemp("accidents") / "data")]
-    yield found
-    found[-1].close()
-
-
-@pytest.fixture
-def stage(
-    stages: list[Stage], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    """The one that survived the accident before; if a test fails, the next has a new one."""
-    failed = request.session.testsfailed
-    yield stages[-1]
-    if request.session.testsfailed > failed:
-        stages[-1].close()
-        stages.append(Stage(tmp_path_factory.mktemp("accidents") / "data"))
-
-
 @pytest.mark.drill
-def test_two_demos_run_side_by_side(demo: System, stage: Stage) -> None:
+def test_two_demos_run_side_by_side(demo: System, tmp_path: Path) -> None:
     """A second demo stands on the next block of addresses, and both answer with their own."""
-    ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, stage.system()))
-    assert ours["endpoint"]["url"] != theirs["endpoint"]["url"]
-    for answer in (ours, theirs):
-        models = httpx.get(f"{answer['endpoint']['url']}/v1/models", headers={"Host": "web.demo.test"})
-        assert models.headers["x-gtm-region"] == answer["region"]
-        assert models.json()["data"][0]["id"] == "demo"
+    with system(tmp_path / "data", "--demo") as second:
+        ours, theirs = (one.route(service="chat", client_ip=LONDON).json() for one in (demo, second))
+        assert ours["endpoint"]["url"] != theirs["endpoint"]["url"]
+        for answer in (ours, theirs):
+            models = httpx.get(f"{answer['endpoint']['url']}/v1/models", headers={"Host": "web.demo.test"})
+            assert models.headers["x-gtm-region"] == answer["region"]
+            assert models.json()["data"][0]["id"] == "demo"
 
 
 def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> None:
@@ -379,6 +380,23 @@ def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> Non
         "changes reach the edge again",
     )
     running.api("POST", f"/v1/regions/eu-west:activate?{forced}").raise_for_status()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.drill)])
+def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
+    """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
+    running = stage.system()
+    running.api("POST", "/v1/regions/us-east:disable").raise_for_status()
+    children = descendants(running.process.popen.pid)
+    assert len(children) >= 6
+    running.process.signal(number)
+    assert running.process.end() in (0, 130)
+    assert running.process.output.splitlines()[-1].endswith("serve: stopped")
+    eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
+    assert not (stage.data_dir / "serve.json").exists()
+    again = stage.system()
+    assert again.api("GET", "/v1/regions/us-east").json()["admin_state"] == "disabled"
+    again.api("POST", "/v1/regions/us-east:activate").raise_for_status()
 
 
 def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
@@ -428,23 +446,6 @@ def test_killed_fork_servers_are_missed_by_nobody(stage: Stage) -> None:
     eventually(lambda: running.region(service="chat", client_ip=LONDON) in EUROPE, "HTTP is back")
     eventually(lambda: running.addresses("chat.demo.test", f"{LONDON}/32") != [], "DNS too")
     eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.drill)])
-def test_clean_stop_leaves_nothing(stage: Stage, number: int) -> None:
-    """SIGTERM and SIGINT end every process, and a new start finds everything as it was."""
-    running = stage.system()
-    running.api("POST", "/v1/regions/us-east:disable").raise_for_status()
-    children = descendants(running.process.popen.pid)
-    assert len(children) >= 6
-    running.process.signal(number)
-    assert running.process.end() in (0, 130)
-    assert running.process.output.splitlines()[-1].endswith("serve: stopped")
-    eventually(lambda: not any(alive(pid) for pid in children), "every process has ended")
-    assert not (stage.data_dir / "serve.json").exists()
-    again = stage.system()
-    assert again.api("GET", "/v1/regions/us-east").json()["admin_state"] == "disabled"
-    again.api("POST", "/v1/regions/us-east:activate").raise_for_status()
 
 
 @pytest.mark.drill

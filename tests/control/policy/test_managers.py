@@ -233,6 +233,7 @@ class Writers:
             assert own == {one for one, held in managers.items() if held == manager}
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(36, least=6)))
 def test_random_writers(api: Api, seed: int) -> None:  # noqa: F811 - the fixture
     """No name has two owners, nobody's write passes another's unsaid, nothing is left of what is gone; every overruling is written down."""

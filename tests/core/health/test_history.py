@@ -21,6 +21,7 @@ from gtm.core.health.history import (
     VerdictChange,
 )
 from gtm.core.model.state import EndpointHealth, HealthStatus
+from tests.effort import examples
 
 UP, DOWN, UNKNOWN = HealthStatus.UP, HealthStatus.DOWN, HealthStatus.UNKNOWN
 REGIONS = {"eu": ("https://a", "https://b"), "us": ("https://c",)}
@@ -157,7 +158,8 @@ class World:
         return Probed(series.region, series.url, None, None, f"failure {self.chance.randrange(5)}")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(40, 40)))
 def test_random_worlds_are_as_the_model_says(seed: int) -> None:
     """What is kept of each series, step by step and change by change."""
     chance = random.Random(seed)

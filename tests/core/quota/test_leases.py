@@ -20,6 +20,7 @@ from gtm.core.quota.names import concerning
 from tests import worlds
 from tests.bench.quota_world import CALM, STORM, Scene, play
 from tests.core.strategies import quick
+from tests.effort import examples
 
 CLOCKS = 1.0011
 """What clocks 0.1 % fast may add to ten seconds, and rounding; the promise is 1.01."""
@@ -487,7 +488,8 @@ def test_together_edges_never_exceed_the_quota(
 # Everything together, in simulated time
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(6, 6)))
 @pytest.mark.parametrize(("quota", "edges", "workers"), [(1, 3, 2), (10, 5, 4), (100, 5, 2), (300, 8, 4)])
 def test_no_ten_seconds_exceed_the_quota_in_a_storm(
     quota: float, edges: int, workers: int, seed: int
@@ -497,7 +499,8 @@ def test_no_ten_seconds_exceed_the_quota_in_a_storm(
     assert played.worst(quota) <= CLOCKS
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(3, 3)))
 def test_a_steady_demand_gets_the_quota(seed: int) -> None:
     """It is not exact by refusing: steady demand beyond the quota uses at least 95 % of it."""
     scene = Scene(500, 4, 2, 1.5, 35.0, weather=CALM)
@@ -506,7 +509,8 @@ def test_a_steady_demand_gets_the_quota(seed: int) -> None:
     assert played.worst(500) <= CLOCKS
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(3, 3)))
 def test_shifted_demand_gets_the_quota_again(seed: int) -> None:
     """Within four seconds of demand moving between edges, the quota is in use again."""
     scene = Scene(500, 4, 2, 2.0, 30.0, weather=CALM, skew=8.0)
@@ -541,7 +545,8 @@ class _Liar:
             holder[2:] = number + 1, sequence, held, denied
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", range(examples(8, 8)))
 def test_a_liar_takes_no_more_than_its_part(seed: int) -> None:
     """Whatever one token claims, and never proves: another soon has its equal part, and keeps it."""
     ledger, random = LeaseLedger(-100.0), Random(seed)

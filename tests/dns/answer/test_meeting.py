@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import dns.rcode
+import pytest
 
 from gtm.core.decision.decide import Exclusion
 from gtm.core.decision.router import Router
@@ -342,6 +343,7 @@ def hold(model: Model, server: Answerer, draws: Draws, seed: int) -> None:
                     assert one.excluded == why, (at, family, one.region)
 
 
+@pytest.mark.endurance
 def test_worlds_in_which_all_of_it_meets() -> None:
     """Each answer is one that the documents allow, the same by both ways, before and after addresses die; HTTP goes by URLs."""
     for seed in range(examples(120)):

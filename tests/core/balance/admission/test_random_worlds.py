@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_admission_follows_its_page(data: st.DataObject, steps: int) -> None:
     pair.end()
 
 
+@pytest.mark.endurance
 def test_admission_follows_its_page_for_long() -> None:
     """Long walks, on which everything that can be said is said."""
     seen: Counter[str] = Counter()
@@ -47,6 +49,7 @@ def test_admission_follows_its_page_for_long() -> None:
     assert len(seen) == 14, seen
 
 
+@pytest.mark.endurance
 def test_a_full_queue_follows_its_page() -> None:
     """Crowds: nearly all that comes must wait, and there is no place for most of it."""
     gave_way: Counter[str] = Counter()
@@ -71,6 +74,7 @@ def test_a_full_queue_follows_its_page() -> None:
     assert gave_way["preempted by a higher tier"] > 3 * worlds
 
 
+@pytest.mark.endurance
 def test_the_order_of_service_follows_its_page() -> None:
     """Queues that last, with tenants that come and go, so that what one was served and what it still owes matters."""
     served = 0

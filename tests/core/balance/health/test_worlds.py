@@ -234,6 +234,7 @@ class World:
             self.compare(self.names)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("part", range(4))
 def test_conditions_are_those_of_the_page(part: int) -> None:
     """Whatever happens, in whatever order."""
@@ -241,6 +242,7 @@ def test_conditions_are_those_of_the_page(part: int) -> None:
         World(Random(f"{part}/{number}")).run(250)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_flapping_is_bounded(seed: int) -> None:
     """However checks and requests go, a backend leaves the usable ones only so many times in any `forget` seconds."""
