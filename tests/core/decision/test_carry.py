@@ -30,8 +30,9 @@ from gtm.http.problems import Response
 from gtm.http.requests.lookup import Lookup
 from tests import worlds
 from tests.core.decision.test_edges import AMERICAN, DE, EU, GERMAN, US, places
-from tests.core.reference import EdgeAnswer, EdgeReference, Reference
+from tests.core.reference import EdgeReference, Reference
 from tests.core.strategies import SHIPPED, World, questions, quick
+from tests.drills.fence_edge import told
 
 CLIENT = ClientAddress.plain("192.0.2.77")
 
@@ -51,16 +52,6 @@ def ended(view: View, request: Request, draw: float, again: Random) -> Response 
     routes = Routes(Router(view), lambda _: request.location, draw=lambda: next(draws, again.random()))
     lookup = Lookup(request.service, None, request.tenant, request.data_class, request.model, request.affinity)
     return RedirectRoute(routes.resolve(lookup, CLIENT, "/r/x")).carried(b"/", b"")
-
-
-def told(found: Response | CarriedRequest) -> tuple[str, str | None]:
-    """The same in the words of the model, and the region."""
-    if isinstance(found, CarriedRequest):
-        return "carried", found.option.region
-    headers = dict(found.head.headers)
-    if found.head.status == 307:
-        return "redirected", headers[b"x-gtm-region"].decode()
-    return str(found.head.status), None
 
 
 @quick(500)
