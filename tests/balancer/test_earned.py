@@ -87,9 +87,7 @@ class World:
         plan = Plan(NOW, {}, {})
         for _ in range(2):
             gate = QuotaGate(NOTHING, lambda: 1.0)
-            edge = Edge(
-                EdgeOptions(open_lookups=True), EdgePlace("US"), afford=gate.afford, earn=gate.earn
-            )
+            edge = Edge(EdgeOptions(open_lookups=True), EdgePlace("US"), afford=gate.afford, earn=gate.earn)
             edge.current.apply(SnapshotMessage.of(7, NOW, _policy(self.handoff), ()))
             edge.current.apply(StateMessage(health(("us-east", "eu-west", "eu-central"))))
             edge.handoffs.use("fra-1", KEY, (key_text(KEY.public),))
@@ -187,9 +185,14 @@ class World:
             self._spilled(bucket, found.option.region)
             if found.option.region != HOME:
                 continue
-            token = edge.handoffs.of_carried(found.resolved.routing, found.option, found.route.handoffs)
+            way = found.resolved.routing, found.option
+            token, new = (
+                edge.handoffs.of_carried(*way, found.route.handoffs),
+                edge.handoffs.of_carried(*way, {}),
+            )
             assert token is not None
-            assert not parsed(token).claims.credit
+            assert new is not None
+            assert not parsed(new).claims.credit
             self.arrive(token, DIRECT, (b"gtm-push", b"1"))
 
     def arrive(self, token: bytes | None, host: bytes, *more: tuple[bytes, bytes]) -> None:
@@ -301,6 +304,15 @@ def test_each_request_earns_once_and_no_more_than_its_share(
         if random.random() < 0.5:
             world.push()
         world.check()
+
+
+@pytest.mark.parametrize("handoff", Handoff)
+def test_what_an_edge_carries_has_earned_at_the_edge(handoff: Handoff) -> None:
+    """And nothing at its home, however many come with the same handoff: nothing can be pushed there for it."""
+    world = World(0.0, handoff)
+    world.carry(0, 8)
+    world.push()
+    assert world.bucket.spent == 0
 
 
 def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> None:

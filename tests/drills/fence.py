@@ -116,9 +116,9 @@ class Result:
 
     def __str__(self) -> str:
         counts = (
-            f"{self.cases:,} cases: {self.escapes} escapes, {self.held_back} held back; over HTTP {self.http_escapes} and "
-            f"{self.http_held_back}; {self.seconds:.1f} s",
-            ", ".join(f"{count:,} {how}" for how, count in self.met.most_common()),
+            f"{self.cases:,} cases: {self.escapes} escapes, {self.held_back} held back; {self.seconds:.1f} s",
+            f"over HTTP: {self.http_escapes} escapes, {self.http_held_back} held back; "
+            + ", ".join(f"{count:,} {how}" for how, count in self.met.most_common()),
         )
         return "\n".join((*counts, *self.first.values()))
 
@@ -145,14 +145,13 @@ class World:
         began = rng.uniform(0, 7 * DAY)
         self.clock = Clock(began, began)
         self.reference = Reference(self.policy, SHIPPED, self.state, self.clock.window)
-        self.place = _somewhere(self.aside, self.policy)
         self.edge = Edge(
             self.policy,
             SHIPPED,
             self.state,
             began,
             directory / f"{seed}",
-            self.place,
+            lambda: _somewhere(self.aside, self.policy),
             self._locator.locate,
         )
         self.carried: list[Carried] = []
@@ -226,12 +225,10 @@ def _read_by_edges(rng: Random, policy: Policy) -> Policy:
 
 def _somewhere(rng: Random, policy: Policy) -> EdgePlace:
     """An edge that says as much or as little of itself as it likes."""
-    regions = [region.name for region in policy.regions]
-    return EdgePlace(
-        rng.choice((None, *COUNTRIES)),
-        rng.choice((None, None, *COUNTRIES)),
-        rng.choice((None, None, "gone", *regions)),
-    )
+    named = [name for rule in policy.residency_rules for name in rule.deny.regions]
+    regions = [None, "gone", *(region.name for region in policy.regions), *named]
+    countries, operators = (None, None, None, *COUNTRIES), (None, None, *COUNTRIES)
+    return EdgePlace(rng.choice(countries), rng.choice(operators), rng.choice(regions))
 
 
 def _health(rng: Random, policy: Policy) -> dict[str, dict[str, EndpointHealth]]:
@@ -315,17 +312,15 @@ def _ask_edge(world: World, event: str, result: Result) -> None:
     """The same over HTTP: what an edge does with requests, those that it carries already among them."""
     rng, app = world.aside, world.edge.app
     at_least, at_most = world.edge.windows(world.clock)
-    exact = EdgeReference(world.reference.at(at_least), world.place)
-    strict = exact if at_most == at_least else EdgeReference(world.reference.at(at_most), world.place)
+    exact = EdgeReference(world.reference.at(at_least), world.edge.place)
+    strict = exact if at_most == at_least else EdgeReference(world.reference.at(at_most), world.edge.place)
 
-    def is_wrong(
-        request: Request, client: Client, seen: object, escape: bool, held_back: bool  # noqa: FBT001
-    ) -> None:
+    def is_wrong(request: Request, client: Client, seen: object, escape: bool, held_back: bool) -> None:
         result.http_escapes += escape
         result.http_held_back += held_back and not escape
         if escape or held_back:
             what = "escape over HTTP" if escape else "held back over HTTP"
-            told = f"{seen} at {world.place}; model: {exact.answer(request, world.address(client)[1])}"
+            told = f"{seen} at {world.edge.place}; model: {exact.answer(request, world.address(client)[1])}"
             _note(result, what, world, event, client, request, told)
 
     before, world.carried = world.carried, []
@@ -337,7 +332,9 @@ def _ask_edge(world: World, event: str, result: Result) -> None:
             return by.may_carry(request, parts) and region in by.world.fence(request, parts)  # noqa: B023
 
         result.met["still carried" if still else "carried no more"] += 1
-        is_wrong(request, client, f"{region} is on {still}", still and not lets(exact), not still and lets(strict))
+        is_wrong(
+            request, client, f"{region} is on {still}", still and not lets(exact), not still and lets(strict)
+        )
     for _ in range(ASKED):
         client, service = rng.choice(world.clients), rng.choice(world.policy.services).name
         tenant, data_class = rng.choice((None, *TENANTS)), rng.choice((None, *DATA_CLASSES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -39,6 +40,7 @@ def told(found: Response | CarriedRequest) -> tuple[str, str | None]:
         return "redirected", headers[b"x-gtm-region"].decode()
     return str(found.head.status), None
 
+
 class Edge:
     """The code under test.
 
@@ -48,7 +50,7 @@ class Edge:
         state: health.
         now: what its clock shows.
         directory: what outlives its restarts.
-        place: where it stands.
+        stands: says where, each time that it starts.
         locate: where an address is.
     """
 
@@ -59,11 +61,11 @@ class Edge:
         state: State,
         now: float,
         directory: Path,
-        place: EdgePlace,
+        stands: Callable[[], EdgePlace],
         locate: Locate,
     ) -> None:
         self._now = now
-        self._place, self._locate = place, locate
+        self._stands, self._locate = stands, locate
         directory.mkdir()
         self._directory = directory
         self._boots = 0
@@ -82,7 +84,8 @@ class Edge:
 
     def _start(self) -> None:
         """Start as an edge's agent does: the times that were kept come before the policy."""
-        current = self._current = CurrentView(lambda: self._now, edge=self._place, boot=lambda: 0.0)
+        self.place = self._stands()
+        current = self._current = CurrentView(lambda: self._now, edge=self.place, boot=lambda: 0.0)
         handoffs = EdgeHandoffs(lambda: current.window)
         handoffs.use("edge", _KEY, ())
         self.app = EdgeApp(

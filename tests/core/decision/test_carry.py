@@ -19,9 +19,9 @@ from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, build_basis, view_of
 from gtm.core.model.policy import EdgeScope, Places, Policy, ResidencyRule, RuleMode
 from gtm.core.model.regions import Endpoint
-from gtm.core.model.requests import Location, Request
+from gtm.core.model.requests import Request
 from gtm.core.model.services import HttpAnswer, OnUnusable
-from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.compile import compile_policy
 from gtm.core.policy.edges import EdgePlace
 from gtm.geoip.client import ClientAddress
@@ -50,7 +50,9 @@ def ended(view: View, request: Request, draw: float, again: Random) -> Response 
     """How an edge ends a request: drawn once, and `again` after a failure."""
     draws = iter([draw])
     routes = Routes(Router(view), lambda _: request.location, draw=lambda: next(draws, again.random()))
-    lookup = Lookup(request.service, None, request.tenant, request.data_class, request.model, request.affinity)
+    lookup = Lookup(
+        request.service, None, request.tenant, request.data_class, request.model, request.affinity
+    )
     return RedirectRoute(routes.resolve(lookup, CLIENT, "/r/x")).carried(b"/", b"")
 
 

@@ -118,7 +118,9 @@ def test_a_balancer_may_push_what_an_edge_carries_once_more(place: str) -> None:
     assert router.view.snapshot.names(verdict.reach) == ("fra", "dub")
     assert verdict.routing is not None
     assert (verdict.routing.request.tenant, verdict.routing.client) == ("acme", b"\x0a\x01\x02\x00")
-    assert onward(verdict, "iad", NOW, issuer="b", nonce="m", client=verdict.routing.client, push=True) is None
+    assert (
+        onward(verdict, "iad", NOW, issuer="b", nonce="m", client=verdict.routing.client, push=True) is None
+    )
     pushed = onward(verdict, "dub", NOW, issuer="b", nonce="m", client=verdict.routing.client, push=True)
     assert pushed is not None
     assert pushed.is_push
