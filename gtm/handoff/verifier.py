@@ -54,7 +54,7 @@ class Verifier:
 
     def verify(self, token: bytes) -> Claims | Flaw:
         """What a handoff says, or why it cannot be believed. Its audience and times are not looked at (`judge`)."""
-        known = self._young.get(token) or self._old.get(token)
+        known = self.remembered(token)
         if known is not None:
             return known
         try:
@@ -75,6 +75,10 @@ class Verifier:
         if not claims.once:  # one for one request comes once
             self._remember(token, claims)
         return claims
+
+    def remembered(self, token: bytes) -> Claims | None:
+        """What a handoff for any number of requests says that was verified a short time ago; None: it has to be verified."""
+        return self._young.get(token) or self._old.get(token)
 
     def _remember(self, token: bytes, claims: Claims) -> None:
         if len(self._young) >= self._room:

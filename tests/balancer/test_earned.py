@@ -25,8 +25,9 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy, SpilloverRule
 from gtm.core.model.requests import Request
-from gtm.core.model.services import Handoff
+from gtm.core.model.services import Handoff, HttpAnswer
 from gtm.core.model.state import ClassPlan, Plan, State
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.quota.earned import DEPTH, ShareBucket
 from gtm.core.quota.leases import LeaseParts
 from gtm.core.quota.names import QuotaText
@@ -35,7 +36,9 @@ from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
 from gtm.handoff.jwt import HandoffSigner, made, parsed
 from gtm.http.answers.quotas import QuotaGate
+from gtm.http.answers.routes import CarriedRequest
 from gtm.http.app import EdgeOptions
+from gtm.http.requests.incoming import Incoming
 from tests import worlds
 from tests.core.strategies import quick
 from tests.http.world import NOW, Edge, health, locate, policy
@@ -50,9 +53,10 @@ NOTHING = LeaseParts(0, 0.0, {})
 
 
 def _policy(handoff: Handoff) -> Policy:
-    """Of what is at home in us-east, three in eight may go; of `web`."""
+    """Of what is at home in us-east, three in eight may go; of `web`, which edges carry or redirect."""
     rule = SpilloverRule("out", HOME, ("eu-west", "eu-central"), max_share=SHARE)
-    return replace(worlds.changed(policy(), "services", "web", handoff=handoff), spillover_rules=(rule,))
+    carried = worlds.changed(policy(), "services", "web", handoff=handoff, answer=HttpAnswer.CARRY)
+    return replace(carried, spillover_rules=(rule,))
 
 
 @dataclass
@@ -83,7 +87,7 @@ class World:
         plan = Plan(NOW, {}, {})
         for _ in range(2):
             gate = QuotaGate(NOTHING, lambda: 1.0)
-            edge = Edge(EdgeOptions(open_lookups=True), afford=gate.afford, earn=gate.earn)
+            edge = Edge(EdgeOptions(open_lookups=True), EdgePlace("US"), afford=gate.afford, earn=gate.earn)
             edge.current.apply(SnapshotMessage.of(7, NOW, _policy(self.handoff), ()))
             edge.current.apply(StateMessage(health(("us-east", "eu-west", "eu-central"))))
             edge.handoffs.use("fra-1", KEY, (key_text(KEY.public),))
@@ -153,10 +157,7 @@ class World:
             region = document["region"]
             said = document.get("handoff")
             token = None if said is None else said.encode()
-        if region != HOME:
-            assert bucket.level >= 1 - 1e-9, "spilled without a token"
-            bucket.level -= 1
-            bucket.spent += 1
+        self._spilled(bucket, region)
         assert (token is not None) is (self.handoff is Handoff.SIGN)
         if token is not None:
             credit = dict(parsed(token).claims.credit)
@@ -164,9 +165,39 @@ class World:
             assert credit.get(OUT, 0.0) == pytest.approx(told, abs=1e-4)
         return token, region
 
-    def arrive(self, token: bytes | None, host: bytes) -> None:
+    @staticmethod
+    def _spilled(bucket: Bucket, region: str | None) -> None:
+        if region != HOME:
+            assert bucket.level >= 1 - 1e-9, "spilled without a token"
+            bucket.level -= 1
+            bucket.spent += 1
+
+    def carry(self, number: int, times: int) -> None:
+        """An edge carries requests of one client: each earns the share there, and what it could not save goes to nobody."""
+        edge, _, bucket = self.edges[number]
+        for _ in range(times):
+            incoming = Incoming("GET", b"/r/web/x", (), CLIENT, "1.1")
+            incoming.headers = {b"host": b"edge.test"}
+            self.budget += SHARE
+            bucket.earn(SHARE)
+            found, _ = edge.app.carried(incoming)
+            assert isinstance(found, CarriedRequest)
+            self._spilled(bucket, found.option.region)
+            if found.option.region != HOME:
+                continue
+            way = found.resolved.routing, found.option
+            token, new = (
+                edge.handoffs.of_carried(*way, found.route.handoffs),
+                edge.handoffs.of_carried(*way, {}),
+            )
+            assert token is not None
+            assert new is not None
+            assert not parsed(new).claims.credit
+            self.arrive(token, DIRECT, (b"gtm-push", b"1"))
+
+    def arrive(self, token: bytes | None, host: bytes, *more: tuple[bytes, bytes]) -> None:
         """A request comes to the home's balancer."""
-        headers = [] if token is None else [(b"gtm-handoff", token)]
+        headers = [*more] if token is None else [(b"gtm-handoff", token), *more]
         head = read_head(b"GET", b"/x", "1.1", [(b"host", host), *headers], keep_alive=True)
 
         class _Client:
@@ -261,8 +292,10 @@ def test_each_request_earns_once_and_no_more_than_its_share(
     """Edges and a balancer in any order: what is spilled is at most the share of the requests seen, and what may be, is."""
     world = World(away, handoff)
     for _ in range(random.randint(5, 60)):
-        kind = random.randrange(5)
-        if kind < 3:
+        kind = random.randrange(6)
+        if kind == 5:
+            world.carry(random.randrange(2), random.randint(1, 4))
+        elif kind < 3:
             _through_an_edge(world, random, once=kind < 2)
         elif kind == 3:
             _without(world, random)
@@ -271,6 +304,15 @@ def test_each_request_earns_once_and_no_more_than_its_share(
         if random.random() < 0.5:
             world.push()
         world.check()
+
+
+@pytest.mark.parametrize("handoff", Handoff)
+def test_what_an_edge_carries_has_earned_at_the_edge(handoff: Handoff) -> None:
+    """And nothing at its home, however many come with the same handoff: nothing can be pushed there for it."""
+    world = World(0.0, handoff)
+    world.carry(0, 8)
+    world.push()
+    assert world.bucket.spent == 0
 
 
 def test_what_choices_leave_is_kept_of_some(monkeypatch: pytest.MonkeyPatch) -> None:

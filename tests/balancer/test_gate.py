@@ -15,6 +15,7 @@ from gtm.balancer.wire.heads import HeadError, read_head
 from gtm.core.handoff.claims import Claims, client_network, hash_of
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Verdict
+from gtm.core.model.policy import Policy, Tenant
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.services import Priority
 from gtm.core.model.state import State
@@ -22,7 +23,7 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import HandoffKeysMessage, SnapshotMessage, StateMessage
 from gtm.geoip.client import ClientFinder
-from gtm.handoff.jwt import HandoffSigner, made
+from gtm.handoff.jwt import HandoffSigner, made, parsed
 from tests import worlds
 from tests.system.balancers import BERLIN, HOST, MOUNTAIN_VIEW, policy
 
@@ -365,3 +366,201 @@ def test_a_bad_handoff_counts_as_none(header: bytes, code: str) -> None:
     assert refusal is not None
     assert code in refusal.detail
     assert refusal.location == b"http://127.0.0.1:1001/v1/models"
+
+
+# --- Requests that an edge carries: their client is whom the edge's handoff says, never the edge. ---
+
+
+EDGES = {"203.0.113": "DE", "192.0.2": "US", "10.0.0": "US"}
+"""Networks that edges carry from, and where they are; the last is one of trusted proxies."""
+PUSH = (b"gtm-push", b"1")
+ISSUED = int(2e9) - 5
+
+
+class _Carrier:
+    """An edge whose key is published, and a region's balancer."""
+
+    def __init__(self, region: str, *, change: Any = lambda same: same, **says: Any) -> None:
+        self.gate, self.current = _gate(region, **says)
+        law = change(policy({"fra": 1001, "iad": 1002}))
+        self.current.apply(SnapshotMessage.of(2, 2.0, law, shipped_jurisdictions()))
+        self.gate.locate = self.locate
+        self.gate.handoffs = HandoffReader(self.current, self.locate)
+        self.region, self.key = region, made()
+        self.publish("edge-1")
+
+    def publish(self, *names: str) -> None:
+        """These names have the edge's key published."""
+        keys = tuple(PublicKey(name, key_text(self.key.public)) for name in names)
+        self.current.apply(HandoffKeysMessage(PublicKeys(keys, self.current.handoff_keys.version + 1)))
+
+    @staticmethod
+    def locate(packed: Any) -> Location:
+        """Where a /24 is."""
+        network = ".".join(map(str, packed[:3]))
+        places = {"95.90.1": "DE", "8.8.8": "US", **EDGES}
+        return Location(places.get(network), network=f"{network}.0/24", prefix_length=24)
+
+    def token(self, client: str | None, *, carried: bool = True, **changes: Any) -> bytes:
+        """What the edge says of a client; by default, that it carries for him."""
+        router = self.current.router
+        assert router is not None
+        packed = b"" if client is None else bytes(map(int, client.split(".")))
+        place = Location() if client is None else self.locate(packed)
+        allowed = router.ranker.ranking(Request("chat", place, changes.get("tenant"))).within.allowed
+        network = client_network(packed)
+        claims = Claims(
+            "edge-1",
+            self.region,
+            "chat",
+            ISSUED,
+            ISSUED + 60,
+            "n",
+            hash_of(router.view.snapshot, allowed),
+            2,
+            client=network,
+            pushed=network if carried else None,
+        )
+        return HandoffSigner(self.key).sign(replace(claims, **changes))
+
+    def asks(self, edge: str | None, token: bytes | None, *more: tuple[bytes, bytes], **host: Any) -> Any:
+        """A request that the edge carries: its refusal's code, or nothing, and what was found."""
+        shown = () if token is None else ((b"gtm-handoff", token),)
+        asked = _Asked(edge, *shown, *more, **host)
+        refusal = self.gate.judge(cast("Exchange", asked), 0.0)
+        return ("" if refusal is None else refusal.code), asked, refusal
+
+
+@pytest.mark.parametrize("edge", [*(f"{network}.9" for network in EDGES), None])
+@pytest.mark.parametrize(
+    ("region", "client", "code"),
+    [
+        ("iad", MOUNTAIN_VIEW, ""),
+        ("iad", BERLIN, "wrong_region"),
+        ("iad", None, "wrong_region"),
+        ("fra", BERLIN, ""),
+        ("fra", MOUNTAIN_VIEW, ""),
+    ],
+)
+@pytest.mark.parametrize("told", [(), ((b"x-forwarded-for", b"8.8.8.8"),)])
+def test_whom_an_edge_carries_for_is_whom_its_handoff_says(
+    edge: str | None, region: str, client: str | None, code: str, told: tuple[tuple[bytes, bytes], ...]
+) -> None:
+    """Wherever the edge stands, and whatever stands in X-Forwarded-For; made, and remembered."""
+    world = _Carrier(region)
+    token = world.token(client)
+    for _ in range(2):
+        found, asked, refusal = world.asks(edge, token, PUSH, *told)
+        assert found == code
+        routing = asked.verdict.routing
+        assert asked.verdict.flaws == ()
+        assert routing.client == (b"" if client is None else bytes(map(int, client.split(".")[:3])) + b"\0")
+        assert routing.request.location.country == {BERLIN: "DE", MOUNTAIN_VIEW: "US", None: None}[client]
+        if code:
+            assert refusal.location == b"http://127.0.0.1:1001/v1/models"
+
+
+def test_what_an_edge_states_of_whom_it_carries_for_counts() -> None:
+    """The tenant is that of the handoff where neither host name nor key says one; a key that says another makes it a contradiction."""
+    keys = {sha256(KEY).hexdigest(): "acme", sha256(b"sk-2").hexdigest(): "other"}
+    world = _Carrier("iad", keys=keys, change=_with_other)
+    token = world.token(MOUNTAIN_VIEW, tenant="acme")
+    for header, code, tenant in (
+        ((), "", "acme"),
+        (((b"x-api-key", KEY),), "", "acme"),
+        (((b"x-api-key", b"sk-2"),), "push_not_believed", "other"),
+    ):
+        for _ in range(2):
+            found, asked, _ = world.asks("203.0.113.9", token, PUSH, *header)
+            assert (found, _tenant(asked)) == (code, tenant)
+
+
+def test_a_handoff_says_the_service_before_the_file_does() -> None:
+    """What comes by `/r/NAME` has the host name of no service; the file's service is for those of whom nobody says one."""
+
+    def change(law: Policy) -> Policy:
+        (chat,) = law.services
+        return replace(law, services=(chat, replace(chat, name="other", hostnames=())))
+
+    world = _Carrier("iad", change=change, service="other")
+    for token, more, service in (
+        (world.token(MOUNTAIN_VIEW), (PUSH,), "chat"),
+        (world.token(MOUNTAIN_VIEW, carried=False), (), "chat"),
+        (None, (), "other"),
+        (b"a.b.c", (), "other"),
+    ):
+        for _ in range(2):
+            _, asked, _ = world.asks(MOUNTAIN_VIEW, token, *more, host=b"127.0.0.1:1002")
+            assert asked.verdict.routing.request.service == service
+
+
+def test_a_request_that_says_that_it_is_carried_needs_a_handoff_that_is_believed() -> None:
+    """Else it is refused: its carrier's place says nothing, and may open nothing. The same without the field is judged by who is seen."""
+    world = _Carrier("iad")
+    good = world.token(MOUNTAIN_VIEW)
+    forged = HandoffSigner(made()).sign(parsed(good).claims)
+    cases: list[tuple[bytes | None, str]] = [
+        (None, "there is none"),
+        (b"nonsense", "handoff_malformed"),
+        (forged, "handoff_unknown_key"),
+        (world.token(MOUNTAIN_VIEW, issuer="edge-2"), "handoff_wrong_issuer"),
+        (world.token(MOUNTAIN_VIEW, hop=1, once=True), "handoff_wrong_issuer"),
+        (world.token(MOUNTAIN_VIEW, region="fra"), "handoff_wrong_region"),
+        (world.token(MOUNTAIN_VIEW, expires=ISSUED + 5), "handoff_expired"),
+        (world.token(MOUNTAIN_VIEW, expires=ISSUED + 61), "handoff_too_long"),
+        (world.token(MOUNTAIN_VIEW, pushed="95.90.1.0/24"), "handoff_malformed"),
+        (world.token(MOUNTAIN_VIEW, model="unheard-of"), "handoff_unknown_name"),
+        (world.token(MOUNTAIN_VIEW, carried=False), "handoff_elsewhere"),  # a link, or a look-up's
+    ]
+    for token, why in cases:
+        for _ in range(2):
+            code, _, refusal = world.asks("192.0.2.9", token, PUSH)
+            assert (code, refusal.status) == ("push_not_believed", 421)
+            assert why in refusal.detail
+        assert world.asks("192.0.2.9", token)[0] == ""
+        assert world.asks("203.0.113.9", token)[0] == "wrong_region"
+    assert world.asks("192.0.2.9", good, PUSH)[0] == ""
+    world.publish()
+    assert world.asks("192.0.2.9", good, PUSH)[0] == "push_not_believed", "its key is withdrawn"
+
+
+def test_an_edge_that_carries_raises_no_priority() -> None:
+    """Neither by its handoff nor by its client's header, also where it connects from a network that may claim any."""
+
+    def change(law: Policy) -> Policy:
+        return replace(law, services=(replace(law.services[0], priority=NEAR),))
+
+    world = _Carrier("iad", change=change, priority_from=(ip_network("192.0.2.0/24"),))
+    urgent, modest = (b"gtm-priority", b"real-time"), (b"gtm-priority", b"batch")
+    for signed, header, counts in (
+        (REAL_TIME, (), NEAR),
+        (BATCH, (), BATCH),
+        (NEAR, (urgent,), NEAR),
+        (REAL_TIME, (urgent,), NEAR),
+        (NEAR, (modest,), BATCH),
+    ):
+        token = world.token(MOUNTAIN_VIEW, priority=signed)
+        for _ in range(2):
+            code, asked, _ = world.asks("192.0.2.9", token, PUSH, *header)
+            assert (code, _priority(asked)) == ("", counts)
+
+
+def test_what_one_client_states_costs_an_edges_others_nothing() -> None:
+    """All of an edge's clients come from its address: one whose key and statements differ has none of theirs left unverified."""
+    world = _Carrier("iad", keys={sha256(KEY).hexdigest(): "acme"}, change=_with_other)
+    edge, late = "192.0.2.9", world.token(MOUNTAIN_VIEW, nonce="late")
+    differing = world.token(MOUNTAIN_VIEW, tenant="other")
+    for _ in range(200):
+        assert world.asks(edge, differing, PUSH, (b"x-api-key", KEY))[0] == "push_not_believed"
+    assert world.gate.flaws == {"handoff_mismatch": 200}
+    assert world.asks(edge, late, PUSH)[0] == ""
+    # A neighbour in its network that forges costs those alone whose handoffs are new.
+    for number in range(60):
+        world.asks("192.0.2.66", b"%d.b.c" % number)
+    assert world.asks(edge, late, PUSH)[0] == ""
+    assert world.asks(edge, late, PUSH, (b"gtm-priority", b"batch"))[0] == "", "judged anew, and not verified"
+    assert world.asks(edge, world.token(MOUNTAIN_VIEW, nonce="new"), PUSH)[0] == "push_not_believed"
+
+
+def _with_other(law: Policy) -> Policy:
+    return replace(law, tenants=(*law.tenants, Tenant("other")))

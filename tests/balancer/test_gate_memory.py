@@ -109,13 +109,14 @@ class Moment:
         self.now += seconds
         self.current.tick()
 
-    def handoff(self, issuer: str, peer: str, lasts: int, tenant: str | None) -> bytes:
-        """What an issuer signs now."""
+    def handoff(self, issuer: str, peer: str, lasts: int, tenant: str | None, *, carried: bool) -> bytes:
+        """What an issuer signs now, of a client that it sends on or carries for."""
         router = self.current.router
         assert router is not None
         country = self.places[peer]
         allowed = router.ranker.ranking(Request(SERVICE.name, Location(country), tenant)).within.allowed
         snapshot = router.view.snapshot
+        network = client_network(bytes(map(int, peer.split("."))))
         claims = Claims(
             issuer,
             self.region,
@@ -126,7 +127,8 @@ class Moment:
             hash_of(snapshot, allowed),
             snapshot.revision,
             tenant=tenant,
-            client=client_network(bytes(map(int, peer.split(".")))),
+            client=network,
+            pushed=network if carried else None,
         )
         return HandoffSigner(SIGNERS[issuer]).sign(claims)
 
@@ -170,7 +172,7 @@ MORE: tuple[list[tuple[bytes, bytes]], ...] = (
 @given(st.sampled_from(("fra", "iad")), st.integers(0, 1 << 30))
 def test_whatever_is_read_again_counts_at_once(region: str, seed: int) -> None:
     """Policies, health, keys, the file, location data and time change between requests of a few clients."""
-    moment, random = Moment(region), Random(seed)
+    moment, random, aside = Moment(region), Random(seed), Random(f"{seed} carried")
     tokens: list[bytes] = []
     recent: list[tuple[str | None, list[tuple[bytes, bytes]], bytes]] = []  # most clients come again
     for step in range(600):
@@ -194,9 +196,14 @@ def test_whatever_is_read_again_counts_at_once(region: str, seed: int) -> None:
         elif change == 6:
             peer, tenant = random.choice((BERLIN, MOUNTAIN_VIEW)), random.choice((None, TENANT))
             issuer, lasts = random.choice(sorted(SIGNERS)), random.choice((5, 30, 300))
-            tokens = [moment.handoff(issuer, peer, lasts, tenant), *tokens[:3]]
+            carried = aside.random() < 0.4
+            tokens = [moment.handoff(issuer, peer, lasts, tenant, carried=carried), *tokens[:3]]
             moment.publish(frozenset((issuer,)))
-            recent = [(peer, [(b"gtm-handoff", tokens[0])], HOST.encode()), *recent[:4]]
+            shown = [(b"gtm-handoff", tokens[0])]
+            recent = [(peer, shown, HOST.encode()), *recent[:4]]
+            if carried:  # by an edge anywhere, which says so
+                edge = aside.choice((BERLIN, MOUNTAIN_VIEW, PROXY, None))
+                recent = [(edge, [*shown, (b"gtm-push", b"1")], HOST.encode()), *recent]
         if not recent or random.random() < 0.3:
             headers = list(random.choice(MORE))
             if tokens and random.random() < 0.7:

@@ -31,7 +31,7 @@ from gtm.core.model.policy import (
 )
 from gtm.core.model.regions import AdminState, Endpoint, Region
 from gtm.core.model.requests import Location, Request
-from gtm.core.model.services import Families, OnUnusable, Service
+from gtm.core.model.services import Families, HttpAnswer, OnUnusable, Service
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace
 
@@ -274,11 +274,12 @@ class Reference:
         """The members that could serve if there were no law."""
         return {region for region in self.willing(request) if self.healthy(region, request)}
 
-    def eligible(self, request: Request) -> set[str]:
+    def eligible(self, request: Request, parts: Parts | None = None) -> set[str]:
         """The regions that may be named in answer to a request."""
-        usable = self.fence(request) & self.usable(request)
+        fence = self.fence(request, parts)
+        usable = fence & self.usable(request)
         if not usable and self.service(request).on_unusable is OnUnusable.IGNORE_HEALTH:
-            return self.fence(request) & self.willing(request)
+            return fence & self.willing(request)
         return usable
 
 
@@ -390,8 +391,8 @@ def edge_inside(world: Reference, rule: ResidencyRule, edge: EdgePlace, at: date
     return all(conditions)
 
 
-def edge_rules(world: Reference, edge: EdgePlace) -> set[str]:
-    """The rules in force that bind edges and that an edge stands outside of."""
+def edge_rules(world: Reference, edge: EdgePlace, *, carrying: bool = False) -> set[str]:
+    """The rules in force that an edge stands outside of: those that bind edges; of one that carries, and so reads, all."""
     home = next((region for region in world.policy.regions if region.name == edge.region), None)
     if home is not None:
         country, operator = edge.country or home.country, edge.operator_country or home.operator_country
@@ -399,6 +400,41 @@ def edge_rules(world: Reference, edge: EdgePlace) -> set[str]:
     return {
         rule.name
         for rule in world.policy.residency_rules
-        if rule.edges is EdgeScope.IN_FENCE and rule.mode is RuleMode.ENFORCE
+        if (carrying or rule.edges is EdgeScope.IN_FENCE) and rule.mode is RuleMode.ENFORCE
         if any(world.holds(rule, at) and not edge_inside(world, rule, edge, at) for at in world.moments())
     }
+
+
+@dataclass(frozen=True)
+class EdgeAnswer:
+    """How a request over HTTP ends at an edge: `carried`, `redirected`, or the status of a refusal; and the regions that it may go to."""
+
+    how: str
+    regions: frozenset[str] = frozenset()
+
+
+class EdgeReference:
+    """An edge that stands somewhere, in a world: what docs/residency.md lets it do with requests."""
+
+    def __init__(self, world: Reference, edge: EdgePlace) -> None:
+        self.world = world
+        self.against, self.unread = edge_rules(world, edge), edge_rules(world, edge, carrying=True)
+
+    def may_answer(self, request: Request, parts: Parts | None = None) -> bool:
+        """Whether it stands inside every rule that concerns a request and binds edges."""
+        return self.against.isdisjoint(rule.name for rule in self.world.matched(request, parts))
+
+    def may_carry(self, request: Request, parts: Parts | None = None) -> bool:
+        """Whether it is asked to, and stands inside every enforced rule that concerns a request, whatever that says of edges."""
+        asked = self.world.service(request).answer is HttpAnswer.CARRY
+        return asked and self.unread.isdisjoint(rule.name for rule in self.world.matched(request, parts))
+
+    def answer(self, request: Request, parts: Parts | None = None) -> EdgeAnswer:
+        """How a request ends, where nobody is shed and no quota is short."""
+        if not self.may_answer(request, parts):
+            return EdgeAnswer("421")
+        regions = frozenset(self.world.eligible(request, parts))
+        if not regions:
+            forbidden = not self.world.fence(request, parts) or self.world.usable(request)
+            return EdgeAnswer("451" if forbidden else "503")
+        return EdgeAnswer("carried" if self.may_carry(request, parts) else "redirected", regions)

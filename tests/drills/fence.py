@@ -5,8 +5,12 @@ edge's clock that goes on, steps back and forth, and lives through restarts. It 
 tenants and data classes, through the code that answers DNS: the locator on real database files, what is remembered of
 client subnets, the current View and what it keeps of the time on disk, the ranker with its memory. The model (`tests/core/reference.py`) is told the same.
 
-An *escape* is an answer, or an allowed region, that the model does not allow. A case is *held back* if the model allows
-more. Prints what it did and the first of each, and ends with 1 if there was one.
+Each case is asked over HTTP as well, by one address, of an edge that stands anywhere, of services that are carried or redirected and
+rules that bind edges or not: it carries, redirects or refuses, and after each failure of a region tries another. What it has begun to
+carry before something happened, it may still carry or not.
+
+An *escape* is an answer, or an allowed region, that the model does not allow; over HTTP also one that an edge may not give, and a
+request that an edge may not read, or carries elsewhere. A case is *held back* if the model allows more. Prints what it did and the first of each, and ends with 1 if there was one.
 
 Mutants of the code that it was tried on (12,000 cases each, seed 3; the first with 50,000), all killed:
 
@@ -45,7 +49,10 @@ Mutants of the code that it was tried on (12,000 cases each, seed 3; the first w
 | a restart makes a policy old | 0 | 10 |
 | the age of a policy goes back with the clock | 143 | 0 |
 
-Not in it: how long answers are kept, and where the edge stands.
+Over HTTP:
+
+MUTANTS
+Not in it: how long answers are kept.
 """
 
 from __future__ import annotations
@@ -55,25 +62,31 @@ import logging
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import yaml
 
 from gtm.core.decision.choice import pick
 from gtm.core.latency.doubt import Doubt, claim_of
-from gtm.core.model.policy import Policy
+from gtm.core.model.policy import EdgeScope, Policy
 from gtm.core.model.requests import Location, Request
+from gtm.core.model.services import HttpAnswer
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
+from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.clients import Clients
 from gtm.dns.protocol.subnet import Subnet
 from gtm.geoip.reader import Locator
-from tests.core.reference import Atlas, Clock, Parts, Reference
-from tests.core.strategies import DATA_CLASSES, TENANTS
-from tests.drills.fence_edge import Edge
+from gtm.http.answers.routes import CarriedRequest
+from gtm.http.requests.incoming import Incoming
+from tests.core.reference import Atlas, Clock, EdgeReference, Parts, Reference
+from tests.core.strategies import COUNTRIES, DATA_CLASSES, TENANTS
+from tests.drills.fence_edge import Edge, told
 from tests.drills.fence_worlds import DAY, SHIPPED, Client, random_atlas, random_clients, random_policy
 from tests.geoip.databases import write_mmdb
 
@@ -83,6 +96,8 @@ STEPS = 12
 """Of each world's clock."""
 ASKED = 40
 """Cases at each step."""
+KEPT = 10
+"""Requests that are on their way from one step to the next."""
 
 
 @dataclass
@@ -92,14 +107,20 @@ class Result:
     cases: int = 0
     escapes: int = 0
     held_back: int = 0
+    http_escapes: int = 0
+    http_held_back: int = 0
     seconds: float = 0.0
+    met: Counter[str] = field(default_factory=Counter)
+    """How requests over HTTP ended."""
     first: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         counts = (
-            f"{self.cases:,} cases, {self.escapes} escapes, {self.held_back} held back, {self.seconds:.1f} s"
+            f"{self.cases:,} cases: {self.escapes} escapes, {self.held_back} held back; {self.seconds:.1f} s",
+            f"over HTTP: {self.http_escapes} escapes, {self.http_held_back} held back; "
+            + ", ".join(f"{count:,} {how}" for how, count in self.met.most_common()),
         )
-        return "\n".join((counts, *self.first.values()))
+        return "\n".join((*counts, *self.first.values()))
 
 
 class World:
@@ -113,7 +134,8 @@ class World:
     def __init__(self, seed: int, directory: Path) -> None:
         self.seed = seed
         self.rng = rng = Random(seed)
-        self.policy: Policy = random_policy(rng)
+        self.aside = Random(f"{seed} over HTTP")
+        self.policy: Policy = _read_by_edges(self.aside, random_policy(rng))
         self.atlas: Atlas = random_atlas(rng)
         self.clients = random_clients(rng, self.atlas, CLIENTS)
         self.parts: dict[Client, Parts] = {one: self.atlas.parts(one.subnet) for one in self.clients}
@@ -123,7 +145,17 @@ class World:
         began = rng.uniform(0, 7 * DAY)
         self.clock = Clock(began, began)
         self.reference = Reference(self.policy, SHIPPED, self.state, self.clock.window)
-        self.edge = Edge(self.policy, SHIPPED, self.state, began, directory / f"{seed}")
+        self.edge = Edge(
+            self.policy,
+            SHIPPED,
+            self.state,
+            began,
+            directory / f"{seed}",
+            lambda: _somewhere(self.aside, self.policy),
+            self._locator.locate,
+        )
+        self.carried: list[Carried] = []
+        """Requests that are on their way."""
 
     def located(self, client: Client) -> Location:
         """Where the code takes a client to be: an address as HTTP does, a subnet as DNS does."""
@@ -171,9 +203,32 @@ class World:
         self.atlas = replace(self.atlas, doubted=doubted)
         self.parts = {one: self.atlas.parts(one.subnet) for one in self.clients}
 
+    def address(self, client: Client) -> tuple[str, Parts]:
+        """One of a client's addresses, and where it is."""
+        first = client.subnet.network_address
+        return str(first), (self.atlas.at(first),)
+
     def close(self) -> None:
         """Give the memory back."""
         self._locator.close()
+
+
+def _read_by_edges(rng: Random, policy: Policy) -> Policy:
+    """The same with services that edges carry, and rules that bind edges."""
+    answers, scopes = [*HttpAnswer, HttpAnswer.CARRY], [*EdgeScope, EdgeScope.ANYWHERE, EdgeScope.ANYWHERE]
+    return replace(
+        policy,
+        services=tuple(replace(one, answer=rng.choice(answers)) for one in policy.services),
+        residency_rules=tuple(replace(one, edges=rng.choice(scopes)) for one in policy.residency_rules),
+    )
+
+
+def _somewhere(rng: Random, policy: Policy) -> EdgePlace:
+    """An edge that says as much or as little of itself as it likes."""
+    named = [name for rule in policy.residency_rules for name in rule.deny.regions]
+    regions = [None, "gone", *(region.name for region in policy.regions), *named]
+    countries, operators = (None, None, None, *COUNTRIES), (None, None, *COUNTRIES)
+    return EdgePlace(rng.choice(countries), rng.choice(operators), rng.choice(regions))
 
 
 def _health(rng: Random, policy: Policy) -> dict[str, dict[str, EndpointHealth]]:
@@ -213,6 +268,7 @@ def run(cases: int, seed: int) -> Result:
             world = World(seed * 1_000_003 + number, Path(name))
             for event in world.steps():
                 _ask(world, event, result)
+                _ask_edge(world, event, result)
             world.close()
             number += 1
     result.seconds = time.monotonic() - began
@@ -241,6 +297,70 @@ def _ask(world: World, event: str, result: Result) -> None:
         elif not (lawful if at_most == at_least else strict.fence(request, parts)) <= allowed:
             result.held_back += 1
             _note(result, "held back", world, event, client, request, f"{allowed}; lawful: {lawful}")
+
+
+class Carried(NamedTuple):
+    """A request that an edge carries, with what it was decided by."""
+
+    incoming: Incoming
+    request: Request
+    client: Client
+    found: CarriedRequest
+
+
+def _ask_edge(world: World, event: str, result: Result) -> None:
+    """The same over HTTP: what an edge does with requests, those that it carries already among them."""
+    rng, app = world.aside, world.edge.app
+    at_least, at_most = world.edge.windows(world.clock)
+    exact = EdgeReference(world.reference.at(at_least), world.edge.place)
+    strict = exact if at_most == at_least else EdgeReference(world.reference.at(at_most), world.edge.place)
+
+    def is_wrong(request: Request, client: Client, seen: object, escape: bool, held_back: bool) -> None:
+        result.http_escapes += escape
+        result.http_held_back += held_back and not escape
+        if escape or held_back:
+            what = "escape over HTTP" if escape else "held back over HTTP"
+            told = f"{seen} at {world.edge.place}; model: {exact.answer(request, world.address(client)[1])}"
+            _note(result, what, world, event, client, request, told)
+
+    before, world.carried = world.carried, []
+    for incoming, request, client, found in before:
+        parts, region = world.address(client)[1], found.option.region
+        still = app.is_still_carried(incoming, found)
+
+        def lets(by: EdgeReference) -> bool:
+            return by.may_carry(request, parts) and region in by.world.fence(request, parts)  # noqa: B023
+
+        result.met["still carried" if still else "carried no more"] += 1
+        is_wrong(
+            request, client, f"{region} is on {still}", still and not lets(exact), not still and lets(strict)
+        )
+    for _ in range(ASKED):
+        client, service = rng.choice(world.clients), rng.choice(world.policy.services).name
+        tenant, data_class = rng.choice((None, *TENANTS)), rng.choice((None, *DATA_CLASSES))
+        (peer, parts), request = world.address(client), Request(service, Location(), tenant, data_class)
+        incoming = Incoming("GET", f"/r/{service}/".encode(), (), peer, "1.1")
+        said = ((b"host", "edge.test"), (b"x-gtm-tenant", tenant), (b"x-gtm-data-class", data_class))
+        incoming.headers = {name: value.encode() for name, value in said if value is not None}
+        ended, _ = app.carried(incoming)
+        how, region = told(ended)
+        result.met[how] += 1
+        may, should = exact.answer(request, parts), strict.answer(request, parts)
+        named = region is not None and region not in exact.world.fence(request, parts)
+        unread = how == "carried" and may.how != "carried"
+        answers = how != "421" and may.how == "421"
+        differs = may == should and (how != may.how or (region is not None and region not in may.regions))
+        is_wrong(request, client, f"{how} {region}", named or unread or answers, differs)
+        if not isinstance(ended, CarriedRequest):
+            continue
+        urls = {one.url: name.name for name in world.policy.regions for one in name.endpoints}
+        endpoint = ended.place({url for url in urls if rng.random() < 0.3})
+        if endpoint is not None:
+            elsewhere = ended.option.region != urls[endpoint.url]
+            outside = urls[endpoint.url] not in exact.world.fence(request, parts)
+            is_wrong(request, client, f"then {endpoint.url}", elsewhere or outside, False)
+        if len(world.carried) < KEPT:
+            world.carried.append(Carried(incoming, request, client, ended))
 
 
 def _note(  # noqa: PLR0917 - all of a story

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,12 +15,30 @@ from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Jurisdiction, Policy
 from gtm.core.model.state import State
+from gtm.core.policy.edges import EdgePlace
 from gtm.feed import clockfile
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
+from gtm.handoff.jwt import made
+from gtm.http.answers.routes import CarriedRequest, EdgeHandoffs, Locate
+from gtm.http.app import EdgeApp, EdgeOptions
+from gtm.http.problems import Response
 from gtm.runtime.following.following import ClockKeeper
+from gtm.telemetry import Counts
 from tests.core.reference import Clock
 from tests.drills.fence_worlds import DAY
+
+_KEY = made()
+
+
+def told(found: Response | CarriedRequest) -> tuple[str, str | None]:
+    """How a request over HTTP ends at an edge, in the words of the model (`EdgeAnswer`), and the region."""
+    if isinstance(found, CarriedRequest):
+        return "carried", found.option.region
+    headers = dict(found.head.headers)
+    if found.head.status == 307:
+        return "redirected", headers[b"x-gtm-region"].decode()
+    return str(found.head.status), None
 
 
 class Edge:
@@ -31,12 +50,22 @@ class Edge:
         state: health.
         now: what its clock shows.
         directory: what outlives its restarts.
+        stands: says where, each time that it starts.
+        locate: where an address is.
     """
 
-    def __init__(
-        self, policy: Policy, shipped: tuple[Jurisdiction, ...], state: State, now: float, directory: Path
+    def __init__(  # noqa: PLR0917 - all that an edge is made of
+        self,
+        policy: Policy,
+        shipped: tuple[Jurisdiction, ...],
+        state: State,
+        now: float,
+        directory: Path,
+        stands: Callable[[], EdgePlace],
+        locate: Locate,
     ) -> None:
         self._now = now
+        self._stands, self._locate = stands, locate
         directory.mkdir()
         self._directory = directory
         self._boots = 0
@@ -55,7 +84,14 @@ class Edge:
 
     def _start(self) -> None:
         """Start as an edge's agent does: the times that were kept come before the policy."""
-        self._current = CurrentView(lambda: self._now, boot=lambda: 0.0)
+        self.place = self._stands()
+        current = self._current = CurrentView(lambda: self._now, edge=self.place, boot=lambda: 0.0)
+        handoffs = EdgeHandoffs(lambda: current.window)
+        handoffs.use("edge", _KEY, ())
+        self.app = EdgeApp(
+            current, self._locate, EdgeOptions(), Counts(), str, clock=lambda: self._now, handoffs=handoffs
+        )
+        """What answers over HTTP."""
         self._keeper = ClockKeeper(self._directory, self._current, f"boot-{self._boots}")
         self._keeper.load()
         for message in (*self._messages, LatencyMessage(self._table)):

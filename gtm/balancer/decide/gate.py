@@ -167,7 +167,7 @@ class LawGate:
         if verdict is None or not self._holds(verdict):
             verdict = self._judged(router, exchange, (handoff, current.window), self.handoffs.used)
             if handoff is not None and verdict.believed is None:
-                self.handoffs.disbelieved(_prefix(client), current.boot())
+                self.handoffs.disbelieved(handoff, _prefix(client), current.boot())
             for flaw in verdict.flaws:
                 self.flaws[flaw.value] = self.flaws.get(flaw.value, 0) + 1
             lasting = verdict.believed is None or not verdict.believed.once
@@ -426,11 +426,12 @@ class HandoffReader:
             client: the prefix of addresses that it comes from; None: it was believed before.
             now: monotonic seconds.
         """
-        if client is not None and not self._disbelief.looks(client, now):
-            return Flaw.UNVERIFIED
         keys = self._current.handoff_keys
         if keys is not self._keys:
             self._keys, self._verifier = keys, Verifier(keys)
+        dear = self._verifier.remembered(token) is None
+        if dear and client is not None and not self._disbelief.looks(client, now):
+            return Flaw.UNVERIFIED
         claims = self._verifier.verify(token)
         if isinstance(claims, Flaw):
             return claims
@@ -439,9 +440,15 @@ class HandoffReader:
     def _place(self, network: str) -> Location:
         return locate_client(network, self._locate) if network else UNKNOWN_LOCATION
 
-    def disbelieved(self, client: bytes, now: float) -> None:
-        """A handoff from there was not believed, for whatever reason."""
-        self._disbelief.failed(client, now)
+    def disbelieved(self, token: bytes | Flaw, client: bytes, now: float) -> None:
+        """A handoff from there was not believed, for whatever reason.
+
+        One that an edge signed of a request that it carries does not count: there all its clients come from, and one of them could have
+        those of the others looked at no more, by what he states.
+        """
+        claims = self._verifier.remembered(token) if isinstance(token, bytes) else None
+        if claims is None or not claims.carried:
+            self._disbelief.failed(client, now)
 
     def used(self, claims: Claims) -> Reuse:
         """Note that one for one request is used."""

@@ -18,7 +18,7 @@ Laws:
   2. A rule in monitor mode binds nobody.
   3. Where two periods of a rule may be in force, since the clock stepped back, both count.
   4. The region is the same as of a redirect. Another one is asked only where that one fails, and inside the same fence: it is
-     what the same choice would be if the region that failed were down (`without`).
+     what the same choice would be if the fence left out the region that failed (`without`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def may_carry(basis: Basis, within: Fence) -> bool:
 
 
 def without(routing: Routing, failed: int) -> Choice:
-    """The choice that a request's class would have if some regions, a mask, were down."""
-    view = routing.view
-    left = replace(view, up=view.up & ~failed, whole=view.whole & ~failed)
-    return choice(left, routing.ranking.group)
+    """The choice that a request's class would have if the fence left some of its regions, a mask, out too: also where health is ignored."""
+    group = routing.ranking.group
+    return choice(routing.view, replace(group, allowed=group.allowed & ~failed))

@@ -19,7 +19,7 @@ from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.regions import AddressFamily, AdminState, Endpoint
 from gtm.core.model.state import HealthStatus, State
 from gtm.core.policy.edges import EdgePlace, rules_against, settled, zones_elsewhere
-from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot
+from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot, Timed
 from gtm.core.quota.names import QuotaName, QuotaText
 
 _LONGEST = 1 << 31
@@ -389,9 +389,7 @@ def _bounds(snapshot: Snapshot, window: Window) -> tuple[dict[str, int], Window]
     latest = _next(snapshot.beginnings, window.latest)
     latest = min(latest, window.latest + _until_older(snapshot.policy_ages, window))
     for timed in snapshot.timed:
-        ends = _next(timed.endings, window.now)
-        begins = _next(timed.beginnings, window.latest)
-        expires = window.latest + _until_older(timed.policy_ages, window)
+        ends, begins, expires = _changes(timed, window)
         left = min(ends - window.now, begins - window.latest, expires - window.latest)
         if left == inf:
             continue
@@ -401,6 +399,25 @@ def _bounds(snapshot: Snapshot, window: Window) -> tuple[dict[str, int], Window]
         step = min(bound, timed.enough)
         now, latest = min(now, ends - step), min(latest, begins - step, expires - step)
     return bounds, Window(now, latest)
+
+
+def _changes(timed: Timed, window: Window) -> tuple[float, float, float]:
+    """When the next rule of some services ends, begins, and is one that the policy is too old for."""
+    return (
+        _next(timed.endings, window.now),
+        _next(timed.beginnings, window.latest),
+        window.latest + _until_older(timed.policy_ages, window),
+    )
+
+
+def law_lasts(snapshot: Snapshot, service: str, window: Window) -> float:
+    """Seconds until what the law says of a service may change by time alone; infinite where it never does."""
+    left = inf
+    for timed in snapshot.timed:
+        if any(name == service for name, _ in timed.services):
+            ends, begins, expires = _changes(timed, window)
+            left = min(left, ends - window.now, begins - window.latest, expires - window.latest)
+    return left
 
 
 def bound_within(left: float) -> int:

@@ -11,7 +11,7 @@ from math import floor
 
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Option
-from gtm.core.decision.view import Window
+from gtm.core.decision.view import Window, bound_within, law_lasts
 from gtm.core.model.services import Priority
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.earned import LEAST, Worth
@@ -113,13 +113,17 @@ def is_client_network(text: str) -> bool:
     return text == f"{network.network_address}/{PREFIX_V4 if network.version == 4 else PREFIX_V6}"
 
 
-def lifetime(routing: Routing, window: Window) -> tuple[int, int]:
+def lifetime(routing: Routing, window: Window, *, carried: bool = False) -> tuple[int, int]:
     """When a handoff made now is issued and when it expires, POSIX seconds: they are equal where none can be made.
 
-    From the earliest time that it may be, so that the end stays before the boundary by every clock that this process knows.
+    From the earliest time that it may be, so that the end stays before the boundary by every clock that this process knows. Of a request
+    that is carried at once the TTL says nothing: nobody keeps the answer.
     """
-    issued = floor(window.now)
-    return issued, issued + min(routing.view.ttl_of(routing.ranking.group.service), LONGEST)
+    issued, view, service = floor(window.now), routing.view, routing.ranking.group.service
+    if carried:
+        left = law_lasts(view.snapshot, service.service.name, window)
+        return issued, issued + min(bound_within(left), CARRY_LASTS)
+    return issued, issued + min(view.ttl_of(service), LONGEST)
 
 
 def handed(
@@ -150,9 +154,7 @@ def handed(
     """
     if option.region is None:
         return None
-    issued, expires = lifetime(routing, window)
-    if carried:
-        expires = min(expires, issued + CARRY_LASTS)
+    issued, expires = lifetime(routing, window, carried=carried)
     client = client_network(routing.client)
     if expires <= issued:
         return None

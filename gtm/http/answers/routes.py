@@ -121,23 +121,23 @@ class EdgeHandoffs:
         return not published or self._public in published
 
     def of_carried(
-        self, routing: Routing, option: Option, known: dict[Option, tuple[bytes, float]]
+        self, routing: Routing, option: Option, known: dict[str | None, tuple[bytes, float]]
     ) -> bytes | None:
         """The handoff of a request that is carried to a region; None: none can be made now.
 
         Args:
             routing: the request's way.
             option: how it ends, in a region.
-            known: those that were made for requests alike, and until when (POSIX seconds) they go with others.
+            known: those that were made for requests alike, by region, and until when (POSIX seconds) they go with others.
         """
         now = self._window().now
-        token, until = known.get(option, (b"", 0.0))
+        token, until = known.get(option.region, (b"", 0.0))
         if now < until and token:
             return token
         found = self.signed(routing, option, once=False, carried=True)
         if found is not None:
-            last = lifetime(routing, self._window())[1] - 1
-            known[option] = found, min(now + REUSED, last)
+            last = lifetime(routing, self._window(), carried=True)[1] - 1
+            known[option.region] = found, min(now + REUSED, last)
         return found
 
     @property
@@ -438,7 +438,7 @@ class RedirectRoute:
         self._resolved = resolved
         self.is_carried = carries(resolved.routing)
         """Whether the service asks for it, and the law lets this edge."""
-        self.handoffs: dict[Option, tuple[bytes, float]] = {}
+        self.handoffs: dict[str | None, tuple[bytes, float]] = {}
         """Those of carried requests (`EdgeHandoffs.of_carried`)."""
         self._targets: Memory[Option, _Target | _Signed | Response] = Memory(self._target, _OPTIONS)
 

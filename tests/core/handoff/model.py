@@ -112,7 +112,7 @@ class Page:
         if service not in self.services:
             return Expected("unknown_service", told=frozenset(told))
         tenant, data_class, model = case.tenant, case.data_class, case.model
-        # A balancer that carries a request found what it states, and is nobody's place: the client's is in the handoff.
+        # Who carries a request found what it states, and is nobody's place: the client's is in the handoff.
         carried = claims is not None and claims.pushed is not None
         if claims is not None:
             if carried or _near(case.address, claims):
@@ -133,7 +133,8 @@ class Page:
         if claims is not None:
             fence &= self.said_by(claims.client, request)
             said = Request(claims.service, Location(), claims.tenant, claims.data_class)
-            names = "\n".join(sorted(fence if carried else self.said_by(claims.client, said)))
+            push = carried and claims.hop == 1
+            names = "\n".join(sorted(fence if push else self.said_by(claims.client, said)))
             agreed = claims.fence == sha256(names.encode()).hexdigest()[:16]
             if not agreed:
                 told.add("handoff_fence_differs")

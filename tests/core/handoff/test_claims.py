@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from ipaddress import ip_address
 
 import pytest
@@ -63,6 +64,78 @@ def test_an_edge_says_what_it_decided_by() -> None:
         priority=SERVICE.priority,
         client="10.1.2.0/24",
     )
+
+
+@pytest.mark.parametrize("ttl", [0, 1, 300, 86_400])
+def test_of_a_request_that_it_carries_an_edge_says_whom_it_saw(ttl: int) -> None:
+    """Both places are the client's network. It holds for a minute, whatever the TTL is, for any number of requests; and brings no credit."""
+    service = replace(SERVICE, ttl=ttl, min_ttl=min(ttl, 5))
+    routing = routed(world(AT_HOME, service=service).view, Request("chat", IN_GERMANY, tenant="acme"), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=False, carried=True)
+    assert found is not None
+    assert (found.client, found.pushed, found.hop, found.once) == ("10.1.2.0/24", "10.1.2.0/24", 0, False)
+    assert found.carried
+    assert not found.is_push
+    assert (found.issued, found.expires) == (1000, 1060)
+    assert found.fence == fence_hash(["dub", "fra"])
+    unknown = routed(routing.view, Request("chat"))
+    said = handed(unknown, unknown.pick(0.0), "edge-1", NOW, "n", once=False, carried=True)
+    assert said is not None
+    assert (said.client, said.pushed, said.carried) == ("", "", True)
+
+
+@pytest.mark.parametrize(
+    ("left", "lasts"), [(0.4, None), (1.0, None), (1.5, 1), (2.5, 2), (40.0, 32), (64.5, 60), (1e6, 60)]
+)
+def test_no_handoff_of_a_carried_request_outlives_the_law(left: float, lasts: int | None) -> None:
+    """Though answers about the service are kept for a second only, so that no View has a bound for it."""
+    end = datetime.fromtimestamp(NOW.latest + left, UTC)
+    rules = replace(AT_HOME, effective_until=end), worlds.rule("then", "fra dub", effective_from=end)
+    for rule in rules:
+        view = world(rule, service=replace(SERVICE, ttl=1, min_ttl=1)).view
+        routing = routed(view, Request("chat", IN_GERMANY), GERMAN)
+        found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=False, carried=True)
+        assert (None if found is None else found.expires - found.issued) == lasts
+
+
+@pytest.mark.parametrize("place", ["DE", "US"])
+def test_a_balancer_may_push_what_an_edge_carries_once_more(place: str) -> None:
+    """The client's place is the handoff's at both, wherever the edge and the balancer stand; after that it goes nowhere."""
+    router = world(AT_HOME, service=replace(SERVICE, ttl=300))
+    routing = routed(router.view, Request("chat", IN_GERMANY, tenant="acme"), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=False, carried=True)
+    assert found is not None
+    edge = Seen(Location(place), b"\x08\x08\x08\x08", "chat")
+    verdict = judge(
+        router,
+        "fra",
+        NOW,
+        seen=edge,
+        presented=Presented(found, IN_GERMANY, IN_GERMANY),
+        used=lambda _: Reuse.USED,
+    )
+    assert (verdict.code, verdict.flaws) == (Code.SERVE, ())
+    assert router.view.snapshot.names(verdict.reach) == ("fra", "dub")
+    assert verdict.routing is not None
+    assert (verdict.routing.request.tenant, verdict.routing.client) == ("acme", b"\x0a\x01\x02\x00")
+    assert (
+        onward(verdict, "iad", NOW, issuer="b", nonce="m", client=verdict.routing.client, push=True) is None
+    )
+    pushed = onward(verdict, "dub", NOW, issuer="b", nonce="m", client=verdict.routing.client, push=True)
+    assert pushed is not None
+    assert pushed.is_push
+    assert (pushed.pushed, pushed.client, pushed.tenant) == ("10.1.2.0/24", "10.1.2.0/24", "acme")
+    assert pushed.expires <= found.expires
+    there = judge(
+        router,
+        "dub",
+        NOW,
+        seen=edge,
+        presented=Presented(pushed, IN_GERMANY, IN_GERMANY),
+        used=lambda _: Reuse.NEW,
+    )
+    assert (there.code, there.flaws) == (Code.SERVE, ())
+    assert onward(there, "fra", NOW, issuer="c", nonce="m", client=GERMAN, push=True) is None
 
 
 def test_a_refusal_is_handed_to_nobody() -> None:
@@ -260,6 +333,7 @@ def test_who_is_sent_on_is_neither_shed_nor_counted_against_a_quota(shed: float)
     life=st.integers(-4000, 10_000) | st.sampled_from([59, 60, 61, 3599, 3600, 3601]),
 )
 @example(hop=1, carried=True, once=True, ahead=0, life=61)
+@example(hop=0, carried=True, once=False, ahead=0, life=61)
 @example(hop=1, carried=False, once=True, ahead=0, life=61)
 @example(hop=0, carried=False, once=False, ahead=0, life=3601)
 def test_nothing_is_believed_for_longer_than_the_page_says(
@@ -268,8 +342,8 @@ def test_nothing_is_believed_for_longer_than_the_page_says(
     """Of every kind and issuer, a handoff is believed for an hour at the most, of a push for a minute, and half a minute of clocks apart."""
     router = world(AT_HOME)
     claims = given(router, hop=hop, once=once, issued=1000 + ahead, expires=1000 + ahead + life)
-    if carried:
-        claims = replace(claims, hop=1, once=True, pushed=claims.client)
+    if carried:  # by an edge or a balancer, whose is for one request
+        claims = replace(claims, once=hop == 1, pushed=claims.client)
     most = 60 if carried else 3600
     verdict = judge(
         router,

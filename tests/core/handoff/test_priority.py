@@ -15,7 +15,7 @@ PRIORITIES = st.sampled_from(Priority)
 MAYBE = st.none() | PRIORITIES
 
 
-def _claims(hop: int, priority: Priority | None, *, push: bool = False) -> Claims:
+def _claims(hop: int, priority: Priority | None, *, push: bool = False, carried: bool = False) -> Claims:
     return Claims(
         issuer="a",
         region="fra",
@@ -28,11 +28,11 @@ def _claims(hop: int, priority: Priority | None, *, push: bool = False) -> Claim
         priority=priority,
         hop=hop,
         once=push,
-        pushed="" if push else None,
+        pushed="" if push or carried else None,
     )
 
 
-EDGES = st.builds(_claims, st.just(0), MAYBE)
+EDGES = st.builds(_claims, st.just(0), MAYBE, carried=st.booleans())
 REDIRECTS = st.builds(_claims, st.just(1), MAYBE)
 PUSHES = st.builds(_claims, st.just(1), PRIORITIES, push=st.just(True))
 
@@ -46,7 +46,7 @@ def _rank(priority: Priority) -> int:
 def test_a_stranger_claims_no_more_than_the_service_has(
     service: Priority, stated: Priority | None, setting: Priority | None, claims: Claims | None
 ) -> None:
-    """Nor more than the file leaves to those without a key; what an edge signs is what its client states."""
+    """Nor more than the file leaves to those without a key; what an edge signs is what its client states, also of a request that it carries."""
     found = priority_of(service, stated, PriorityGrant(setting), claims)
     assert _rank(found) >= _rank(service)
     assert setting is None or _rank(found) >= _rank(setting)

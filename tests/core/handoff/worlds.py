@@ -71,6 +71,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
+        self.aside = Random(f"{seed} carried")
         self.map = _map(seed // _MAPS)
         policy = _policy(rng)
         now = rng.randrange(0, 7) * DAY + rng.choice([-1.5, -1, 0, 0.5, 1, 50])
@@ -89,12 +90,13 @@ class World:
         self.services = [service.name for service in policy.services]
         self.handoffs: list[tuple[IPv4Address | None, Claims]] = []
 
-    def address(self) -> IPv4Address | None:
+    def address(self, rng: Random | None = None) -> IPv4Address | None:
         """One of a few clients, so that they meet; or one that nobody knows."""
-        if self.rng.random() < 0.05:
+        rng = rng or self.rng
+        if rng.random() < 0.05:
             return None
-        block = self.rng.randrange(4)
-        return IPv4Address(int(SPACE.network_address) + (block << 8) + self.rng.choice([1, 7, 130, 200]))
+        block = rng.randrange(4)
+        return IPv4Address(int(SPACE.network_address) + (block << 8) + rng.choice([1, 7, 130, 200]))
 
     def located(self, network: str) -> Location:
         """Where a network is, for the code."""
@@ -130,10 +132,14 @@ class World:
         )
         routing = routed(self.edge_view, request, b"" if told is None else told.packed)
         option = routing.pick(rng.random())
-        once = rng.random() < 0.6
-        claims = handed(routing, option, "edge", self.edge_window, f"n{rng.randrange(10**9)}", once=once)
+        once, carried = rng.random() < 0.6, self.aside.random() < 0.2
+        nonce = f"n{rng.randrange(10**9)}"
+        claims = handed(
+            routing, option, "edge", self.edge_window, nonce, once=once and not carried, carried=carried
+        )
         if claims is not None:
-            assert claims.expires - claims.issued <= self.edge_view.ttl_of(routing.ranking.group.service)
+            longest = 60 if carried else self.edge_view.ttl_of(routing.ranking.group.service)
+            assert claims.expires - claims.issued <= longest
             assert not self.outlived(claims, request), claims
         return address, claims
 
@@ -163,10 +169,10 @@ class World:
             {"data_class": rng.choice([None, "nothing", *DATA_CLASSES])},
             {"service": rng.choice(["gone", *self.services])},
             {"model": rng.choice([None, "unheard-of", *MODELS])},
-            {"hop": 1},
-            {"client": ""},
             {"fence": "0" * 16},
         ]
+        if claims.pushed is None or claims.hop:  # else it has no form that can be read
+            changes += [{"hop": 1}, {"client": ""}]
         return replace(claims, **rng.choice(changes))
 
     def case(self) -> Case:
@@ -183,6 +189,8 @@ class World:
             address, claims = rng.choice(self.handoffs)
         if rng.random() < 0.2:
             address = self.address()  # it was stolen
+        if claims is not None and claims.pushed is not None:
+            address = self.address(self.aside)  # the edge's
         if claims is not None and rng.random() < 0.2:
             claims, address = self.pushed(claims, address), self.address()  # a balancer somewhere carries it
         if claims is not None and rng.random() < 0.3:
