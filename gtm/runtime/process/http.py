@@ -335,9 +335,18 @@ class PatientProtocol(HttpToolsProtocol):
             cycle.disconnected = True  # nothing of the application's is sent any more
             cycle.message_event.set()
         elif answering:
-            cycle.keep_alive = False  # the end of its answer closes the connection
+            self._end_after_answer()
             return
         self.transport.write(_problem(status, detail, self.server_state.default_headers))
+        self.linger_on()
+
+    def _end_after_answer(self) -> None:
+        """Have the end of the answer close the connection, whatever its client still sends."""
+        self.cycle.keep_alive = False
+        self.cycle.transport = _Lingering(self, more=True)  # type: ignore[assignment]  # all that a cycle uses of one
+
+    def linger_on(self) -> None:
+        """Close the connection once its client had time to read what it was sent."""
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()  # what comes is thrown away: unread, it would take the answer with it (RFC 9112 §9.6)
@@ -366,14 +375,15 @@ def _problem(status: int, detail: str, headers: Iterable[tuple[bytes, bytes]]) -
 
 
 class _Lingering:
-    """The transport of a request with a body. Closed before the body was read, it lets the client read the answer first.
+    """The transport of a request with a body, or with something behind it that nobody answers (`more`). Closed before that was read, it lets the client read the answer first.
 
     A socket that is closed with bytes unread is reset at once, which may take the answer from the client (RFC 9112 §9.6).
     """
 
-    def __init__(self, protocol: PatientProtocol) -> None:
+    def __init__(self, protocol: PatientProtocol, *, more: bool = False) -> None:
         self._protocol = protocol
         self._transport = protocol.transport
+        self._more = more
         self.lingers = False
 
     def write(self, data: bytes) -> None:
@@ -386,10 +396,14 @@ class _Lingering:
 
     def close(self) -> None:
         """End the connection, at once if nothing is left to read."""
-        if not self._protocol.cycle.more_body or self.is_closing() or not self._transport.can_write_eof():
+        more = self._more or self._protocol.cycle.more_body
+        if not more or self.is_closing() or not self._transport.can_write_eof():
             self._transport.close()
             return
         self.lingers = True
+        if self._more:
+            self._protocol.linger_on()
+            return
         self._transport.write_eof()
         self._protocol.loop.call_later(self._protocol.linger, self._transport.close)
 
@@ -451,6 +465,12 @@ class Carrier(Protocol):
     def take(self, connection: DirectProtocol) -> HandedConnection:
         """What reads a connection from now on; at the end of a request it calls `DirectProtocol.take_back`, or ends the connection."""
 
+    def drain(self) -> None:
+        """The server ends: each connection ends with its next answer."""
+
+    def close(self) -> None:
+        """The server has ended: what is not answered breaks off."""
+
 
 class DirectProtocol(PatientProtocol):
     """One connection; see above."""
@@ -469,7 +489,9 @@ class DirectProtocol(PatientProtocol):
         self._resting: asyncio.TimerHandle | None = None
         """Fires when the connection may have waited long enough between requests: one timer for many of them."""
         self._raw: bytes | None = None
-        """What came since the present request began, as long as its head is not whole; None: that is not known, or nobody asks."""
+        """What came since a request began, as long as its head is not whole; None: that is not known, or nobody asks."""
+        self._raw_of = 0
+        """That request's number."""
         self._wanted = False
         """A carrier wants the request whose head is whole now."""
         self._handed: HandedConnection | None = None
@@ -490,16 +512,28 @@ class DirectProtocol(PatientProtocol):
     def data_received(self, data: bytes) -> None:
         """The client has sent these bytes."""
         self._first = True
-        if self._direct.carrier is not None:
-            if self._raw is not None:
-                self._raw += data
-            elif self._part == _BETWEEN and not self._kept and not self.answering:
-                self._raw = data
+        if self._raw is not None:
+            self._raw += data
+        elif (
+            self._direct.carrier is not None
+            and self._part == _BETWEEN
+            and not (self._kept or self.answering or self._ended)
+        ):
+            self._raw, self._raw_of = data, self._requests + 1
         super().data_received(data)
         if self._wanted:
             self._hand_over()
-        elif self._part != _HEAD and not self._kept:
+        elif self._raw is not None and not self._begins_raw:
             self._raw = None
+
+    @property
+    def _begins_raw(self) -> bool:
+        """Whether the request that arrives now is the first thing in `_raw`, or nothing but blank lines is in it yet."""
+        if self._ended:
+            return False
+        if self._part == _BETWEEN:
+            return bool(self._kept) and self._requests < self._raw_of
+        return self._part == _HEAD and self._requests == self._raw_of
 
     # --- connections that a carrier has ---
 
@@ -515,23 +549,30 @@ class DirectProtocol(PatientProtocol):
         self.send()
         if raw is None or carrier is None:
             if self.answering:
-                self.cycle.keep_alive = False  # the end of its answer closes the connection
+                self._end_after_answer()
             else:
-                self.transport.close()
+                self.linger_on()
             return
         self._connections.leave(self)
-        self._handed = carrier.take(self)
-        self.transport.set_protocol(self._handed)
-        self._handed.connection_made(self.transport)
-        self._handed.data_received(raw)
+        handed = self._handed = carrier.take(self)
+        self.transport.set_protocol(handed)
+        handed.connection_made(self.transport)
+        if self.flow.write_paused:
+            handed.pause_writing()
+        handed.data_received(raw)
 
-    def take_back(self, unread: bytes) -> None:
+    def take_back(self, unread: bytes, *, writable: bool) -> None:
         """Read the connection again: all that the carrier was asked is answered.
 
         Args:
             unread: what it has read behind that.
+            writable: the client takes what it gets.
         """
         self._handed = None
+        if writable:
+            self.flow.resume_writing()
+        else:
+            self.flow.pause_writing()
         self.parser = HttpRequestParser(self)
         with suppress(AttributeError):  # as uvicorn does; httptools < 0.6.3 has none
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -564,7 +605,7 @@ class DirectProtocol(PatientProtocol):
             return
         carrier = self._direct.carrier
         if carrier is not None and carrier.wants(self.url, self.headers):
-            if not self._first or self.answering or self.pipeline:
+            if not self._begins_raw:
                 self._raw = None
             self._wanted = True
             raise ValueError("somebody else reads it")
@@ -846,8 +887,14 @@ class PatientServer(uvicorn.Server):
             server.close()
         headers = self.server_state.default_headers
         self.server_state.default_headers = [*headers, (b"connection", b"close")]
+        carrier = self.config.http.carrier if isinstance(self.config.http, Direct) else None
+        if carrier is not None:
+            carrier.drain()
         while time.monotonic() < self._deadline:
             await asyncio.sleep(_FINISH_EVERY)  # first, because some may have been accepted this moment
             if not self.server_state.connections:
                 break
         await super().shutdown(sockets)
+        if carrier is not None:
+            carrier.close()
+            await asyncio.sleep(0)  # in which the event loop does so

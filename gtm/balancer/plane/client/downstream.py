@@ -168,6 +168,8 @@ class Downstream(asyncio.Protocol, Outflow):
         self.writable = True
         if self._current is not None:
             self._current.regulate()
+        elif self._unread:
+            self.proxy.loop.call_soon(self._read_on)
 
     def data_received(self, data: bytes) -> None:
         """The client has sent these bytes."""
@@ -212,8 +214,8 @@ class Downstream(asyncio.Protocol, Outflow):
 
     @property
     def _reads_on(self) -> bool:
-        """Whether what comes next may be parsed: nothing is being answered, or it is of the request that is."""
-        return self._current is None or self._receiving is self._current
+        """Whether what comes next may be parsed: it is of the request that is being answered, or nothing is, and the client takes its answers."""
+        return self.writable if self._current is None else self._receiving is self._current
 
     @property
     def _is_deaf(self) -> bool:
@@ -554,7 +556,7 @@ class Downstream(asyncio.Protocol, Outflow):
     def end(self) -> None:
         """End the connection once everything is sent."""
         receiving = self._receiving
-        more = receiving is not None and not receiving.complete
+        more = self.in_head or (receiving is not None and not receiving.complete)
         if more or self._unread or self._waiting or self.paused or self._refusal is not None:
             self._linger()
             return

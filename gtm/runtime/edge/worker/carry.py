@@ -80,21 +80,38 @@ class CarriedVerdict:
 class CarriedConnection(Downstream, HandedConnection):
     """A client's connection while a request of it is carried."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_of", "_parses")
 
     def __init__(self, proxy: Proxy, of: DirectProtocol) -> None:
         super().__init__(proxy, secure=of.scheme == "https")
         self._of = of
+        self._parses = False
+        """What came is being parsed: an answer may be complete before all that came with its request is."""
 
     def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
         """The answer is complete: the connection goes back, if it goes on."""
+        if self._current is exchange and not exchange.status:  # it got none (`EdgeProxy.judge`)
+            self._current = None
+            self._linger()  # its client expects no end, and may be sending
+            return
         super().finished(exchange, keep_alive=keep_alive)
-        if self._current is None and not self._ended and self._refusal is None and not self.in_head:
-            unread, self._unread = bytes(self._unread), bytearray()
-            self.regulate(full=False)
-            self._ended = True
-            self.proxy.left(self)
-            self._of.take_back(unread)
+        if not self._parses:
+            self._give_back()
+
+    def _feed(self, data: bytes) -> None:
+        self._parses = True
+        super()._feed(data)
+        self._parses = False
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._ended or self._current is not None or self._refusal is not None or self.in_head:
+            return
+        unread, self._unread = bytes(self._unread), bytearray()
+        self.regulate(full=False)
+        self._ended = True
+        self.proxy.left(self)
+        self._of.take_back(unread, writable=self.writable)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
@@ -461,6 +478,7 @@ class EdgeCarrier:
         self._picker = partial(
             RegionPicker, current, handoffs, counts, allowed=allowed, trusted=trusted, tls=tls
         )
+        self._draining = False
         self.proxy: EdgeProxy | None = None
 
     def take(self, connection: DirectProtocol) -> CarriedConnection:
@@ -476,13 +494,20 @@ class EdgeCarrier:
                 loop=loop,
                 trusts=self._trusts,
             )
+            proxy.draining = self._draining
             proxy.start()
         return CarriedConnection(proxy, connection)
 
     def drain(self) -> None:
         """Take no further request on any connection: those that are carried are answered."""
+        self._draining = True
         if self.proxy is not None:
             self.proxy.drain()
+
+    def close(self) -> None:
+        """Break off what is still carried: no client may take it for whole."""
+        if self.proxy is not None:
+            self.proxy.close()
 
 
 def _written(response: Response, *, closes: bool, head_only: bool) -> bytes:
