@@ -80,9 +80,10 @@ class Client:
 
     def command(self) -> list[str]:
         """That asks."""
-        node = self.script.endswith(".mjs")
-        python = sys.executable if self.program else self._python()
-        return [shutil.which("node") or "" if node else python or "", str(HERE / self.script)]
+        if self.script.endswith(".mjs"):
+            more = ["--experimental-websocket"] if self.program else []  # before Node 22 it is one
+            return [shutil.which("node") or "", *more, str(HERE / self.script)]
+        return [sys.executable if self.program else self._python() or "", str(HERE / self.script)]
 
     def _python(self) -> str | None:
         """One that has the package: the clients' own, or for openai the development environment's."""
@@ -107,6 +108,11 @@ PLAIN = (
     Client("curl", "", "with_curl.py", "curl"),
 )
 """Those that know nothing of models."""
+SOCKETS = (
+    Client("websockets", "websockets", "with_websockets.py"),
+    Client("node", "", "with_websocket.mjs", "node"),
+)
+"""Of WebSockets."""
 
 
 def install() -> None:
