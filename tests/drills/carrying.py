@@ -64,6 +64,7 @@ def carrying(
     inside: bool = True,
     service: Mapping[str, object] = {},
     arguments: Sequence[str] = (),
+    host: str = HOST,
 ) -> Iterator[CarriedWorld]:
     """Start it; each region's balancer has proven to the edge that it is one when the block begins.
 
@@ -73,6 +74,7 @@ def carrying(
         inside: whether the edge stands inside the fence of Europeans.
         service: more fields of the service.
         arguments: more of `gtm serve`.
+        host: the service's host name.
     """
     ports, admin = {name: free_port() for name in servers}, {name: free_port() for name in servers}
     with ExitStack() as stack:
@@ -84,7 +86,7 @@ def carrying(
             )
         )
         places = {name: PLACES[name] for name in servers}
-        document = policy(places, ports, service)
+        document = policy(places, ports, service, host)
         applied = running.api(
             "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": document}
         )
@@ -123,25 +125,29 @@ def _up(running: System, region: str) -> bool:
 
 
 def policy(
-    places: Mapping[str, tuple[str, float, float]], ports: Mapping[str, int], service: Mapping[str, object]
+    places: Mapping[str, tuple[str, float, float]],
+    ports: Mapping[str, int],
+    service: Mapping[str, object],
+    host: str = HOST,
 ) -> dict[str, Any]:
     """Regions; what Europeans ask stays in the EEA, and is carried."""
+    zone = host if "." not in host else host.partition(".")[2]
     return {
         "regions": regions(places, ports, {"type": "http", "path": "/healthz"}),
         "zones": [
             {
-                "name": HOST,
-                "primary_ns": f"ns1.{HOST}",
-                "hostmaster": f"hostmaster.{HOST}",
-                "name_servers": [{"name": f"ns1.{HOST}", "ipv4": ["127.0.0.1"]}],
+                "name": zone,
+                "primary_ns": f"ns1.{zone}",
+                "hostmaster": f"hostmaster.{zone}",
+                "name_servers": [{"name": f"ns1.{zone}", "ipv4": ["127.0.0.1"]}],
             }
         ],
         "services": [
             {
                 "name": "chat",
                 "members": [{"region": name} for name in places],
-                "hostnames": [HOST],
-                "zone": HOST,
+                "hostnames": [host],
+                "zone": zone,
                 "refusal": {"ipv4": ["192.0.2.250"]},
                 "answer": "carry",
                 **service,
