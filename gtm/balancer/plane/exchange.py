@@ -124,6 +124,7 @@ if TYPE_CHECKING:
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
 # | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
+# | is a proxy itself, and says 502: what is behind it broke off | where the proxy `repeats`, if it may be done twice |
 # | began to answer | never |
 #
 # And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
@@ -143,6 +144,8 @@ class Reached(Enum):
     """It has it, and may have begun it."""
 
 
+_BAD_GATEWAY = 502
+"""What a region's balancer says where its server broke off (RFC 9110 §15.6.3)."""
 _TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -154,19 +157,23 @@ def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False)
         reached: how far it has come at the last of them.
         home: that was a peer region, and the region's own servers are the other: it takes nothing of the budget, and any state is as it was.
     """
-    head = exchange.head
-    twice = head.method in _TWICE or b"idempotency-key" in head.seen
-    if exchange.proxy.repeats and exchange.target.runs_model and not exchange.makes_state:
-        twice = True
     if exchange.answering or not exchange.keeps_body:
         return False
-    if reached is Reached.BEGUN and (exchange.heard or not twice):
+    if reached is Reached.BEGUN and (exchange.heard or not may_be_done_twice(exchange)):
         return False
     if home:
         return True
     if exchange.goes_on_with is not None:
         return False
     return exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD)
+
+
+def may_be_done_twice(exchange: Exchange) -> bool:
+    """Whether another server may do what one has perhaps begun."""
+    head = exchange.head
+    if head.method in _TWICE or b"idempotency-key" in head.seen:
+        return True
+    return exchange.proxy.repeats and exchange.target.runs_model and not exchange.makes_state
 
 
 # --- One request on its way: judged, admitted, sent to a backend, answered, accounted for. ---
@@ -940,7 +947,10 @@ class Exchange:
             )
         if response.load is not None and sent is not None:
             self.proxy.loaded(sent, response.load)
-        doubtful = response.status in STATUSES or (self.seeks and response.status in NOT_THERE)
+        status = response.status
+        doubtful = status in STATUSES or (self.seeks and status in NOT_THERE)
+        if status == _BAD_GATEWAY and self.proxy.repeats and may_be_done_twice(self):
+            doubtful = True
         if doubtful and self._kept_back(response, framing):
             return
         self._answers(response, framing)
@@ -987,7 +997,7 @@ class Exchange:
         self._end("answered")
         self.client.finished(self, keep_alive=keep_alive)
 
-    # --- an answer that says that the server is full, or has not what is asked for: kept back, for another may be asked ---
+    # --- an answer that says that the server is full, or failed, or has not what is asked for: kept back, for another may be asked ---
 
     def _kept_back(self, response: ResponseHead, framing: Framing) -> bool:
         """Keep an answer of one of the statuses back whose body may say that the server is full. False: the client gets it now."""
@@ -1020,16 +1030,19 @@ class Exchange:
                     and self._goes_to_another(self.proxy.not_there)
                 ):
                     return True
-            elif says_full(response.status, body, retry_after=response.retry_after):
+            elif response.status == _BAD_GATEWAY or says_full(
+                response.status, body, retry_after=response.retry_after
+            ):
+                full = response.status != _BAD_GATEWAY
                 others = self.complete and not self._moved and self.proxy.picker.usable() > len(self.tried)
                 if (
                     others
                     and may_ask_another(self, Reached.DECLINED)
-                    and self._goes_to_another(self.proxy.was_full)
+                    and self._goes_to_another(self.proxy.was_full if full else self.proxy.broke_off)
                 ):
                     self._moved = True
                     return True
-                self.full = True
+                self.full = full
             self.tried = before
         self._lets_go(response)
         return False

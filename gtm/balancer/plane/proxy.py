@@ -515,6 +515,10 @@ class Proxy:
         self._tell(sent.flight.end, exchange, "full")
         self.stats.full[sent.route.url] += 1
 
+    def broke_off(self, exchange: Exchange, sent: SentRequest) -> None:
+        """What is behind a region's balancer has failed a request, and another region is asked: it counts no more there."""
+        self.failed(exchange, sent, "what is behind it did not answer")
+
     def may_seek(self, tries: int) -> bool:
         """Whether another backend may be asked for what those that were tried have not. It has a budget of its own: who makes ids up takes nothing of others' retries."""
         return tries < min(MOST_SOUGHT, self.picker.usable()) and self._seeking.take(self.now())

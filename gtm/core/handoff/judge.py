@@ -95,7 +95,7 @@ def judge(
     try:
         routing = router.routing(request, seen.client)
     except UnknownNameError as error:
-        return Verdict(_UNKNOWN[error.kind], flaws=flaws)
+        return Verdict(_UNKNOWN[error.kind], flaws=flaws, believed=claims)
     agreed = True
     if claims is not None and isinstance(presented, Presented):
         claimed = router.routing(request._replace(location=presented.location)).ranking

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.drills.clients.servers import BGE, LLAMA, WHISPER, chat_server, other_server, serving
 from tests.ports import free_port
-from tests.system.balancers import LoneBalancer, lone_balancer
+from tests.system.balancers import lone_balancer
 from tests.system.harness import eventually
 
 HERE = Path(__file__).parent
@@ -24,6 +25,8 @@ HOME = Path(os.environ.get("GTM_CLIENTS") or Path.home() / ".cache" / "gtm-clien
 PYTHON = HOME / "bin" / "python"
 ROUNDS = 6
 """Of each case. What goes to one of two servers at random is right six times in a row in one of 64."""
+LIMITED, FREE = "key-of-acme", "key-of-nobody"
+"""The keys that clients show (`asking.py`)."""
 NOT_YET: frozenset[str] = frozenset()
 """Cases that are known to fail."""
 PATIENCE = 540.0
@@ -52,9 +55,13 @@ class Client:
     name: str
     package: str
     script: str
+    program: str = ""
+    """Of the system's, where it is no package."""
 
     def missing(self) -> str | None:
         """What is not installed, and what installs it; None: all is there."""
+        if self.program:
+            return None if shutil.which(self.program) else f"{self.program} is not installed"
         if self.script.endswith(".mjs"):
             there = shutil.which("node") is not None and (HOME / "node_modules" / self.package).is_dir()
         else:
@@ -63,6 +70,8 @@ class Client:
 
     def version(self) -> str:
         """Of what is installed."""
+        if self.program:
+            return subprocess.check_output([self.program, "--version"], text=True).split()[1]
         if self.script.endswith(".mjs"):
             document = json.loads((HOME / "node_modules" / self.package / "package.json").read_text())
             return str(document["version"])
@@ -71,8 +80,10 @@ class Client:
 
     def command(self) -> list[str]:
         """That asks."""
-        node = self.script.endswith(".mjs")
-        return [shutil.which("node") or "" if node else self._python() or "", str(HERE / self.script)]
+        if self.script.endswith(".mjs"):
+            more = ["--experimental-websocket"] if self.program else []  # before Node 22 it is one
+            return [shutil.which("node") or "", *more, str(HERE / self.script)]
+        return [sys.executable if self.program else self._python() or "", str(HERE / self.script)]
 
     def _python(self) -> str | None:
         """One that has the package: the clients' own, or for openai the development environment's."""
@@ -91,6 +102,17 @@ CLIENTS = (
     Client("langchain-openai", "langchain-openai", "with_langchain.py"),
     Client("node", "openai", "with_node.mjs"),
 )
+PLAIN = (
+    Client("requests", "requests", "with_requests.py"),
+    Client("aiohttp", "aiohttp", "with_aiohttp.py"),
+    Client("curl", "", "with_curl.py", "curl"),
+)
+"""Those that know nothing of models."""
+SOCKETS = (
+    Client("websockets", "websockets", "with_websockets.py"),
+    Client("node", "", "with_websocket.mjs", "node"),
+)
+"""Of WebSockets."""
 
 
 def install() -> None:
@@ -112,6 +134,20 @@ def install() -> None:
         )
 
 
+def balancer_document(chat: str, other: str) -> dict[str, Any]:
+    """A balancer's file: the two servers, and a tenant that may ask once in a long time."""
+    key = hashlib.sha256(LIMITED.encode()).hexdigest()
+    return {
+        "service": "chat",
+        "backends": [
+            {"url": chat, "slots": 4, "models": [LLAMA]},
+            {"url": other, "slots": 4, "models": [BGE, WHISPER]},
+        ],
+        "checks": {"scrape": None},
+        "admission": {"tenants": {"acme": {"requests_per_second": 0.001, "keys": [key]}}},
+    }
+
+
 def ask_all(folder: Path, clients: Sequence[Client]) -> dict[str, dict[str, Result]]:
     """What comes of each client's cases; by its name and the case's.
 
@@ -120,33 +156,26 @@ def ask_all(folder: Path, clients: Sequence[Client]) -> dict[str, dict[str, Resu
     ports = {"fra": free_port(), "iad": free_port()}
     found: dict[str, dict[str, Result]] = {}
     with serving(chat_server(), other_server()) as (chat, other):
-        document = {
-            "service": "chat",
-            "backends": [
-                {"url": chat, "slots": 4, "models": [LLAMA]},
-                {"url": other, "slots": 4, "models": [BGE, WHISPER]},
-            ],
-            "checks": {"scrape": None},
-            "admission": {
-                "tenants": {
-                    "acme": {
-                        "requests_per_second": 0.001,
-                        "keys": [hashlib.sha256(b"key-of-acme").hexdigest()],
-                    }
-                }
-            },
-        }
+        document = balancer_document(chat, other)
         file = folder / "balancer.yaml"
         file.write_text(json.dumps(document))
         with lone_balancer(folder, "fra", ports, "--file", str(file)) as balancer:
             for client in clients:
-                found[client.name] = _ask(client, balancer, chat)
+                found[client.name] = ask(client, balancer.url, chat, balancer.in_flight)
     return found
 
 
-def _ask(client: Client, balancer: LoneBalancer, chat: str) -> dict[str, Result]:
+def ask(client: Client, base: str, chat: str, in_flight: Callable[[], int]) -> dict[str, Result]:
+    """What comes of a client's cases; by their names.
+
+    Args:
+        client: who asks.
+        base: where its paths begin.
+        chat: the chat server, which is asked what it has seen.
+        in_flight: how many requests a balancer has.
+    """
     world = {
-        "BASE": balancer.url,
+        "BASE": base,
         "SERVER": chat,
         "ROUNDS": str(ROUNDS),
         "PACKAGES": str(HOME),
@@ -163,7 +192,7 @@ def _ask(client: Client, balancer: LoneBalancer, chat: str) -> dict[str, Result]
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"case"')]
     found = {one["case"]: Result(one["right"], one["of"], one["wrong"]) for one in told}
     try:
-        eventually(lambda: balancer.in_flight() == 0, "nothing is in flight any more")
+        eventually(lambda: in_flight() == 0, "nothing is in flight any more")
     except AssertionError as error:
         found["no slot leaks"] = Result(0, 1, str(error))
     else:

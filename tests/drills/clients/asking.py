@@ -6,11 +6,12 @@ tried, for a request that is sent to either server at random is wrong only somet
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 BASE, SERVER = os.environ["BASE"], os.environ["SERVER"]
@@ -51,6 +52,41 @@ def seen() -> int:
     with urllib.request.urlopen(f"{SERVER}/seen", timeout=PATIENCE) as answer:  # noqa: S310 - the test's own server
         found: int = json.load(answer)["cancelled"]
     return found
+
+
+def advance() -> None:
+    """Have the chat server send the next letter of an answer to `in turns`."""
+    with urllib.request.urlopen(f"{SERVER}/next", timeout=PATIENCE):  # noqa: S310 - the test's own server
+        pass
+
+
+def in_turns(letters: Iterable[str]) -> None:
+    """Each letter of an answer arrives before the server sends the next one: nobody on the way waits for more."""
+    found = ""
+    for one in letters:
+        found += one
+        if one:
+            advance()
+    same(found, "in turns")
+
+
+def turns(content: object = "hello", **more: object) -> dict[str, object]:
+    """The body of a chat, for clients that know nothing of models."""
+    return {"model": "llama", "messages": [{"role": "user", "content": content}], **more}
+
+
+def picture() -> list[dict[str, object]]:
+    """What is asked of an image."""
+    url = "data:image/png;base64," + base64.b64encode(IMAGE).decode()
+    return [{"type": "text", "text": "?"}, {"type": "image_url", "image_url": {"url": url}}]
+
+
+def letter_of(line: str) -> str:
+    """What a line of a stream says."""
+    if not line.startswith("data: {"):
+        return ""
+    found = json.loads(line[6:])["choices"]
+    return str(found[0]["delta"].get("content") or "") if found else ""
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from typing import Any, cast
 from gtm.demo.backend.protocol import Connection, Request
 
 LLAMA, BGE, WHISPER = "llama", "bge", "whisper"
-FOREVER, LATE = "forever", "late"
-"""Prompts: an answer of which every 10 ms a piece comes, and that does not end; one that never begins."""
+FOREVER, LATE, IN_TURNS = "forever", "late", "in turns"
+"""Prompts: an answer of which every 10 ms a piece comes, and that does not end; one that never begins; one of which a piece comes each time that `/next` is asked."""
 Document = dict[str, Any]
 
 
@@ -50,15 +50,22 @@ class Server:
     Args:
         models: that it has.
         routes: method and path → what answers there.
+        keys: API keys of which a request to a model must show one; none: it need not.
     """
 
-    def __init__(self, models: tuple[str, ...], routes: dict[tuple[str, str], str]) -> None:
+    def __init__(
+        self, models: tuple[str, ...], routes: dict[tuple[str, str], str], keys: frozenset[str] = frozenset()
+    ) -> None:
         self._models = models
         self._routes = routes
         self._numbers = count(1)
         self._turns: dict[str, list[str]] = {}
+        self._keys = keys
+        self._turn: Callable[[], None] = lambda: None
         self.cancelled = 0
         """Answers whose client went away before their end."""
+        self.with_key = self.without_key = 0
+        """Requests that showed a key, and clients' that were refused since they showed none."""
         self.connections: set[Connection] = set()
 
     def handle(self, connection: Connection, request: Request) -> None:
@@ -71,6 +78,8 @@ class Server:
             connection.respond(HTTPStatus.NOT_FOUND, b'{"detail":"Not Found"}')
             return
         try:
+            if name not in _OPEN:
+                self._unlock(request)
             getattr(self, name)(connection, of or request)
         except RefusedError as refused:
             connection.respond(refused.status, json.dumps(refused.body).encode())
@@ -84,6 +93,11 @@ class Server:
     def tell(self, connection: Connection, _: Request) -> None:
         """GET /seen: for the test alone."""
         _say(connection, {"cancelled": self.cancelled})
+
+    def advance(self, connection: Connection, _: Request) -> None:
+        """GET /next: for the test alone."""
+        self._turn()
+        _say(connection, {})
 
     def list(self, connection: Connection, _: Request) -> None:
         """GET /v1/models."""
@@ -213,6 +227,15 @@ class Server:
 
     # What they share.
 
+    def _unlock(self, request: Request) -> None:
+        if not self._keys:
+            return
+        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not {shown, request.headers.get("x-api-key", "")} & self._keys:
+            self.without_key += "x-forwarded-for" in request.headers  # a balancer's own checks show none
+            raise _error(HTTPStatus.UNAUTHORIZED, "Unauthorized", "AuthenticationError")
+        self.with_key += 1
+
     def _json(self, request: Request) -> Document:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise _bad("the body is no JSON")
@@ -280,18 +303,25 @@ class Server:
             self._hold(connection)
             return
         loop = asyncio.get_running_loop()
+        if text == IN_TURNS:  # what clients do not show comes with the first letter
+            first = len(pieces) - len(text) + 1
+            pieces = [b"".join(pieces[:first]), *pieces[first:]]
         left = iter(pieces)
         connection.open()
 
         def more() -> None:
             nonlocal timer
+            self._turn = lambda: None
             piece = next(left, None)
             if piece is None and text != FOREVER:
                 connection.write(b"".join(map(_chunk, ends)) + b"0\r\n\r\n")
                 connection.close_stream()
                 return
             connection.write(_chunk(pieces[-1] if piece is None else piece))
-            timer = loop.call_later(0.01, more)
+            if text == IN_TURNS:
+                self._turn = more
+            else:
+                timer = loop.call_later(0.01, more)
 
         def gone() -> None:
             timer.cancel()
@@ -302,6 +332,8 @@ class Server:
 
 
 _BOTH = {("GET", "/health"): "health", ("GET", "/v1/models"): "list", ("GET", "/seen"): "tell"}
+_BOTH |= {("GET", "/next"): "advance"}
+_OPEN = {"health", "tell", "advance"}
 _CHAT = {
     ("POST", "/v1/chat/completions"): "chat",
     ("POST", "/v1/messages"): "messages",
@@ -355,14 +387,14 @@ def _text(content: Any) -> str:
     return str(content)
 
 
-def chat_server() -> Server:
+def chat_server(keys: frozenset[str] = frozenset()) -> Server:
     """One that talks: `llama`."""
-    return Server((LLAMA,), _BOTH | _CHAT)
+    return Server((LLAMA,), _BOTH | _CHAT, keys)
 
 
-def other_server() -> Server:
+def other_server(keys: frozenset[str] = frozenset()) -> Server:
     """One that makes vectors and writes down what is said: `bge` and `whisper`."""
-    return Server((BGE, WHISPER), _BOTH | _OTHER)
+    return Server((BGE, WHISPER), _BOTH | _OTHER, keys)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import base64
 
 import anthropic
-from asking import BASE, FREE, IMAGE, LIMITED, leaving, limited, raising, same, tell
+from asking import BASE, FREE, IMAGE, LIMITED, in_turns, leaving, limited, raising, same, tell
 
 client = anthropic.Anthropic(base_url=BASE, api_key=FREE, max_retries=0, timeout=60)
 TOOL = {"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
@@ -45,6 +45,12 @@ def image():
     same(say(parts).content[0].text, f"{len(IMAGE)} bytes")
 
 
+def one_by_one():
+    turns = [{"role": "user", "content": "in turns"}]
+    with client.messages.stream(model="llama", max_tokens=100, messages=turns) as found:
+        in_turns(found.text_stream)
+
+
 def cancel():
     with leaving():
         answer = say("forever", stream=True)
@@ -66,4 +72,4 @@ def tenant_limit():
     limited(lambda: say(by=client.with_options(api_key=LIMITED)), anthropic.RateLimitError, "acme")
 
 
-tell(chat, stream, tools, image, cancel, timeout, unknown_model, tenant_limit)
+tell(chat, stream, one_by_one, tools, image, cancel, timeout, unknown_model, tenant_limit)

@@ -3,7 +3,7 @@
 import base64
 
 import openai
-from asking import BASE, FREE, IMAGE, LIMITED, TEXTS, leaving, limited, raising, same, tell
+from asking import BASE, FREE, IMAGE, LIMITED, TEXTS, in_turns, leaving, limited, raising, same, tell
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
@@ -58,6 +58,10 @@ def responses():
     same(second.text, "one | two")
 
 
+def one_by_one():
+    in_turns(one.text for one in model().stream("in turns"))
+
+
 def cancel():
     with leaving():
         answer = model().stream("forever")
@@ -80,4 +84,16 @@ def tenant_limit():
     limited(lambda: model(key=LIMITED).invoke("hello"), openai.RateLimitError, "acme")
 
 
-tell(chat, stream, tools, image, embeddings, responses, cancel, timeout, unknown_model, tenant_limit)
+tell(
+    chat,
+    stream,
+    one_by_one,
+    tools,
+    image,
+    embeddings,
+    responses,
+    cancel,
+    timeout,
+    unknown_model,
+    tenant_limit,
+)

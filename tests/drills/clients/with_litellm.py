@@ -4,7 +4,7 @@ import base64
 import io
 
 import litellm
-from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, leaving, limited, raising, same, tell
+from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, in_turns, leaving, limited, raising, same, tell
 
 TO = {"api_base": f"{BASE}/v1", "api_key": FREE, "num_retries": 0, "max_retries": 0}
 TOOL = {
@@ -63,6 +63,10 @@ def responses():
     same(second.output[0].content[0].text, "one | two")
 
 
+def one_by_one():
+    in_turns(one.choices[0].delta.content or "" for one in say("in turns", stream=True) if one.choices)
+
+
 def cancel():
     with leaving():
         answer = say("forever", stream=True)
@@ -84,4 +88,17 @@ def tenant_limit():
     limited(lambda: say(api_key=LIMITED), litellm.RateLimitError, "acme")
 
 
-tell(chat, stream, tools, image, audio, embeddings, responses, cancel, timeout, unknown_model, tenant_limit)
+tell(
+    chat,
+    stream,
+    one_by_one,
+    tools,
+    image,
+    audio,
+    embeddings,
+    responses,
+    cancel,
+    timeout,
+    unknown_model,
+    tenant_limit,
+)

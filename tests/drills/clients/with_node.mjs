@@ -50,6 +50,15 @@ const cases = {
     for await (const one of await say("hello", { stream: true })) text += one.choices[0].delta.content ?? "";
     same(text, "hello");
   },
+  "one by one": async () => {
+    let text = "";
+    for await (const one of await say("in turns", { stream: true })) {
+      const letter = one.choices[0].delta.content ?? "";
+      text += letter;
+      if (letter) await fetch(`${SERVER}/next`);
+    }
+    same(text, "in turns");
+  },
   tools: async () => {
     const call = (await say("hello", { tools: [TOOL] })).choices[0].message;
     same(call.tool_calls[0].function.name, "weather");

@@ -4,7 +4,7 @@ import base64
 import io
 
 import openai
-from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, leaving, limited, raising, same, tell
+from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, in_turns, leaving, limited, raising, same, tell
 
 client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=FREE, max_retries=0, timeout=60)
 TOOL = {
@@ -76,6 +76,10 @@ def models():
     same([client.models.retrieve(name).id for name in ("llama", "bge")], ["llama", "bge"])
 
 
+def one_by_one():
+    in_turns(one.choices[0].delta.content or "" for one in say("in turns", stream=True) if one.choices)
+
+
 def cancel():
     with leaving():
         answer = say("forever", stream=True)
@@ -100,6 +104,7 @@ def tenant_limit():
 tell(
     chat,
     stream,
+    one_by_one,
     tools,
     image,
     audio,
