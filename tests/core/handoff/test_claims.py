@@ -30,9 +30,9 @@ IN_GERMANY = Location("DE", source="geoip", accuracy_km=5.0)
 SERVICE = worlds.service("chat", "fra dub iad", steering=Steering.FAILOVER, ttl=30)
 
 
-def world(*rules: ResidencyRule, service: Service = SERVICE) -> Router:
+def world(*rules: ResidencyRule, service: Service = SERVICE, tenants: str = "acme") -> Router:
     """Frankfurt, Dublin and Ashburn, all up."""
-    policy = worlds.policy(*worlds.regions("fra dub iad"), service, *rules, Tenant("acme"))
+    policy = worlds.policy(*worlds.regions("fra dub iad"), service, *rules, *map(Tenant, tenants.split()))
     return Router(worlds.view(policy, now=NOW.now, shipped=()))
 
 
@@ -136,6 +136,25 @@ def test_a_balancer_may_push_what_an_edge_carries_once_more(place: str) -> None:
     )
     assert (there.code, there.flaws) == (Code.SERVE, ())
     assert onward(there, "fra", NOW, issuer="c", nonce="m", client=GERMAN, push=True) is None
+
+
+def test_fences_agree_by_what_an_edge_was_told() -> None:
+    """A key says the tenant at the balancer alone: the hash is of what the handoff states, and the request may be pushed."""
+    router = world(worlds.rule("other", "fra", tenants="other"), tenants="acme other")
+    routing = routed(router.view, Request("chat", IN_GERMANY), GERMAN)
+    found = handed(routing, routing.pick(0.0), "edge-1", NOW, "n", once=False, carried=True)
+    assert found is not None
+    assert found.fence == fence_hash(["fra"])
+    verdict = judge(
+        router,
+        "fra",
+        NOW,
+        seen=Seen(Location("US"), b"\x08\x08\x08\x08", "chat", tenant="acme"),
+        presented=Presented(found, IN_GERMANY, IN_GERMANY),
+        used=lambda _: Reuse.USED,
+    )
+    assert (verdict.code, verdict.flaws) == (Code.SERVE, ())
+    assert router.view.snapshot.names(verdict.reach) == ("fra", "dub", "iad")
 
 
 def test_a_refusal_is_handed_to_nobody() -> None:
