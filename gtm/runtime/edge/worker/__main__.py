@@ -7,6 +7,7 @@ import resource
 import secrets
 import socket
 from collections.abc import Iterable
+from functools import lru_cache
 from math import inf
 
 from gtm.dns.io.server import DnsServer
@@ -97,7 +98,7 @@ def _run_http(worker: EdgeWorker) -> None:
         worker.current,
         worker.handoffs,
         worker.counts,
-        trusts=lambda peer: is_in(peer, trusted),
+        trusts=lru_cache(maxsize=4096)(lambda peer: is_in(peer, trusted)),  # asked of each request
         allowed=edge.probe_allow,
         trusted=edge.carry_trust,
         tls=tls_when_needed(edge.ca_file),
