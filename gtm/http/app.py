@@ -354,7 +354,8 @@ class EdgeApp:
 
     def carries(self, target: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bool:
         """Whether a request is for a service whose requests are carried: by its target, as it was sent, and its header lines."""
-        carried = self.routes().carried
+        routes = self.routes()
+        carried = routes.carried
         if not carried:
             return False
         if target.startswith(b"/"):
@@ -362,9 +363,7 @@ class EdgeApp:
         else:  # its authority counts, not Host (RFC 9112 §3.2.2)
             host, slash, target = target.partition(b"://")[2].partition(b"/")
             target = slash + target
-        incoming = Incoming("GET", target, (), None, "1.1")
-        incoming.headers[b"host"] = host
-        found = _of_service(incoming, self._routes)
+        found = _service_at(host, target.partition(b"?")[0], routes)
         return found is not None and found[0] in carried
 
     def carried(self, incoming: Incoming) -> tuple[Response | CarriedRequest, bytes]:
@@ -539,12 +538,17 @@ class EdgeApp:
 
 def _of_service(incoming: Incoming, routes: Routes) -> tuple[str, str | None, bytes] | None:
     """The service that a request is for, the host name that it came by if that states something, and the path at the service; None: it is gtm's own."""
-    service = routes.service_of(incoming.headers.get(b"host", b""))
+    return _service_at(incoming.headers.get(b"host", b""), incoming.raw_path, routes)
+
+
+def _service_at(host: bytes, path: bytes, routes: Routes) -> tuple[str, str | None, bytes] | None:
+    """The same by Host and path."""
+    service = routes.service_of(host)
     if service is not None:
-        return (*service, incoming.raw_path)
-    if not incoming.raw_path.startswith(b"/r/"):
+        return (*service, path)
+    if not path.startswith(b"/r/"):
         return None
-    name, slash, rest = incoming.raw_path[3:].partition(b"/")
+    name, slash, rest = path[3:].partition(b"/")
     return name.decode("latin-1"), None, slash + rest or b"/"
 
 

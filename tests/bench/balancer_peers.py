@@ -204,7 +204,7 @@ frontend in
   default_backend models
 backend models
   balance leastconn
-  option httpchk GET /health
+  option httpchk GET /healthz
   default-server check inter 1s pool-max-conn -1
 {servers}
 """
@@ -306,7 +306,7 @@ def _envoy_config(port: int, backends: Sequence[int]) -> dict[str, object]:
                     "connect_timeout": "2s",
                     "lb_policy": "LEAST_REQUEST",
                     "circuit_breakers": {"thresholds": [most]},
-                    "health_checks": [{**check, "http_health_check": {"path": "/health"}}],
+                    "health_checks": [{**check, "http_health_check": {"path": "/healthz"}}],
                     "load_assignment": {
                         "cluster_name": "models",
                         "endpoints": [

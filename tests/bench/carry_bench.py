@@ -35,7 +35,6 @@ from measure import CLIENT_CORE, SERVER_CORE, missing
 
 from tests.drills.carrying import CarriedWorld, carrying
 from tests.system.balancers import HOST
-from tests.system.harness import descendants
 
 EDGE = "gtm edge"
 OTHERS: dict[str, Start] = {"haproxy": haproxy, "envoy": envoy}
@@ -56,10 +55,8 @@ def _region(folder: Path, ports: list[int]) -> Iterator[CarriedWorld]:
 
 
 def _worker(world: CarriedWorld) -> int:
-    """The edge's HTTP worker: the process that listens where clients ask."""
-    port = world.system.edge.rpartition(":")[2]
-    said = subprocess.check_output(["ss", "-ltnpH", f"sport = :{port}"], text=True)
-    (found,) = [pid for pid in descendants(world.system.process.popen.pid) if f"pid={pid}," in said]
+    """The process of the edge that answers HTTP."""
+    (found,) = world.system.processes("gtm.runtime.edge.worker http-")
     return found
 
 
@@ -130,7 +127,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=300.0, help="requests a second at the fixed rate")
     parser.add_argument("--streams", type=int, nargs="+", default=[50, 250, 1000])
     options = parser.parse_args()
-    if absent := missing("taskset", "cc", "ss"):
+    if absent := missing("taskset", "cc"):
         parser.error(f"not installed: {', '.join(absent)} (make bench-tools)")
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -99,7 +99,8 @@ class PatientProtocol(HttpToolsProtocol):
         """A client is there."""
         super().connection_made(transport)
         self._connections = self.all_connections
-        self._connections.enter(self, self._whose())
+        self._counted_for = self._whose()
+        self._connections.enter(self, self._counted_for)
         self._told = (0, _BETWEEN, 0, 0, 0)
         self.url, self.headers = b"", []
         self._expect(_HEAD, 1)
@@ -108,6 +109,7 @@ class PatientProtocol(HttpToolsProtocol):
         """The client is gone."""
         self._forget()
         self._connections.leave(self)
+        self._counted_for = None  # it may be this object itself
         super().connection_lost(exc)
 
     def _whose(self) -> Hashable:
@@ -578,7 +580,7 @@ class DirectProtocol(PatientProtocol):
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._part, self._kept, self._told, self._ended = _BETWEEN, 0, (), False
         self.url, self.headers = b"", []
-        self._connections.enter(self, self._whose())
+        self._connections.enter(self, self._counted_for)
         self.begins()
         self.ends_answered()
         self.transport.set_protocol(self)

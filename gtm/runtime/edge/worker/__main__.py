@@ -7,6 +7,7 @@ import resource
 import secrets
 import socket
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,9 @@ class LateCarrier:
                 worker.current,
                 worker.handoffs,
                 worker.counts,
-                trusts=lambda peer: is_in(peer, edge.trusted_proxies),
+                trusts=lru_cache(maxsize=4096)(
+                    lambda peer: is_in(peer, edge.trusted_proxies)
+                ),  # asked of each request
                 allowed=edge.probe_allow,
                 trusted=edge.carry_trust,
                 tls=tls_when_needed(edge.ca_file),

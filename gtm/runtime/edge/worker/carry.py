@@ -80,13 +80,15 @@ class CarriedVerdict:
 class CarriedConnection(Downstream, HandedConnection):
     """A client's connection while a request of it is carried."""
 
-    __slots__ = ("_of", "_parses")
+    __slots__ = ("_of", "_parses", "first")
 
     def __init__(self, proxy: Proxy, of: DirectProtocol) -> None:
         super().__init__(proxy, secure=of.scheme == "https")
         self._of = of
         self._parses = False
         """What came is being parsed: an answer may be complete before all that came with its request is."""
+        self.first = True
+        """Its next request is the one that it was handed over for."""
 
     def finished(self, exchange: Exchange, *, keep_alive: bool) -> None:
         """The answer is complete: the connection goes back, if it goes on."""
@@ -391,13 +393,14 @@ class EdgeProxy(Proxy):
 
     def judge(self, exchange: Exchange) -> bytes | Refusal | None:
         """A request's answer if it is not carried; None if it is."""
-        head = exchange.head
-        incoming = Incoming(head.method.decode("ascii"), head.target, (), exchange.client.peer, head.version)
+        head, client = exchange.head, exchange.client
+        incoming = Incoming(head.method.decode("ascii"), head.target, (), client.peer, head.version)
         incoming.headers = {**head.seen, b"host": head.host}
-        if not self._app.carries(head.target, ((b"host", head.host),)):
-            exchange.head = replace(
-                head, keep_alive=False
-            )  # it came right behind one that was carried: its client asks again
+        if isinstance(client, CarriedConnection) and client.first:
+            client.first = False
+        elif not self._app.carries(head.target, ((b"host", head.host),)):
+            # It came right behind one that was carried: its client asks again.
+            exchange.head = replace(head, keep_alive=False)
             return b""
         if TIMEOUT in head.seen and (unread := timeout_unread(head)) is not None:
             return unread
