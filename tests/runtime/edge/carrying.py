@@ -142,9 +142,14 @@ class Carrying:
             while not holds():  # noqa: ASYNC110 - what holds is many things
                 await asyncio.sleep(0.001)
 
-    def count(self, beginning: str) -> int:
+    async def until_connected(self, number: int) -> list[DirectProtocol]:
+        """Wait until the edge has taken so many connections, and say which."""
+        await self.until(lambda: len(self.protocols) == number)
+        return self.protocols
+
+    def counted(self, beginning: str) -> float:
         """What was counted under names that begin so."""
-        return sum(value for key, value in self.edge.counts.take().items() if key.startswith(beginning))
+        return sum(value for key, value in self.edge.counts.items() if key.startswith(beginning))
 
     async def nothing_left(self) -> None:
         """No connection, count, timer or byte is kept of anybody."""
