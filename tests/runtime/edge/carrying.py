@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from ipaddress import ip_network
 from typing import Any, cast
 
+import uvicorn
 from uvicorn.server import ServerState
 
 from gtm.core.model.policy import Policy
@@ -91,6 +92,7 @@ class Carrying:
         self.urls: dict[str, Sequence[str]] = {}
         self.epoch = 1
         self.narrow = False
+        self.config: uvicorn.Config
 
     @property
     def proxy(self) -> EdgeProxy:
@@ -210,6 +212,7 @@ async def carrying(
     )
     config.load()
     config.timeout_keep_alive = keeps_alive  # type: ignore[assignment]
+    made.config = config
 
     def connection() -> DirectProtocol:
         found = cast(
