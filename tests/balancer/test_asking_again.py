@@ -9,17 +9,26 @@ from typing import cast
 import pytest
 
 from gtm.balancer.plane.exchange import Exchange, Reached, may_ask_another
-from gtm.balancer.wire.endpoints import named_in
+from gtm.balancer.wire.endpoints import named_in, target_of
 from tests.balancer.world import Backend, Peer, answering, run, world
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def _expected(
-    *, method: bytes, target: bytes, key: bool, reached: Reached, heard: bool, kept: bool, home: bool
+    *,
+    method: bytes,
+    target: bytes,
+    key: bool,
+    reached: Reached,
+    heard: bool,
+    kept: bool,
+    home: bool,
+    repeats: bool,
 ) -> bool:
     cannot_have_begun = reached in (Reached.UNHEARD, Reached.UNSENT, Reached.DECLINED)
-    may_be_done_twice = (method != b"POST" or key) and not heard
+    only_computes = repeats and target == b"/v1/chat/completions"
+    may_be_done_twice = (method != b"POST" or key or only_computes) and not heard
     of_one_server = target.startswith(b"/v1/responses/") and not home
     return kept and (cannot_have_begun or may_be_done_twice) and not of_one_server
 
@@ -34,8 +43,8 @@ def test_the_table() -> None:
         b"/v1/responses/resp_1/cancel?x=1",
     )
     yes_no = (False, True)
-    for method, target, key, reached, heard, kept, home in product(
-        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no
+    for method, target, key, reached, heard, kept, home, repeats in product(
+        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no, yes_no
     ):
         asked: list[tuple[int, bool]] = []
 
@@ -46,18 +55,27 @@ def test_the_table() -> None:
         seen = {b"idempotency-key": b"1"} if key else {}
         exchange = SimpleNamespace(
             head=SimpleNamespace(method=method, target=target, seen=seen),
+            target=target_of(method, target),
+            makes_state=target_of(method, target).makes_state,
             answering=False,
             keeps_body=kept,
             heard=heard,
             goes_on_with=named_in(target),
             tried=("http://one",),
-            proxy=SimpleNamespace(may_retry=may_retry),
+            proxy=SimpleNamespace(may_retry=may_retry, repeats=repeats),
         )
         expected = _expected(
-            method=method, target=target, key=key, reached=reached, heard=heard, kept=kept, home=home
+            method=method,
+            target=target,
+            key=key,
+            reached=reached,
+            heard=heard,
+            kept=kept,
+            home=home,
+            repeats=repeats,
         )
         found = may_ask_another(cast("Exchange", exchange), reached, home=home)
-        assert found == expected, (method, target, key, reached, heard, kept, home)
+        assert found == expected, (method, target, key, reached, heard, kept, home, repeats)
         assert asked == ([(1, reached is Reached.UNHEARD)] if expected and not home else [])
         exchange.answering = True
         assert not may_ask_another(cast("Exchange", exchange), reached, home=home)

@@ -182,9 +182,9 @@ class Backend:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str = "127.0.0.1", **more: Any) -> str:
+    async def start(self, host: str = "127.0.0.1", port: int = 0, **more: Any) -> str:
         _running.append(self)
-        self._server = await asyncio.start_server(self._serve, host, 0, limit=2**20, **more)
+        self._server = await asyncio.start_server(self._serve, host, port, limit=2**20, **more)
         scheme = "https" if more.get("ssl") else "http"
         return f"{scheme}://{host}:{self._server.sockets[0].getsockname()[1]}"
 

@@ -494,6 +494,8 @@ class DirectProtocol(PatientProtocol):
         """What came since a request began, as long as its head is not whole; None: that is not known, or nobody asks."""
         self._raw_of = 0
         """That request's number."""
+        self._unread = b""
+        """What a carrier has read behind its requests: it comes before what is read next."""
         self._wanted = False
         """A carrier wants the request whose head is whole now."""
         self._handed: HandedConnection | None = None
@@ -509,10 +511,13 @@ class DirectProtocol(PatientProtocol):
             self._resting.cancel()
             self._resting = None
         self._raw = self._handed = None
+        self._unread = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """The client has sent these bytes."""
+        if self._unread:
+            data, self._unread = self._unread + data, b""
         self._first = True
         if self._raw is not None:
             self._raw += data
@@ -588,11 +593,12 @@ class DirectProtocol(PatientProtocol):
         if self._resting is None:
             self._resting = self.loop.call_later(self.timeout_keep_alive, self._rested)
         if unread:
-            self.loop.call_soon(self._read_on, unread)
+            self._unread = unread
+            self.loop.call_soon(self._read_on)
 
-    def _read_on(self, unread: bytes) -> None:
-        if not self.transport.is_closing():
-            self.data_received(unread)
+    def _read_on(self) -> None:
+        if self._unread and not self.transport.is_closing():
+            self.data_received(b"")
 
     def on_message_begin(self) -> None:
         """The first byte of a request: as uvicorn, but for the scope that most requests need not."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from ipaddress import ip_network
 from typing import Any, cast
 
+import uvicorn
 from uvicorn.server import ServerState
 
 from gtm.core.model.policy import Policy
@@ -91,6 +92,7 @@ class Carrying:
         self.urls: dict[str, Sequence[str]] = {}
         self.epoch = 1
         self.narrow = False
+        self.config: uvicorn.Config
 
     @property
     def proxy(self) -> EdgeProxy:
@@ -142,9 +144,14 @@ class Carrying:
             while not holds():  # noqa: ASYNC110 - what holds is many things
                 await asyncio.sleep(0.001)
 
-    def count(self, beginning: str) -> int:
+    async def until_connected(self, number: int) -> list[DirectProtocol]:
+        """Wait until the edge has taken so many connections, and say which."""
+        await self.until(lambda: len(self.protocols) == number)
+        return self.protocols
+
+    def counted(self, beginning: str) -> float:
         """What was counted under names that begin so."""
-        return sum(value for key, value in self.edge.counts.take().items() if key.startswith(beginning))
+        return sum(value for key, value in self.edge.counts.items() if key.startswith(beginning))
 
     async def nothing_left(self) -> None:
         """No connection, count, timer or byte is kept of anybody."""
@@ -205,6 +212,7 @@ async def carrying(
     )
     config.load()
     config.timeout_keep_alive = keeps_alive  # type: ignore[assignment]
+    made.config = config
 
     def connection() -> DirectProtocol:
         found = cast(

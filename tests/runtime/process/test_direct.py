@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from gtm.http.problems import Response, response_of
-from gtm.runtime.process.http import Direct, PatientProtocol
+from gtm.runtime.process.http import Direct, DirectProtocol, HandedConnection, PatientProtocol
 from tests.effort import examples
 
 CLOSE = (b"connection", b"close")
@@ -112,6 +112,9 @@ class Recorder(asyncio.Transport):
         """As a socket, that is read no more: what this test sends has been read already."""
 
     resume_reading = pause_reading
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """As a socket, which is not read here."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +321,105 @@ def test_a_client_that_takes_nothing_gets_no_more_answers_made() -> None:
             await settled()
         assert transport.written == b""
         protocol.resume_writing()
+        await settled()
+        assert transport.written.count(b"HTTP/1.1 200") == 3
+        protocol.connection_lost(None)
+
+    asyncio.run(talk())
+
+
+class _Carrier:
+    """Takes what begins with `/carried`, and keeps what it is given to read."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+
+    def wants(self, target: bytes, lines: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether it takes a request."""
+        return target.startswith(b"/carried")
+
+    def take(self, connection: DirectProtocol) -> HandedConnection:
+        """What reads a connection from now on."""
+        return _Handed(self)
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Handed(HandedConnection):
+    def __init__(self, carrier: _Carrier) -> None:
+        self.carrier = carrier
+
+    def data_received(self, data: bytes) -> None:
+        """Keep it."""
+        self.carrier.read.append(data)
+
+    def drain(self) -> None: ...
+
+
+def handed(pieces: list[bytes]) -> tuple[DirectProtocol, Recorder, _Carrier]:
+    """A connection that these were sent on."""
+    carrier = _Carrier()
+    protocol, transport = connected(Direct(in_place, carrier=carrier))
+    assert isinstance(protocol, DirectProtocol)
+    for piece in pieces:
+        protocol.data_received(piece)
+    return protocol, transport, carrier
+
+
+CARRIED = b"GET /carried HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_a_carrier_gets_a_request_from_its_first_byte() -> None:
+    """In whatever pieces it came, blank lines before it, and all that came with it; nothing of what was answered before."""
+
+    async def talk() -> None:
+        for answered, pieces in (
+            (0, [CARRIED + b"more"]),
+            (0, [CARRIED[:5], CARRIED[5:6], CARRIED[6:]]),
+            (0, [b"\r", b"\n\r\n", CARRIED]),
+            (1, [GET, CARRIED]),
+            (1, [GET + b"\r\n", b"\r\n", CARRIED]),
+            (1, [GET[:7], GET[7:], CARRIED[:9], CARRIED[9:]]),
+        ):
+            _, transport, carrier = handed(pieces)
+            await settled()
+            sent = b"".join(pieces)[len(GET) * answered :]
+            assert b"".join(carrier.read).lstrip() == sent.lstrip()
+            assert transport.written.count(b"HTTP/1.1 200") == answered
+            assert not transport.closing
+
+    asyncio.run(talk())
+
+
+def test_a_carrier_gets_nothing_of_what_came_behind_another_request() -> None:
+    """Where a request began in what was read with another, its bytes are not known apart: the connection ends, with all answered that came before."""
+
+    async def talk() -> None:
+        for pieces in ([GET + CARRIED], [GET + CARRIED[:9], CARRIED[9:]], [GET[:9], GET[9:] + CARRIED]):
+            _, transport, carrier = handed(pieces)
+            await settled()
+            assert not carrier.read
+            assert transport.written.count(b"HTTP/1.1 200") == 1
+            assert transport.finished
+
+    asyncio.run(talk())
+
+
+def test_what_a_carrier_has_read_ahead_comes_before_what_is_read_next() -> None:
+    """Even if that is there before the event loop comes to it."""
+
+    async def talk() -> None:
+        protocol, transport, _ = handed([CARRIED])
+        protocol.take_back(GET[:20], writable=True)
+        protocol.data_received(GET[20:])
+        await settled()
+        assert transport.written.startswith(b"HTTP/1.1 200")
+        assert transport.written.count(b"HTTP/1.1 ") == 1
+        protocol.take_back(GET + GET[:20], writable=True)
+        await settled()
+        protocol.data_received(GET[20:])
         await settled()
         assert transport.written.count(b"HTTP/1.1 200") == 3
         protocol.connection_lost(None)

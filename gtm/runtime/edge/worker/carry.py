@@ -201,7 +201,8 @@ class RegionPicker:
         verdict = exchange.verdict
         assert isinstance(verdict, CarriedVerdict)  # noqa: S101 - nothing else is admitted
         self._forget()
-        carried, before = verdict.carried, verdict.carried.option.region
+        carried, decided = verdict.carried, verdict.carried.option
+        before = decided.region
         shunned = [url for url, until in self._shunned.items() if until > now]
         endpoint = carried.place({*tried, *shunned}) if tried or shunned else carried.place(())
         if endpoint is None and shunned:
@@ -212,6 +213,7 @@ class RegionPicker:
         option = carried.option
         token = self._handoffs.of_carried(carried.resolved.routing, option, carried.route.handoffs)
         if token is None:
+            carried.option = decided
             words = "the law is about to change, or this edge has no key yet: try again"
             return Refusal(503, "no_handoff", words, retry_after=1)
         verdict.token = token
