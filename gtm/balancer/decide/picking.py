@@ -25,6 +25,7 @@ from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, ChoosingSettings, Prefix, WantedBackend, Why
 from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.groups import ONE_GROUP, ServerGroups, groups_of
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import SERVER_FAILURES, BackendLoad, CallKind, Sending
 from gtm.core.balance.work import AskedWork, Costs
@@ -171,6 +172,10 @@ class PoolPicker:
         self._timer: asyncio.TimerHandle | None = None
         self.pool: BackendPool = self._pooled(backends, settings)
         self._named: BackendPool | None = None
+        self._grouped: BackendPool | None = None
+        self._groups = ONE_GROUP
+        self._names_of: Sequence[object] = ()
+        """What the groups go by."""
         self._looked: tuple[BackendPool, bool] | None = None
         self._looks = Looks()
         self._names: frozenset[str] = frozenset()
@@ -453,10 +458,27 @@ class PoolPicker:
         """How many backends may be chosen now."""
         return len(self.pool.usable)
 
-    def slots(self) -> int | None:
-        """How many requests the usable backends serve at once, without those that refuse while others do not; None where one does not say."""
+    def groups(self) -> ServerGroups:
+        """The groups of servers that requests may wait for: worked out anew where servers have other names than before."""
+        if self._grouped is not self.pool:
+            self._grouped = self.pool
+            names = [
+                (one.backend, one.condition.models, one.condition.adapters, one.condition.healthy)
+                for one in self.pool.candidates
+            ]
+            if names != self._names_of:
+                self._names_of, found = names, groups_of(self.pool.candidates)
+                if found != self._groups:
+                    self._groups = found
+        return self._groups
+
+    def slots(self, group: frozenset[str] | None = None) -> int | None:
+        """How many requests the usable backends serve at once, without those that refuse while others do not; None where one does not say.
+
+        `group`: the names of those of a group; None: all.
+        """
         total = 0
-        for one in self._willing():
+        for one in self._willing(group):
             if not one.slots:
                 return None
             total += one.slots
@@ -466,8 +488,10 @@ class PoolPicker:
         """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
         return sum(max(0.0, one.slots - one.flight.known) for one in self._willing())
 
-    def _willing(self) -> Sequence[Candidate]:
+    def _willing(self, group: frozenset[str] | None = None) -> Sequence[Candidate]:
         usable = self.pool.usable
+        if group is not None:
+            usable = tuple(one for one in usable if one.backend.name in group)
         return [one for one in usable if not one.condition.refuses] or usable
 
     def routes(self) -> tuple[Route, ...]:

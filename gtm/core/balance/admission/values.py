@@ -13,6 +13,7 @@ from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
+    from gtm.core.balance.admission.rooms import GroupRoom
     from gtm.core.balance.admission.tenants import TenantAccount
 
 TIERS = (Priority.REAL_TIME, Priority.NEAR_REAL_TIME, Priority.BATCH)
@@ -112,7 +113,7 @@ class Ticket:
     """A request that was taken in. Its holder reads it, and may keep anything in `context`; only `Admission` writes the rest.
 
     `refusal` is there once it was refused while it waited. `offered` and `admitted` are when it came and when it began. `tier` is
-    the number of its tier in `TIERS`; `account`, `client`, `flow`, `units` and `token_weight` are admission's own.
+    the number of its tier in `TIERS`; `account`, `group`, `client`, `flow`, `units` and `token_weight` are admission's own.
     """
 
     number: int
@@ -121,6 +122,7 @@ class Ticket:
     tier: int
     offered: float
     deadline: float
+    group: GroupRoom  # of the servers that it may go to
     admitted: float | None = None
     state: TicketState = _WAITING
     refusal: AdmissionRefusal | None = None
