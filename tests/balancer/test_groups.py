@@ -123,6 +123,7 @@ def test_a_queue_of_chats_keeps_no_embedding_from_an_idle_server() -> None:
 
 
 def test_a_server_that_has_both_is_shared_and_never_filled_twice() -> None:
+    """One has both models, one the chat alone: neither gets more than its slots."""
     models = {"both": ["llama", "bge"], "chat": ["llama"]}
 
     async def main() -> None:

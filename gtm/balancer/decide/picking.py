@@ -24,7 +24,7 @@ from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin,
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, ChoosingSettings, Prefix, WantedBackend, Why
-from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.flights import US, Flights, FlightTicket
 from gtm.core.balance.groups import ONE_GROUP, ServerGroups, groups_of
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import SERVER_FAILURES, BackendLoad, CallKind, Sending
@@ -44,6 +44,8 @@ _REVISE_EVERY = 5
 LOOSE_S = 10.0
 """Seconds for which a session, or a client's prompts that begin alike, go by load after one of them failed."""
 _MOST_LOOSENED = 4096
+MOST_BACKGROUND = 600.0
+"""Seconds for which a request that was answered at once counts as work at its server, at the most."""
 _FAILED = ("failed", "broken")
 _NONE: frozenset[str] = frozenset()
 _LOAD = By.LOAD
@@ -337,6 +339,7 @@ class PoolPicker:
 
     def _answered(self, flying: _Flying, exchange: Exchange, now: float) -> None:
         status, sending, took = exchange.status, flying.sending, now - flying.began
+        begins = False
         if status >= 400:
             flying.ticket.end(None, now)
             if status in SERVER_FAILURES:
@@ -345,11 +348,13 @@ class PoolPicker:
                 # By its head alone: what a client wants to send says nothing of who refuses it.
                 self.health.cancelled(sending)
                 return
+        elif begins := exchange.facts.background and exchange.target.makes_state:
+            self._works_on(flying)
         else:
             flying.ticket.end(took, now)
             if not exchange.tunnelled:
                 self.costs.learn(flying.asked, took)
-        if exchange.tunnelled:
+        if exchange.tunnelled or begins:
             self.health.answered(sending, status, None, now)
             return
         latency, streams = exchange.first_byte - flying.began, exchange.answer.events
@@ -361,6 +366,12 @@ class PoolPicker:
             beside = min(flying.ticket.met, self.flights.of(sending.name).outstanding)
             who = _whose(exchange)
         self.health.answered(sending, status, latency, now, call, tokens=tokens, beside=beside, who=who)
+
+    def _works_on(self, flying: _Flying) -> None:
+        """A server has answered, and begins: its work counts there for as long as such a request is expected to take, and what the answer took says nothing of that."""
+        ticket = self.flights.of(flying.sending.name).begin(flying.ticket.work_us / US)
+        flying.ticket.end()
+        self.loop.call_later(min(ticket.cost_us / US, MOST_BACKGROUND), ticket.end)
 
     def _unanswered(self, flying: _Flying, exchange: Exchange, how: str, now: float) -> None:
         flying.ticket.end(None, now)

@@ -894,11 +894,12 @@ class Exchange:
             self.regulate()
 
     def _forget_body(self) -> None:
-        """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
+        """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back, or another server may have what it goes on with."""
         if self.received <= MAX_REPLAY or not self.keeps_body:
             return
         pushed = self.sent is not None and self.sent.push is not None
-        if not pushed or self.received > MAX_INSPECTED:
+        most = self.proxy.most_read if self.seeks else MAX_INSPECTED if pushed else MAX_REPLAY
+        if self.received > most:
             self.forget()
 
     def forget(self) -> None:

@@ -297,7 +297,7 @@ async def _asked(says: list[bytes]) -> AsyncGenerator[tuple[Up, Flights, str]]:
     async def up(times: int, *, works: bool = False) -> bool:
         until = count + times + 1
         async with asyncio.timeout(PATIENCE):
-            while count < until:  # noqa: ASYNC110 - it changes in checks
+            while count < until:
                 if works:
                     route.work.heard = loop.time()
                 await asyncio.sleep(0)

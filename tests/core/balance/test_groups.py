@@ -35,6 +35,7 @@ def _of(groups: ServerGroups, model: str | None) -> list[set[str]]:
 
 
 def test_servers_that_are_alike_are_one_group() -> None:
+    """By the file, by their lists, and where nothing is known of any."""
     assert groups_of([]) is ONE_GROUP
     assert groups_of([_server("a"), _server("b")]) is ONE_GROUP
     assert groups_of([_server("a", "m n"), _server("b", "m n")]) is ONE_GROUP
@@ -45,6 +46,7 @@ def test_servers_that_are_alike_are_one_group() -> None:
 
 
 def test_unlike_servers_are_groups_of_their_own() -> None:
+    """By the file and by their lists."""
     for chat, embeds in (
         (_server("a", "llama"), _server("b", "bge")),
         (_server("a", listed="llama"), _server("b", listed="bge")),
@@ -59,6 +61,7 @@ def test_unlike_servers_are_groups_of_their_own() -> None:
 
 
 def test_sets_that_overlap_count_together_too() -> None:
+    """What is in two sets counts in the union of both; a set within another counts there."""
     groups = groups_of([_server("a", "m"), _server("b", "m n"), _server("c", "n")])
     assert _of(groups, "m") == [{"a", "b"}]
     assert _of(groups, "n") == [{"b", "c"}]
@@ -81,12 +84,14 @@ def test_what_a_server_may_have_counts() -> None:
 
 
 def test_a_name_with_its_tag_has_the_same_group() -> None:
+    """As Ollama reads names."""
     groups = groups_of([_server("a", listed="llama:latest"), _server("b", "bge")])
     assert _of(groups, "llama") == _of(groups, "llama:latest") == [{"a"}]
     assert _of(groups, "bge:latest") == [{"b"}]
 
 
 def test_too_many_sets_count_by_what_they_share() -> None:
+    """Those that overlap become one; where these are too many, all do."""
     ring = [_server(f"s{number:02d}", f"m{number} m{number + 1}") for number in range(2 * MOST_GROUPS)]
     apart = _server("t", "other")
     groups = groups_of([*ring, apart])

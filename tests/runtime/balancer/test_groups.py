@@ -69,6 +69,8 @@ async def _tell(one: Carrier, other: Carrier) -> None:
 
 
 def test_balancers_share_the_slots_of_each_group(tmp_path: Path) -> None:
+    """All chats that may run do, in both together; and the other server stays free for what it is there for."""
+
     async def main() -> None:
         one, other = _made(tmp_path, "one"), _made(tmp_path, "other")
         await _tell(one, other)

@@ -47,6 +47,7 @@ def _state(tickets: list[Ticket]) -> list[str]:
 
 
 def test_a_queue_for_chats_holds_no_embedding_back() -> None:
+    """Nor does an idle server for embeddings let a chat begin."""
     admission = _admission(APART, a=1, b=1)
     chats = [_offer(admission, "chat") for _ in range(4)]
     assert _state(chats) == ["admitted", "waiting", "waiting", "waiting"]
@@ -75,6 +76,7 @@ def test_each_group_keeps_what_its_tiers_reserve() -> None:
 
 
 def test_a_server_in_two_groups_is_filled_once() -> None:
+    """What runs for either model counts in the set of all of its servers."""
     admission = _admission(INSIDE, a=2, b=1)
     embeds = [_offer(admission, "embed") for _ in range(2)]
     assert _state(embeds) == ["admitted", "waiting"]
@@ -87,6 +89,7 @@ def test_a_server_in_two_groups_is_filled_once() -> None:
 
 
 def test_a_request_that_names_no_model_takes_room_where_room_is() -> None:
+    """It may go to any."""
     admission = _admission(APART, a=1, b=1)
     assert _state([_offer(admission, name) for name in ("chat", None, None)]) == [
         "admitted",
@@ -124,6 +127,7 @@ def test_the_queue_is_bounded_over_all_groups() -> None:
 
 
 def test_groups_that_are_told_apart_later_take_with_them_what_runs_and_waits() -> None:
+    """As where servers list their models only some time after the start."""
     admission = Admission(limit=2)
     tickets = [_offer(admission, name) for name in ("chat", "chat", "chat", "embed", "chat")]
     assert _state(tickets) == ["admitted", "admitted", "waiting", "waiting", "waiting"]
