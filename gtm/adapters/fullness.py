@@ -17,7 +17,7 @@ the words that servers have for it:
 
 Text Generation Inference says of its health no more than that it is bad, when it is full as when it is dead (`says_unwell`; huggingface/text-generation-inference#3241).
 
-What stands in a stream that began with 200 (SGLang, TGI) is not looked at: it has gone to the client.
+What stands in a stream that began with 200 (SGLang, TGI) has gone to the client: it counts, and no other server is asked.
 """
 
 from __future__ import annotations

@@ -14,11 +14,13 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from gtm.adapters.fullness import MOST_BYTES, says_full
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Looks, SentRequest
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.refusals import Refusal, no_model
+from gtm.balancer.wire.responses import status_said
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
@@ -330,15 +332,21 @@ class PoolPicker:
             self._begun -= flying.began
         if exchange.finds is not None or exchange.seeks:
             self._learn(flying, exchange)
+        status = exchange.status
+        if how == "answered" and exchange.answer.events and exchange.answer.size <= MOST_BYTES:
+            said = status_said(exchange.answer.first)
+            if said is not None:
+                status = said
+                exchange.full = says_full(503, exchange.answer.first, retry_after=False)
         if how == "answered" and not exchange.full:
-            self._answered(flying, exchange, now)
+            self._answered(flying, exchange, status, now)
         else:
             self._unanswered(flying, exchange, how, now)
         if self.health.pending:
             self._look(now)
 
-    def _answered(self, flying: _Flying, exchange: Exchange, now: float) -> None:
-        status, sending, took = exchange.status, flying.sending, now - flying.began
+    def _answered(self, flying: _Flying, exchange: Exchange, status: int, now: float) -> None:
+        sending, took = flying.sending, now - flying.began
         begins = False
         if status >= 400:
             flying.ticket.end(None, now)

@@ -180,7 +180,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 class ClientAnswer:
     """One answer, from its head to its end; pieces are written together by who takes them."""
 
-    __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
+    __slots__ = ("_out", "_trailers", "events", "first", "framing", "pieces", "size", "tail")
 
     def __init__(self) -> None:
         self.framing: Framing = NONE
@@ -190,6 +190,8 @@ class ClientAnswer:
         """Bytes of its body."""
         self.pieces = 0
         """Pieces that it came in: of a stream of events about one each, as servers send them."""
+        self.first = b""
+        """The first of them, with its framing or without."""
         self._out: list[bytes] = []
         self.tail = b""
         """How a stream of events ends so far: four bytes at least, if there are so many."""

@@ -234,7 +234,7 @@ class Upstream(asyncio.Protocol, Outflow):
             # As it came: it is what would be written.
             answer = exchange.answer
             if not answer.size:
-                exchange.first_byte = self.heard
+                exchange.first_byte, answer.first = self.heard, data
             answer.size += size
             answer.pieces += 1
             answer.tail = data[-6:-2]
@@ -291,6 +291,8 @@ class Upstream(asyncio.Protocol, Outflow):
         if pieces:
             exchange.answer.pieces += len(pieces) - 1
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if not exchange.answer.size:
+                exchange.answer.first = body
             if exchange.meter is not None:
                 exchange.meter.piece(body)
             exchange.answer.body(body)
@@ -470,7 +472,7 @@ class Upstream(asyncio.Protocol, Outflow):
             self.usable = False
         elif self.exchange is not None:
             if not self.exchange.answer.size:
-                self.exchange.first_byte = self.heard
+                self.exchange.first_byte, self.exchange.answer.first = self.heard, body
             if self.exchange.meter is not None:
                 self.exchange.meter.piece(body)
             self.exchange.answer.body(body)
