@@ -41,21 +41,22 @@ class Admission:
     """
 
     def __init__(self, settings: AdmissionSettings | None = None, limit: int | None = None) -> None:
-        self._settings = checked(settings or AdmissionSettings())
+        self.settings = checked(settings or AdmissionSettings())
+        """Those in force; `configure` changes them."""
         self._now = -inf
         self._number = 0
         self._limit = limit
         self._servers = ONE_GROUP
-        only = GroupRoom(self._settings)
+        only = GroupRoom(self.settings)
         only.slots.resize(limit)
         self._rooms: tuple[GroupRoom, ...] = (only,)
         self._only: GroupRoom | None = only
         """The only group, where there is one."""
         self._usable = limit != 0
-        self._tenants = TenantAccounts(self._settings)
-        self._waits = by_tier(self._settings.waits)
+        self._tenants = TenantAccounts(self.settings)
+        self._waits = by_tier(self.settings.waits)
         self._waiting = 0
-        self._running: dict[Ticket, None] = {}
+        self._running: set[Ticket] = set()
         """Those that have begun: where servers are told apart anew, each counts in another group."""
         self._deadlines = Deadlines()
         self._models: dict[str, int] = {}
@@ -64,11 +65,6 @@ class Admission:
         """Tickets that were decided since `due` was last asked; to be read as whether there are any."""
         self.spared_tokens = 0.0
         """Tokens that requests used and no budget was charged, since one request is charged no more than some minutes of it."""
-
-    @property
-    def settings(self) -> AdmissionSettings:
-        """Those in force."""
-        return self._settings
 
     # What the data plane asks
 
@@ -83,12 +79,13 @@ class Admission:
         """
         now = self._pass(now)
         check(arrival)
-        tier = tier_of(arrival.priority)
-        deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
-        tenant = self._tenants.get(arrival.tenant, now)
-        group = self._only or self._group(arrival.model, tier)
+        priority, name, _, wanted, _, _, _, model = arrival
+        tier = tier_of(priority)
+        deadline = now + self._waits[tier] if wanted is None else wanted
+        tenant = self._tenants.get(name, now)
+        group = self._only or self._group(model, tier)
         refusal = None
-        counts = tenant.limited or arrival.model in self._settings.models
+        counts = tenant.limited or model in self.settings.models
         if counts or deadline <= now or not self._usable:
             refusal = self._forbidden(arrival, tenant, deadline, now, group.pace)
         room = group.room(tier) or group.closed
@@ -99,8 +96,8 @@ class Admission:
         if refusal is not None:
             self._totals[tier].refused[refusal.code] += 1
             return refusal
-        if arrival.model is not None:
-            self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
+        if model is not None:
+            self._models[model] = self._models.get(model, 0) + 1
         self._number += 1
         ticket = Ticket(self._number, arrival, tenant, tier, now, deadline, group)
         if counts:  # where limits come while it runs, its end corrects them by what it was charged
@@ -169,7 +166,7 @@ class Admission:
     def configure(self, settings: AdmissionSettings, now: float) -> None:
         """Go on under other settings. What was taken in stays, even beyond new bounds. Raises ValueError: they mean nothing."""
         now = self._pass(now)
-        self._settings = checked(settings)
+        self.settings = checked(settings)
         self._waits = by_tier(settings.waits)
         self._tenants.set(settings, now)
         for room in self._rooms:
@@ -265,8 +262,8 @@ class Admission:
             return refusals.no_backend()
         fallback = None
         weight = 1.0
-        if arrival.model is not None and arrival.model in self._settings.models:
-            limits = self._settings.models[arrival.model]
+        if arrival.model is not None and arrival.model in self.settings.models:
+            limits = self.settings.models[arrival.model]
             fallback, weight = limits.fallback, limits.token_weight
             held = self._models.get(arrival.model, 0)
             if limits.concurrency is not None and held >= limits.concurrency:
@@ -314,8 +311,8 @@ class Admission:
     ) -> bool:
         """See to it that a request has a place in its queue, if need be by others giving way. False: it cannot have one."""
         length, held = self._waiting, sum(one.body_bytes for one in self._queues(*range(len(TIERS))))
-        beyond = length + 1 - self._settings.queue_length
-        beyond_bytes = held + arrival.body_bytes - self._settings.queue_bytes
+        beyond = length + 1 - self.settings.queue_length
+        beyond_bytes = held + arrival.body_bytes - self.settings.queue_bytes
         if beyond <= 0 and beyond_bytes <= 0:
             return True
         lower = self._queues(*range(tier + 1, len(TIERS)))
@@ -375,9 +372,12 @@ class Admission:
         ticket.state = _ADMITTED
         ticket.admitted = now
         ticket.account.running += 1
-        self._running[ticket] = None
-        for slots in ticket.group.counts:
-            slots.running[ticket.tier] += 1
+        self._running.add(ticket)
+        group = ticket.group
+        if group.around:
+            group.count(ticket.tier, 1)
+        else:  # as above, at a third of the cost: nearly always
+            group.slots.running[ticket.tier] += 1
         self._totals[ticket.tier].admitted += 1
 
     def _serve(self, now: float) -> None:
@@ -425,9 +425,12 @@ class Admission:
 
     def _end(self, ticket: Ticket, state: TicketState) -> None:
         """A request that had begun holds its slot no more."""
-        del self._running[ticket]
-        for slots in ticket.group.counts:
-            slots.running[ticket.tier] -= 1
+        self._running.remove(ticket)
+        group = ticket.group
+        if group.around:
+            group.count(ticket.tier, -1)
+        else:
+            group.slots.running[ticket.tier] -= 1
         ticket.account.running -= 1
         ticket.state = state
         self._uncount_model(ticket)
@@ -459,7 +462,7 @@ class Admission:
         waiting = self._deadlines.tickets()
         for ticket in waiting:
             ticket.group.queues[ticket.tier].remove(ticket)
-        self._rooms = tuple(GroupRoom(self._settings) for _ in servers.servers)
+        self._rooms = tuple(GroupRoom(self.settings) for _ in servers.servers)
         self._only = self._rooms[0] if len(self._rooms) == 1 else None
         for room, within, names in zip(self._rooms, servers.within, servers.servers, strict=True):
             room.stands_in([self._rooms[number] for number in within[1:]])
@@ -467,8 +470,7 @@ class Admission:
                 room.pace = known[names].pace
         for ticket in self._running:
             ticket.group = self._only or self._group(ticket.arrival.model, ticket.tier)
-            for slots in ticket.group.counts:
-                slots.running[ticket.tier] += 1
+            ticket.group.count(ticket.tier, 1)
         for ticket in waiting:
             ticket.group = self._only or self._group(ticket.arrival.model, ticket.tier)
             ticket.group.queues[ticket.tier].add(ticket)
@@ -479,7 +481,7 @@ class Admission:
     def _charge(self, ticket: Ticket) -> None:
         """Take what is expected of a request out of its tenant's budgets."""
         arrival = ticket.arrival
-        model = None if arrival.model is None else self._settings.models.get(arrival.model)
+        model = None if arrival.model is None else self.settings.models.get(arrival.model)
         weight = ticket.token_weight = 1.0 if model is None else model.token_weight
         ticket.account.charge(arrival.input_tokens * weight, arrival.output_tokens * weight)
 

@@ -26,12 +26,12 @@ class GroupLimits(NamedTuple):
 class GroupRoom:
     """One group. See above."""
 
-    __slots__ = ("closed", "counts", "pace", "queues", "room", "slots", "waiting")
+    __slots__ = ("around", "closed", "pace", "queues", "room", "slots", "waiting")
 
     def __init__(self, settings: AdmissionSettings) -> None:
         self.slots = TierSlots(by_tier(settings.reserves))
-        self.counts: tuple[TierSlots, ...] = (self.slots,)
-        """What its requests count in: its own slots first."""
+        self.around: tuple[TierSlots, ...] = ()
+        """The slots of the groups that contain it: its requests count there, too."""
         self.room = self.slots.room
         """Whether a request of a tier may begin."""
         length, held = settings.queue_length, settings.queue_bytes
@@ -43,7 +43,7 @@ class GroupRoom:
 
     def stands_in(self, others: Sequence[GroupRoom]) -> None:
         """These groups contain it."""
-        self.counts = (self.slots, *(one.slots for one in others))
+        self.around = tuple(one.slots for one in others)
         self.room = self._room_in_all if others else self.slots.room
 
     def configure(self, settings: AdmissionSettings) -> None:
@@ -67,8 +67,14 @@ class GroupRoom:
         """Whether a tier runs less than it reserves."""
         return self.slots.running[tier] < self.slots.reserved[tier]
 
+    def count(self, tier: int, more: int) -> None:
+        """So many more requests of a tier run."""
+        self.slots.running[tier] += more
+        for slots in self.around:
+            slots.running[tier] += more
+
     def _room_in_all(self, tier: int) -> bool:
-        return all(slots.room(tier) for slots in self.counts)
+        return self.slots.room(tier) and all(slots.room(tier) for slots in self.around)
 
 
 def by_tier(values: Mapping[str, float]) -> tuple[float, float, float]:

@@ -46,12 +46,13 @@ class Arrival(NamedTuple):  # made for each request
 
 def check(arrival: Arrival) -> None:
     """Raises ValueError: a cost, a token count or a size of it is not one."""
+    _, _, cost, deadline, held, inputs, outputs, _ = arrival
     if not (
-        0.0 < arrival.cost < inf
-        and (arrival.deadline is None or arrival.deadline < inf)
-        and arrival.body_bytes >= 0
-        and 0.0 <= arrival.input_tokens < inf
-        and 0.0 <= arrival.output_tokens < inf
+        0.0 < cost < inf
+        and (deadline is None or deadline < inf)
+        and held >= 0
+        and 0.0 <= inputs < inf
+        and 0.0 <= outputs < inf
     ):
         raise ValueError(
             f"cost {arrival.cost}, deadline {arrival.deadline}, {arrival.body_bytes} bytes, {arrival.input_tokens} and "

@@ -192,9 +192,13 @@ def test_laws_hold_in_every_group(
         running = [one for one in alive if one.state is TicketState.ADMITTED]
         assert admission.running == len(running)
         assert admission.waiting == len(alive) - len(running)
-        rooms = {id(slots): slots for one in alive for slots in one.group.counts}
+        rooms = {id(slots): slots for one in alive for slots in (one.group.slots, *one.group.around)}
         for key, slots in rooms.items():
-            here = [one for one in running if any(id(part) == key for part in one.group.counts)]
+            here = [
+                one
+                for one in running
+                if any(id(part) == key for part in (one.group.slots, *one.group.around))
+            ]
             assert slots.running == [sum(one.tier == tier for one in here) for tier in range(3)]
         for one in alive:
             if one.state is TicketState.WAITING:
