@@ -179,7 +179,7 @@ class PoolPicker:
         self._grouped: BackendPool | None = None
         self._groups = ONE_GROUP
         self._names_of: Sequence[object] = ()
-        """What the groups go by."""
+        """The groups go by this of each server."""
         self._looked: tuple[BackendPool, bool] | None = None
         self._looks = Looks()
         self._names: frozenset[str] = frozenset()

@@ -54,7 +54,7 @@ class ServerGroups:
 
 
 ONE_GROUP = ServerGroups()
-"""Where all servers are alike."""
+"""All servers are alike: they are one group."""
 
 
 def groups_of(servers: Sequence[KnownServer]) -> ServerGroups:

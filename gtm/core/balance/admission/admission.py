@@ -309,7 +309,7 @@ class Admission:
         now: float,
         queue: FairQueue,
     ) -> bool:
-        """See to it that a request has a place in its queue, if need be by others giving way. False: it cannot have one."""
+        """Make a place in its queue for a request, if need be by letting others give way; whether it has one."""
         length, held = self._waiting, sum(one.body_bytes for one in self._queues(*range(len(TIERS))))
         beyond = length + 1 - self.settings.queue_length
         beyond_bytes = held + arrival.body_bytes - self.settings.queue_bytes

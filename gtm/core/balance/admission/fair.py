@@ -116,7 +116,7 @@ class Flow:
         return next(iter(next(iter(self.lines.values())).queue.values()))
 
     def pop(self) -> Ticket:
-        """Likewise, which then waits no more; its client comes last."""
+        """Take out the oldest of the client whose turn it is; that client comes last now."""
         client, line = next(iter(self.lines.items()))
         ticket = self.first()
         self.remove(ticket)

@@ -42,7 +42,7 @@ class GroupRoom:
         """None of its servers is usable: who chooses refuses what comes, and says why."""
 
     def stands_in(self, others: Sequence[GroupRoom]) -> None:
-        """These groups contain it."""
+        """Let its requests count in these groups, too, which contain it."""
         self.around = tuple(one.slots for one in others)
         self.room = self._room_in_all if others else self.slots.room
 
