@@ -13,8 +13,11 @@ the words that servers have for it:
     Ollama                      503      server busy, please try again.  maximum pending requests exceeded  `OLLAMA_MAX_QUEUE`; server/sched.go
     Knative, KServe             503      pending request queue full                                         queue-proxy's breaker
     NeMo Guardrails, gtm        503      "code": "queue_full"                                               NVIDIA-NeMo/Guardrails#2334; docs/admission.md
+    llama.cpp, of its health    503      no slot available                                                  `/health?fail_on_no_slot`; ggml-org/llama.cpp#5594
 
-What stands in a stream that began with 200 (SGLang, TGI) is not looked at: it has gone to the client.
+Text Generation Inference says of its health no more than that it is bad, when it is full as when it is dead (`says_unwell`; huggingface/text-generation-inference#3241).
+
+What stands in a stream that began with 200 (SGLang, TGI) has gone to the client: it counts, and no other server is asked.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ STATUSES = frozenset((429, 503))
 MOST_BYTES = 4096
 """Of a body that is looked at; longer ones say something else."""
 _QUEUE = re.compile(
-    rb"request queue (?:is )?full|exceeds maximum queue size|dropped due to backpressure|maximum pending requests exceeded|\"queue_full\"",
+    rb"request queue (?:is )?full|exceeds maximum queue size|dropped due to backpressure|maximum pending requests exceeded|\"queue_full\"|no slot available",
     re.IGNORECASE,
 )
+_UNWELL = re.compile(rb'"error_type"\s*:\s*"healthcheck"', re.IGNORECASE)
 _OVERLOADED = re.compile(rb'"error_type"\s*:\s*"overloaded"', re.IGNORECASE)
 
 
@@ -43,3 +47,8 @@ def says_full(status: int, body: bytes, *, retry_after: bool) -> bool:
     if status == 503 and (retry_after or _QUEUE.search(body)):
         return True
     return status in STATUSES and _OVERLOADED.search(body) is not None
+
+
+def says_unwell(status: int, body: bytes) -> bool:
+    """Whether an answer to the question for its health says that a server is full, or else dead: it is one of the two."""
+    return status == 503 and _UNWELL.search(body) is not None

@@ -11,7 +11,7 @@ import pytest
 
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Limits
-from gtm.balancer.plane.exchange import FIRST
+from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
 
@@ -387,3 +387,16 @@ async def _chain(w: World) -> None:
     admission.waiting[0].admitted()
     for client in clients:
         assert (await client.response()).status == 503
+
+
+def test_all_of_a_new_request_is_set() -> None:
+    """Its constructor is written by hand: an attribute that it forgot would fail the first request that asks for it."""
+
+    async def main() -> None:
+        async with world(await Backend(answering(_OK)).start()) as w:
+            await w.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            (exchange,) = w.gate.judged
+            new = Exchange(w.proxy, exchange.client, exchange.head)
+            assert all(hasattr(new, name) for name in Exchange.__slots__)
+
+    run(main)

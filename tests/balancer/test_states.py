@@ -9,6 +9,7 @@ import asyncio
 import json
 import random
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -25,8 +26,9 @@ from gtm.balancer.wire.endpoints import (
     target_of,
 )
 from gtm.balancer.wire.usage import makes_text
+from gtm.core.balance.work import AskedWork
 from tests.balancer.test_full import Region, region
-from tests.balancer.world import Message, Peer, read_body, read_head, run
+from tests.balancer.world import PATIENCE, Message, Peer, read_body, read_head, run
 
 
 class Keeper:
@@ -48,7 +50,7 @@ class Keeper:
             peer.send(self._answer(message))
 
     def _answer(self, message: Message) -> bytes:
-        _, path, _ = message.start.decode().split(" ")
+        path = unquote(message.start.decode().split(" ")[1]).rstrip("/")
         said: Any = json.loads(message.body) if message.body else {}
         known = said.get("previous_response_id") or said.get("input_file_id") or said.get("conversation")
         known = known["id"] if isinstance(known, dict) else known
@@ -164,6 +166,80 @@ def test_what_nobody_saw_being_made_is_found_by_asking(absent: int) -> None:
             assert not here.proxy.stats.full
             assert not here.proxy.stats.retries
             assert not sum(one.ejections for one in here.health.snapshot(asyncio.get_running_loop().time()))
+
+    run(main)
+
+
+@pytest.mark.parametrize("size", [100_000, 1_300_000])
+@pytest.mark.parametrize("stands", ["first", "last"])
+def test_a_long_follow_up_of_what_nobody_saw_being_made_is_found_by_asking(size: int, stands: str) -> None:
+    """As after a restart, or by another worker: its body is kept until one has what it goes on with, and comes whole."""
+
+    async def main() -> None:
+        servers = [Keeper(name) for name in "abcd"]
+        servers[2].made = {f"{name}_{number}" for name in ("resp", "conv") for number in range(4)}
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            for number in range(4):
+                for name, thing in (
+                    ("previous_response_id", f"resp_{number}"),
+                    ("conversation", {"id": f"conv_{number}"}),
+                ):
+                    long, told = {"input": "x" * size}, {name: thing}
+                    wanted = {**told, **long} if stands == "first" else {**long, **told}
+                    status, found = await _ask(here, "POST", "/v1/responses", wanted)
+                    assert (status, found["by"]) == (200, "c")
+            assert max(len(one.asked) for one in servers) == 8
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses/", "/v1/%72esponses", "/v1/%72esponses//"])
+def test_a_path_that_servers_take_for_another_is_that_one(path: str) -> None:
+    """A slash at its end, or a letter that is encoded: where `paths` lets it pass."""
+
+    async def main() -> None:
+        servers = [Keeper(name) for name in "abc"]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            for _ in range(6):
+                status, first = await _ask(here, "POST", path, {"model": "m", "input": "1"})
+                assert status == 200
+                assert here.picker.holders.of(first["id"]) is not None
+                wanted = {"input": "x" * 100_000, "previous_response_id": first["id"]}
+                status, last = await _ask(here, "POST", path, wanted)
+                assert (status, last["by"]) == (200, first["by"])
+
+    run(main)
+
+
+def test_a_response_in_the_background_is_work_after_its_answer() -> None:
+    """It counts at its server for as long as it is expected to take, and that it is answered at once teaches nothing of others."""
+
+    async def main() -> None:
+        servers = [Keeper(name) for name in "ab"]
+        async with region(*servers) as here:  # type: ignore[arg-type]
+            wanted = {"model": "m", "input": "1", "background": True}
+            costs = here.picker.costs
+            for _ in range(60):
+                costs.learn(AskedWork("m", 0, None), 60.0)
+            before = costs.mean
+            for _ in range(6):
+                assert (await _ask(here, "POST", "/v1/responses", wanted))[0] == 200
+            flights = [one.flight for one in here.picker.pool.candidates]
+            assert [flight.requests for flight in flights] == [3, 3]
+            assert costs.mean == before
+            assert all(flight.latency.value is None for flight in flights)
+            assert not here.queue.admission.running
+            # One that is streamed is answered when it is done; one that is refused is no work.
+            assert (await _ask(here, "POST", "/v1/responses", {**wanted, "stream": True}))[0] == 200
+            unknown = {**wanted, "previous_response_id": "nowhere"}
+            assert (await _ask(here, "POST", "/v1/responses", unknown))[0] == 404
+            assert sum(flight.requests for flight in flights) == 6
+            for _ in range(2000):  # such requests take a moment now: they are work for a moment
+                costs.learn(AskedWork("m", 0, None), 0.001)
+            assert (await _ask(here, "POST", "/v1/responses", wanted))[0] == 200
+            async with asyncio.timeout(PATIENCE):
+                while sum(flight.requests for flight in flights) > 6:  # noqa: ASYNC110 - it ends by time alone
+                    await asyncio.sleep(0.001)
 
     run(main)
 

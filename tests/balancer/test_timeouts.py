@@ -19,6 +19,7 @@ import pytest
 from gtm.balancer.config import checked
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.plane.backend.backends import KEEPALIVE
+from gtm.balancer.plane.backend.upstream import KEEPS_ALIVE, keeps_alive
 from gtm.balancer.plane.contracts import Limits, SentRequest
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts, wish
 from gtm.core.balance.backends import Backend as Server
@@ -245,6 +246,65 @@ def test_the_whole_time(lines: list[bytes], whole: float) -> None:
                 assert b'"code":"deadline"' in answer.body
             assert b"ran out" in await streams.end()
             assert w.picker.ends == ["refused"] * 2
+
+    run(main)
+
+
+_ALIVE = (
+    b": ping\n\n",
+    b":\n\n",
+    b": OPENROUTER PROCESSING\r\n\r\n",
+    b'event: ping\ndata: {"type": "ping"}\n\n',
+    b'event: ping\r\ndata: {"type":"ping"}\r\n\r\n',
+)
+"""What fronts send while nothing comes of an engine (theopenco/llmgateway#1541, modelcontextprotocol/go-sdk#1232; Anthropic's `ping`)."""
+_TOKENS = (
+    b"data: 1\n\n",
+    b": ping\n\ndata: 1\n\n",
+    b"event: ping\ndata: 1\n\nevent: x\ndata: 2\n\n",
+    b"event: pinged\ndata: 1\n\n",
+)
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def test_which_pieces_say_that_a_connection_is_alive_and_no_more() -> None:
+    """In chunks or not, one or several of them: and nothing with a token in it."""
+    for said in (*_ALIVE, _ALIVE[0] + _ALIVE[3]):
+        for data in (said, _chunk(said), _chunk(said) * 2):
+            assert len(data) <= KEEPS_ALIVE
+            assert keeps_alive(data), data
+    for said in _TOKENS:
+        for data in (said, _chunk(said), _chunk(_ALIVE[0]) + _chunk(said), _chunk(said) + _chunk(_ALIVE[0])):
+            assert not keeps_alive(data), data
+    assert not keeps_alive(b"0\r\n\r\n")
+    assert not keeps_alive(b"")
+
+
+@pytest.mark.parametrize("alive", _ALIVE)
+def test_what_keeps_a_connection_alive_is_no_progress_of_a_stream(alive: bytes) -> None:
+    """The front of a dead engine says it for as long as one listens: the client gets it, and the stream has its time all the same."""
+
+    async def main() -> None:
+        server = _Server(_EVENTS)
+        rules = TimeoutRules(Timeouts(between=60.0), Timeouts())
+        async with world(await Backend(server).start(), timeouts=rules) as w:
+            client, peer = await _asks(w, server, _chat())
+            live, its = await _asks(w, server, _chat())
+            for _ in range(5):
+                for one, said in ((peer, alive), (its, _TOKENS[0])):
+                    one.send(_chunk(said))
+                assert await client.reader.readexactly(len(_chunk(alive))) == _chunk(alive)
+                await live.reader.readexactly(len(_chunk(_TOKENS[0])))
+                assert not w.picker.ends
+                w.pass_time(11)
+            w.pass_time(6)
+            await w.until(lambda: bool(w.picker.ends))
+            assert w.picker.ends == ["refused"]  # another's tokens came: it is no fault of the server's
+            assert b"backend_" in await client.end()
+            assert not live.reader.at_eof()
 
     run(main)
 

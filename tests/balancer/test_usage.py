@@ -784,3 +784,20 @@ def test_messages_of_a_tunnel_are_looked_at_apart() -> None:
     meter.message(cut[-3:] + b'"}' + done)
     used = meter.used(10_000, events=False)
     assert (used.inputs, used.outputs) == (300, 400)
+
+
+def test_a_tunnel_s_answers_count_together() -> None:
+    """Each message that says what an answer used is of another answer; what one document says twice is said once."""
+    meter = Meter()
+    meter.begin()
+    for number in (1, 20, 300):
+        usage = b'{"input_tokens":%d,"output_tokens":%d}' % (number, 2 * number)
+        meter.message(b'{"type":"response.output_text.delta","delta":"tokens"}')
+        meter.message(b'\x81\x7e{"type":"response.done","response":{"usage":%b}}' % usage)
+    used = meter.used(100_000, events=False)
+    assert (used.inputs, used.outputs) == (321, 642)
+    meter.begin(events=True)  # of a stream the last word counts
+    for number in (1, 20, 300):
+        meter.piece(b'data: {"usage":{"prompt_tokens":7,"completion_tokens":%d}}\n\n' % number)
+    used = meter.used(100_000, events=True)
+    assert (used.inputs, used.outputs) == (7, 300)

@@ -14,17 +14,20 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from gtm.adapters.fullness import MOST_BYTES, says_full
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import Looks, SentRequest
 from gtm.balancer.wire.estimate import BYTES_A_TOKEN
 from gtm.balancer.wire.facts import PromptCut
 from gtm.balancer.wire.refusals import Refusal, no_model
+from gtm.balancer.wire.responses import status_said
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, ChoosingSettings, Prefix, WantedBackend, Why
-from gtm.core.balance.flights import Flights, FlightTicket
+from gtm.core.balance.flights import US, Flights, FlightTicket
+from gtm.core.balance.groups import ONE_GROUP, ServerGroups, groups_of
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import SERVER_FAILURES, BackendLoad, CallKind, Sending
 from gtm.core.balance.work import AskedWork, Costs
@@ -43,6 +46,8 @@ _REVISE_EVERY = 5
 LOOSE_S = 10.0
 """Seconds for which a session, or a client's prompts that begin alike, go by load after one of them failed."""
 _MOST_LOOSENED = 4096
+MOST_BACKGROUND = 600.0
+"""Seconds for which a request that was answered at once counts as work at its server, at the most."""
 _FAILED = ("failed", "broken")
 _NONE: frozenset[str] = frozenset()
 _LOAD = By.LOAD
@@ -171,6 +176,10 @@ class PoolPicker:
         self._timer: asyncio.TimerHandle | None = None
         self.pool: BackendPool = self._pooled(backends, settings)
         self._named: BackendPool | None = None
+        self._grouped: BackendPool | None = None
+        self._groups = ONE_GROUP
+        self._names_of: Sequence[object] = ()
+        """The groups go by this of each server."""
         self._looked: tuple[BackendPool, bool] | None = None
         self._looks = Looks()
         self._names: frozenset[str] = frozenset()
@@ -323,15 +332,22 @@ class PoolPicker:
             self._begun -= flying.began
         if exchange.finds is not None or exchange.seeks:
             self._learn(flying, exchange)
+        status = exchange.status
+        if how == "answered" and exchange.answer.events and exchange.answer.size <= MOST_BYTES:
+            said = status_said(exchange.answer.first)
+            if said is not None:
+                status = said
+                exchange.full = says_full(503, exchange.answer.first, retry_after=False)
         if how == "answered" and not exchange.full:
-            self._answered(flying, exchange, now)
+            self._answered(flying, exchange, status, now)
         else:
             self._unanswered(flying, exchange, how, now)
         if self.health.pending:
             self._look(now)
 
-    def _answered(self, flying: _Flying, exchange: Exchange, now: float) -> None:
-        status, sending, took = exchange.status, flying.sending, now - flying.began
+    def _answered(self, flying: _Flying, exchange: Exchange, status: int, now: float) -> None:
+        sending, took = flying.sending, now - flying.began
+        begins = False
         if status >= 400:
             flying.ticket.end(None, now)
             if status in SERVER_FAILURES:
@@ -340,11 +356,13 @@ class PoolPicker:
                 # By its head alone: what a client wants to send says nothing of who refuses it.
                 self.health.cancelled(sending)
                 return
+        elif begins := exchange.facts.background and exchange.target.makes_state:
+            self._works_on(flying)
         else:
             flying.ticket.end(took, now)
             if not exchange.tunnelled:
                 self.costs.learn(flying.asked, took)
-        if exchange.tunnelled:
+        if exchange.tunnelled or begins:
             self.health.answered(sending, status, None, now)
             return
         latency, streams = exchange.first_byte - flying.began, exchange.answer.events
@@ -356,6 +374,12 @@ class PoolPicker:
             beside = min(flying.ticket.met, self.flights.of(sending.name).outstanding)
             who = _whose(exchange)
         self.health.answered(sending, status, latency, now, call, tokens=tokens, beside=beside, who=who)
+
+    def _works_on(self, flying: _Flying) -> None:
+        """A server has answered, and begins: its work counts there for as long as such a request is expected to take, and what the answer took says nothing of that."""
+        ticket = self.flights.of(flying.sending.name).begin(flying.ticket.work_us / US)
+        flying.ticket.end()
+        self.loop.call_later(min(ticket.cost_us / US, MOST_BACKGROUND), ticket.end)
 
     def _unanswered(self, flying: _Flying, exchange: Exchange, how: str, now: float) -> None:
         flying.ticket.end(None, now)
@@ -453,10 +477,27 @@ class PoolPicker:
         """How many backends may be chosen now."""
         return len(self.pool.usable)
 
-    def slots(self) -> int | None:
-        """How many requests the usable backends serve at once, without those that refuse while others do not; None where one does not say."""
+    def groups(self) -> ServerGroups:
+        """The groups of servers that requests may wait for: worked out anew where servers have other names than before."""
+        if self._grouped is not self.pool:
+            self._grouped = self.pool
+            names = [
+                (one.backend, one.condition.models, one.condition.adapters, one.condition.healthy)
+                for one in self.pool.candidates
+            ]
+            if names != self._names_of:
+                self._names_of, found = names, groups_of(self.pool.candidates)
+                if found != self._groups:
+                    self._groups = found
+        return self._groups
+
+    def slots(self, group: frozenset[str] | None = None) -> int | None:
+        """How many requests the usable backends serve at once, without those that refuse while others do not; None where one does not say.
+
+        `group`: the names of those of a group; None: all.
+        """
         total = 0
-        for one in self._willing():
+        for one in self._willing(group):
             if not one.slots:
                 return None
             total += one.slots
@@ -466,8 +507,10 @@ class PoolPicker:
         """How many of the usable backends' slots are free, of those who say how many they have. None that is over-full takes another's."""
         return sum(max(0.0, one.slots - one.flight.known) for one in self._willing())
 
-    def _willing(self) -> Sequence[Candidate]:
+    def _willing(self, group: frozenset[str] | None = None) -> Sequence[Candidate]:
         usable = self.pool.usable
+        if group is not None:
+            usable = tuple(one for one in usable if one.backend.name in group)
         return [one for one in usable if not one.condition.refuses] or usable
 
     def routes(self) -> tuple[Route, ...]:

@@ -15,6 +15,7 @@ from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, Usage, bounds_of
 from gtm.core.balance.admission import values as core
 from gtm.core.balance.admission.admission import Admission
+from gtm.core.balance.admission.rooms import GroupLimits
 from gtm.core.balance.admission.settings import AdmissionSettings
 from gtm.core.balance.serving import known_as
 from gtm.core.handoff.verdict import Verdict
@@ -154,10 +155,10 @@ class QueueAdmission:
             # Not at once: each that begins, and fails, would lead to the next from within.
             self.loop.call_soon(self._tell, changed)
 
-    def resize(self, slots: int | None, usable: bool | None = None) -> None:
-        """So many may be served at once; None: unknown. `usable`: see `gtm.core.balance.admission.Admission.resize`."""
+    def resize(self, slots: int | None, usable: bool | None = None, parts: GroupLimits | None = None) -> None:
+        """So many may be served at once; None: unknown. `usable`, `parts`: see `gtm.core.balance.admission.Admission.resize`."""
         now = self.loop.time()
-        self.admission.resize(slots, now, usable=usable)
+        self.admission.resize(slots, now, usable=usable, parts=parts)
         self.tick(now)
 
     def _arrival(self, exchange: Exchange, now: float) -> core.Arrival:

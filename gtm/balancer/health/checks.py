@@ -11,8 +11,9 @@ Laws:
   6. A check that cannot work takes nobody down: 401 and 403 say that it shows no key, and 400, 404, 405, 415, 422 and 501 of a server at which it
      has never passed say that it asks for what is not there. It is switched off for that backend, which has answered and counts as it does
      without the check; what is wrong with the check is told, and it is tried again.
-  7. A completion that is refused for want of room passes where requests are known to be there: a server that says that it is full works, and one that
-     says it of nobody's requests may be a proxy before a dead engine. One that only ran out of time says nothing while
+  7. A check that is refused for want of room passes where requests are known to be there: a server that says that it is full works, and one that
+     says it of nobody's requests may be a proxy before a dead engine. Where its words are those of a dead one, too, it passes while the model's answers to live
+     requests come. A completion that only ran out of time says nothing while
      the model's answers to live requests come; nor where these fill all slots of the server, for as long as such silence is usual (`_QUIET`).
 """
 
@@ -31,7 +32,7 @@ from types import MappingProxyType
 import msgspec
 
 from gtm.adapters.exposition import MAX_BYTES, MetricsError
-from gtm.adapters.fullness import MOST_BYTES, says_full
+from gtm.adapters.fullness import MOST_BYTES, says_full, says_unwell
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import read_orca
 from gtm.adapters.scrape import Scrape, signals
@@ -187,6 +188,8 @@ class _Watched:
     absent: dict[str, float] = field(default_factory=dict)
     """Models of which it has said that they are not there, and until when that counts."""
     quiet_since: float | None = None
+    health_asked: float = inf
+    """When its health was asked for last."""
     """When the first completion began of those in a row that ran out of time while live requests filled all slots."""
 
 
@@ -363,6 +366,7 @@ class Checks:
     async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
         answer: BackendAnswer | None = None
         wrong = ""
+        before, watched.health_asked = watched.health_asked, self._now()
         try:
             if check.type == "grpc":
                 answer = await self._ask_grpc(watched.route, check)
@@ -375,6 +379,10 @@ class Checks:
                     wrong += f": it has no `{check.path}`; set `path` to one that it has (Triton: /v2/health/ready)"
         except AskingError as error:
             wrong = str(error)
+        if wrong and answer is not None and self._is_busy(watched, answer, before):
+            self._passes(watched, Check.HEALTH, answer)
+            self._note(watched, Check.HEALTH.value, "")
+            return check.interval
         up = not wrong or self._is_fault(watched, Check.HEALTH, answer)
         if watched.cold and up:
             await self._warm_up(watched)
@@ -428,7 +436,7 @@ class Checks:
             wrong = str(error)
         if answer is not None:
             watched.quiet_since = None
-        if wrong and answer is not None and _says_full(answer) and self._has_requests(watched):
+        if wrong and answer is not None and self._is_busy(watched, answer):
             self._passes(
                 watched, Check.COMPLETION, answer
             )  # nothing was completed: what it takes is not known by it
@@ -446,6 +454,13 @@ class Checks:
             self._tell_models(watched)
         self._result(watched, Check.COMPLETION, wrong, answer)
         return min(check.timeout, check.interval) if wrong else check.interval
+
+    def _is_busy(self, watched: _Watched, answer: BackendAnswer, since: float = inf) -> bool:
+        """Whether a check was refused for want of room (law 7). `since`: from when on the model's answers to live requests count as a sign of life."""
+        body = answer.body[:MOST_BYTES]
+        if says_full(answer.status, body, retry_after=answer.retry_after):
+            return self._has_requests(watched)
+        return says_unwell(answer.status, body) and watched.route.work.heard >= since
 
     def _has_requests(self, watched: _Watched) -> bool:
         """Whether requests are known to be there: of this balancer, of others, or by what the server's own metrics say."""
@@ -650,11 +665,6 @@ class Checks:
             logger.warning("backend %s: %s: %s", watched.backend.name, kind, wrong)
         elif before and not wrong:
             logger.info("backend %s: %s is right again", watched.backend.name, kind)
-
-
-def _says_full(answer: BackendAnswer) -> bool:
-    """Whether a check's answer says that the server is full, as that of a live request says it."""
-    return says_full(answer.status, answer.body[:MOST_BYTES], retry_after=answer.retry_after)
 
 
 def _latency(answer: BackendAnswer | None) -> float | None:

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -189,7 +189,7 @@ _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 class ClientAnswer:
     """One answer, from its head to its end; pieces are written together by who takes them."""
 
-    __slots__ = ("_out", "_trailers", "events", "framing", "pieces", "size", "tail")
+    __slots__ = ("_out", "_trailers", "events", "first", "framing", "pieces", "size", "tail")
 
     def __init__(self) -> None:
         self.framing: Framing = NONE
@@ -199,6 +199,8 @@ class ClientAnswer:
         """Bytes of its body."""
         self.pieces = 0
         """Pieces that it came in: of a stream of events about one each, as servers send them."""
+        self.first = b""
+        """The first of them, with its framing or without."""
         self._out: list[bytes] = []
         self.tail = b""
         """How a stream of events ends so far: four bytes at least, if there are so many."""
@@ -329,9 +331,9 @@ TRANSITIONS = {
 """What follows a phase. From one that is at a backend or on its way there it goes to another server (CONNECTING), or comes home from a peer region (WAITING)."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False, init=False)
 class Exchange:
-    """A request on its way.
+    """A request on its way. What is not among the arguments begins as nothing, or none.
 
     Args:
         proxy: what all share.
@@ -342,96 +344,111 @@ class Exchange:
     proxy: Proxy
     client: Downstream
     head: RequestHead
-    facts: RequestFacts = _EMPTY
-    target: RequestTarget = NOWHERE
+    facts: RequestFacts
+    target: RequestTarget
     """What its method and target say, from when it begins."""
-    asked: tuple[AskedWork, float] | None = None
+    asked: tuple[AskedWork, float] | None
     """What of the facts tells its cost, and the seconds of work that it was expected to be when it came; None: nobody asked."""
-    span: Span | None = None
+    span: Span | None
     """Of its trace, if it is recorded."""
-    chosen: BackendChoice | None = None
+    chosen: BackendChoice | None
     """The backend that was chosen for the request, and by what."""
-    fallback: str = ""
+    fallback: str
     """The model that it is served by instead of the one that it asks for; empty: by that."""
-    failure: Failure = _RESET
+    failure: Failure
     """How the last backend that failed it did."""
-    phase: ExchangePhase = NEW
-    began: float = field(init=False)
-    first_byte: float = 0.0
-    received: int = 0
+    phase: ExchangePhase
+    began: float
+    first_byte: float
+    received: int
     """Bytes of the request's body."""
-    status: int = 0
-    tunnelled: bool = False
+    status: int
+    tunnelled: bool
     """Both sides have left HTTP."""
-    verdict: object = None
+    verdict: object
     """What the gate said of it."""
-    shown: tuple[bytes | Flaw, Window] | None = None
+    shown: tuple[bytes | Flaw, Window] | None
     """The handoff that it came with, or what was wrong with that, and when."""
-    admission: object = None
+    admission: object
     """Admission keeps this of the request between its arrival and its end."""
-    meter: Meter | None = None
+    meter: Meter | None
     """Looks for the tokens that it uses; None: nobody asks."""
-    sent: SentRequest | None = None
+    sent: SentRequest | None
     """Who has it, a backend or a peer, and its place in that one's counts; None: nobody has."""
-    upstream: Upstream | None = None
-    lost: SentRequest | None = None
+    upstream: Upstream | None
+    lost: SentRequest | None
     """The last that had it, and failed it."""
-    refusal: Refusal | None = None
+    refusal: Refusal | None
     """Why it was refused."""
-    _connecting: asyncio.Task[None] | None = None
-    _times: Timeouts | None = None
+    _connecting: asyncio.Task[None] | None
+    _times: Timeouts | None
     """Once somebody has asked."""
-    tried: tuple[str, ...] = ()
-    _pieces: list[bytes | bytearray] = field(default_factory=list)
-    _kind: BodyKind = BodyKind.NONE
+    tried: tuple[str, ...]
+    _pieces: list[bytes | bytearray]
+    _kind: BodyKind
     """Says where a request to its path names its model."""
-    _scan: BodyScan | None = None
+    _scan: BodyScan | None
     """Looks for its model in what comes of its body, which is not awaited whole."""
-    _plain: bytes | None = None
+    _plain: bytes | None
     """Its body without its Content-Encoding, until it is sent; None: it has none, or was not read."""
-    _until: int = 0
+    _until: int
     """Bytes of its body that are awaited before anything is decided; 0: all of it was there."""
-    pace: LeastPace | None = None
+    pace: LeastPace | None
     """How its body comes; None: it came at once."""
-    taking: LeastPace | None = None
+    taking: LeastPace | None
     """How its client takes the answer; None: it has always been as fast as its backend."""
-    keeps_body: bool = True
+    keeps_body: bool
     """All of its body that came is kept, so that it can be sent again."""
-    complete: bool = field(init=False)
+    complete: bool
     """All of the request is there."""
-    _trailers: list[bytes] = field(default_factory=list)
+    _trailers: list[bytes]
     """Field lines that stand behind its body."""
-    _withheld: frozenset[bytes] | None = None
+    _withheld: frozenset[bytes] | None
     """Names that no trailer may have; None: there was none."""
-    _queued: float = 0.0
+    _queued: float
     """Since when it is in the queue."""
-    waited: float = 0.0
+    waited: float
     """Seconds for which it was."""
-    _offered: bool = False
+    _offered: bool
     """Admission knows of it."""
-    answer: ClientAnswer = field(default_factory=ClientAnswer)
-    _untaken: bool = False
+    answer: ClientAnswer
+    _untaken: bool
     """A peer has said that it does not take it."""
-    _doubted: ResponseHead | None = None
+    _doubted: ResponseHead | None
     """The head of an answer that is kept back; None: none is."""
-    full: bool = False
+    full: bool
     """The client got an answer by which a backend said that it is full."""
-    finds: IdFinder | None = None
+    finds: IdFinder | None
     """Looks for the id of what it makes; None: it makes nothing that is kept."""
-    seeks: bool = False
+    seeks: bool
     """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
-    _moved: bool = False
+    _moved: bool
     """Another server was asked since one was full."""
-    begun: bool = False
+    begun: bool
     """It was sent to a backend."""
-    heard: bool = False
+    heard: bool
     """Something of an answer came from the present server."""
 
     # --- what is known of it ---
 
-    def __post_init__(self) -> None:
-        self.began = self.proxy.now()
-        self.complete = not self.head.has_body
+    def __init__(self, proxy: Proxy, client: Downstream, head: RequestHead) -> None:
+        # By hand, and what has one value together: as a dataclass writes it, it takes nearly twice as long, for each request.
+        self.proxy, self.client, self.head = proxy, client, head
+        self.began = proxy.now()
+        self.complete = not head.has_body
+        self.phase, self.failure, self.fallback, self.tried = NEW, _RESET, "", ()
+        self.facts, self.target, self.answer, self._kind = _EMPTY, NOWHERE, ClientAnswer(), _NONE
+        self.asked = self.span = self.chosen = self.verdict = self.shown = self.admission = self.meter = None
+        self.sent = self.upstream = self.lost = self.refusal = self.finds = self._connecting = self._times = (
+            None
+        )
+        self.pace = self.taking = self._scan = self._plain = self._withheld = self._doubted = None
+        self.tunnelled = self.full = self.seeks = self.begun = self.heard = False
+        self._offered = self._untaken = self._moved = False
+        self.keeps_body = True
+        self.received = self.status = self._until = 0
+        self.first_byte = self.waited = self._queued = 0.0
+        self._pieces, self._trailers = [], []
 
     @property
     def goes_on_with(self) -> str | None:
@@ -903,11 +920,12 @@ class Exchange:
             self.regulate()
 
     def _forget_body(self) -> None:
-        """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back."""
+        """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back, or another server may have what it goes on with."""
         if self.received <= self.proxy.replay or not self.keeps_body:
             return
         pushed = self.sent is not None and self.sent.push is not None
-        if not pushed or self.received > MAX_INSPECTED:
+        most = self.proxy.most_read if self.seeks else MAX_INSPECTED if pushed else self.proxy.replay
+        if self.received > most:
             self.forget()
 
     def forget(self) -> None:

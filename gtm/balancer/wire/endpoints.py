@@ -208,10 +208,15 @@ def endpoint_of(method: bytes, path: bytes) -> KnownEndpoint | None:
     return _remembered(method, path) if len(path) <= _SHORT else _row_of(method, path)
 
 
+def _plain(path: bytes) -> bytes:
+    """A path as servers compare it."""
+    return unquote_to_bytes(path).rstrip(b"/")
+
+
 def _row_of(method: bytes, path: bytes) -> KnownEndpoint | None:
     found = _ROWS.get((method, path))
     if found is None:
-        plain = unquote_to_bytes(path).rstrip(b"/")
+        plain = _plain(path)
         found = _ROWS.get((method, plain))
     if found is None:
         rows = (row for of, pattern, row in _PATTERNS if of == method and pattern.fullmatch(plain))
@@ -277,11 +282,16 @@ _ID = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,%d})"' % MAX_ID)
 
 def makes_state(method: bytes, path: bytes) -> bool:
     """Whether a request makes something that its server keeps."""
-    return method == b"POST" and _MADE.fullmatch(path) is not None
+    return method == b"POST" and _MADE.fullmatch(_plain(path)) is not None
 
 
 _CONTINUES = frozenset((b"/v1/responses", b"/v1/batches"))
 """Paths whose requests may name in their body what they go on with."""
+
+
+def continues(method: bytes, path: bytes) -> bool:
+    """Whether a request may name in its body what it goes on with."""
+    return method == b"POST" and _plain(path) in _CONTINUES
 
 
 def says_absent(status: int, body: bytes, thing: str) -> bool:
@@ -358,7 +368,7 @@ def _worked_out(method: bytes, target: bytes) -> RequestTarget:
         makes_state(method, path),
         named_in(target),
         runs_model(method, path),
-        method == b"POST" and path in _CONTINUES,
+        continues(method, path),
     )
 
 

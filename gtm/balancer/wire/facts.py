@@ -42,6 +42,8 @@ class RequestFacts(NamedTuple):
     """The id of what one server has, and the request goes on with, as its body says (`gtm.balancer.wire.endpoints`)."""
     stored: bool = True
     """What it makes is to be kept by its server, if the endpoint keeps it."""
+    background: bool = False
+    """It is answered at once, and its server works on it after that (`background` of OpenAI's responses)."""
 
 
 NOTHING = RequestFacts()
@@ -79,6 +81,7 @@ class Body(msgspec.Struct, gc=False):
     input_file_id: str | None = None
     conversation: msgspec.Raw = _ABSENT
     store: bool | None = None
+    background: bool | None = None
     # What the model reads before these, or what keeps caches apart.
     tools: msgspec.Raw = _ABSENT
     system: msgspec.Raw = _ABSENT
@@ -191,6 +194,7 @@ def facts_of(
         most if messages or text[:1] != b"[" else None,
         state,
         found.store is not False,
+        found.background is True and not found.stream,
     )
     return tuple.__new__(RequestFacts, facts)
 

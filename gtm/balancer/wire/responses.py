@@ -11,7 +11,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
+import msgspec
+
 from gtm.balancer.wire.heads import Headers, RequestHead, read_length, tokens, without
+from gtm.nesting import shallow
 
 _TAKEN = frozenset(
     (
@@ -281,3 +284,41 @@ class Chunks:
             else:
                 return pieces, data[at:]
         return pieces, b""
+
+
+# --- Streams that say nothing but that they failed: their status was 200, for their head came before the engine had done anything. ---
+
+
+class _Failure(msgspec.Struct):
+    code: int | str | None = None
+
+
+class _Event(msgspec.Struct):
+    error: _Failure | str | None = None
+    type: str | None = None
+    code: int | str | None = None
+
+
+_EVENT_DATA = re.compile(rb"(?:\A|[\r\n])data: ?(\{[^\r\n]*\})")
+_event = msgspec.json.Decoder(_Event, strict=False)
+
+
+def status_said(first: bytes) -> int | None:
+    """The status that the first event of a stream stands for, where it is an error (`{"error": …}`, as vLLM, SGLang, TGI, OpenAI's and Anthropic's APIs have it).
+
+    500, where it has no code that is a status of a failure; None: it is no error.
+    """
+    if b'error"' not in first or (found := _EVENT_DATA.search(first)) is None:
+        return None
+    try:
+        event = _event.decode(shallow(found[1]))
+    except ValueError:
+        return None
+    if not event.error and event.type != "error":
+        return None
+    code = event.error.code if isinstance(event.error, _Failure) and event.error.code else event.code
+    said = int(code) if isinstance(code, int) or (isinstance(code, str) and code.isdecimal()) else 500
+    return said if said in _FAILURES else 500
+
+
+_FAILURES = frozenset((*range(400, 500), 500, 502, 503, 504))

@@ -262,6 +262,7 @@ class Meter:
     def message(self, data: bytes) -> None:
         """What came through a tunnel: most of it are messages of a WebSocket, in frames that nobody reads here, so that each is looked at for itself."""
         self._said.forget()
+        self._said.adds = True
         self._said.feed(data[max(data.find(b'{"'), 0) :])
 
     def _found_out(self, data: bytes) -> tuple[bytes, ...]:
@@ -346,11 +347,13 @@ class _Counts:
     What it goes by is how deep a name stands. Between two names that are known, brackets outside of texts are counted in C.
     """
 
-    __slots__ = ("_base", "_depth", "_inside", "_rest", "_way", "counts", "events")
+    __slots__ = ("_base", "_depth", "_inside", "_rest", "_way", "adds", "counts", "events")
 
     def __init__(self, *, events: bool) -> None:
         self.events = events
         """What comes is a stream of events."""
+        self.adds = False
+        """What comes are messages of a tunnel, in which one answer follows another: each has its own."""
         self.counts: dict[str, int] = {}
         self._base: int | None = 0 if events else None
         """How deep the document is that counts are of: one of a list, or by itself."""
@@ -426,8 +429,8 @@ class _Counts:
         self._pass(data[at:])
 
     def _count(self, what: str, number: int) -> None:
-        """The last word counts: some engines tell with each event what was used so far. In a list, each document has its own."""
-        self.counts[what] = number + (self.counts.get(what, 0) if self._base else 0)
+        """The last word counts: some engines tell with each event what was used so far. In a list, each document has its own, and each message of a tunnel."""
+        self.counts[what] = number + (self.counts.get(what, 0) if self._base or self.adds else 0)
 
     def _pass(self, data: bytes) -> None:
         """Go on behind what has no name that is known."""

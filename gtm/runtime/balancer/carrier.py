@@ -34,7 +34,9 @@ from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.balancer.wire.tls import BackendContext, ServerContext
+from gtm.core.balance.admission.rooms import GroupLimits
 from gtm.core.balance.choosing.values import By
+from gtm.core.balance.groups import ONE_GROUP
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.serving import named
@@ -87,7 +89,7 @@ class HealthLoop:
         picker: is told of conditions.
         admission: is told of slots.
         http2: what https backends must show to checks by gRPC.
-        share: what of the region's slots may be filled here.
+        share: what of the region's slots may be filled here; or of a group's, by its name.
         not_made: called for each check that could not be made for want of room here.
     """
 
@@ -96,13 +98,13 @@ class HealthLoop:
     admission: QueueAdmission
     http2: Callable[[], ssl.SSLContext]
     _: KW_ONLY
-    share: Callable[[int | None], int | None] = lambda slots: slots
+    share: Callable[[int | None, str], int | None] = lambda slots, _: slots
     not_made: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._settings: CheckSettings | None = None
         self._checks: Checks | None = None
-        self._slots: tuple[int | None, bool] = (-1, False)
+        self._slots: tuple[int | None, bool, GroupLimits | None] = (-1, False, None)
         self._drained: set[str] = set()
 
     async def configure(self, document: BalancerDocument) -> None:
@@ -147,8 +149,13 @@ class HealthLoop:
 
     def resize(self) -> None:
         """Look how many slots may be filled here."""
-        slots = self.picker.slots()
-        here = (self.share(slots), slots != 0)
+        slots, groups = self.picker.slots(), self.picker.groups()
+        parts = None
+        if groups is not ONE_GROUP:
+            all_of_them = [self.picker.slots(names) for names in groups.servers]
+            shares = map(self.share, all_of_them, groups.names)
+            parts = GroupLimits(groups, tuple(shares), tuple(found != 0 for found in all_of_them))
+        here = (self.share(slots, ""), slots != 0, parts)
         if here != self._slots:
             self._slots = here
             self.admission.resize(*here)
@@ -392,6 +399,10 @@ class Carrier(Carriers):
         self._asked = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._sharing = Sharing(member)
+        self._sharings: dict[str, Sharing] = {}
+        """The same of each group of servers, by its name; nothing where all are alike."""
+        self._heard: tuple[Mapping[str, Word], float] = {}, 0.0
+        """What others said last, and when it came."""
         self._gate = QuotaGate(parts, boot_time)
         self._spends = parts.sequence
         self._own = OwnHandoffs(current)
@@ -573,7 +584,27 @@ class Carrier(Carriers):
         for source, word in words.items():
             self._sharing.heard(source, word.uses, now - word.age, word.balancer)
             self._picker.flights.told(source, word.loads, now - word.age)
+        self._heard = words, now
+        self._hear_of_groups()
         self._health.resize()
+
+    def _hear_of_groups(self) -> None:
+        """Take in what others said of each group. Of one that does not tell these groups apart, what it has at a group's servers is known, and that is all."""
+        groups, (words, at) = self._picker.groups(), self._heard
+        if groups is ONE_GROUP:
+            self._sharings = {}
+            return
+        self._sharings = {name: self._sharings.get(name) or Sharing(self.member) for name in groups.names}
+        for name, servers in zip(groups.names, groups.servers, strict=True):
+            sharing = self._sharings[name]
+            for source in sharing.sources - words.keys():
+                sharing.forget(source)
+            for source, word in words.items():
+                uses = word.groups.get(name)
+                if uses is None:
+                    runs = sum(load.requests for server, load in word.loads.items() if server in servers)
+                    uses = {source: SlotUse(int(runs), 0)}
+                sharing.heard(source, uses, at - word.age, word.balancer)
 
     # What it says
 
@@ -582,9 +613,14 @@ class Carrier(Carriers):
         return SlotUse(admission.running, admission.waiting)
 
     def words(self) -> Mapping[str, Word]:
-        use = self.use()
-        self._sharing.tell(use, self._loop.time())
-        return {self.member: Word({self.member: use}, self._picker.flights.tell())}
+        use, now = self.use(), self._loop.time()
+        self._sharing.tell(use, now)
+        groups = {name: SlotUse(*use) for name, use in self._admission.admission.uses.items()}
+        for name, of_it in groups.items():
+            if name in self._sharings:
+                self._sharings[name].tell(of_it, now)
+        told = {name: {self.member: of_it} for name, of_it in groups.items()}
+        return {self.member: Word({self.member: use}, self._picker.flights.tell(), groups=told)}
 
     def report(self) -> Report:
         snapshot = self._admission.admission.snapshot()
@@ -670,11 +706,14 @@ class Carrier(Carriers):
         found = self.free_slots()
         return None if found is None else replace(found, waiting=max(0.0, found.waiting - 1))
 
-    def _share(self, slots: int | None) -> int | None:
-        """What of the region's slots this process may fill now."""
+    def _share(self, slots: int | None, group: str) -> int | None:
+        """What of the slots of a group of servers this process may fill now; of the region's, where no group is named."""
         if slots is None:
             return None
-        return self._sharing.share(slots, self._loop.time(), self._picker.service_s())
+        if group and group not in self._sharings:
+            self._hear_of_groups()
+        sharing = self._sharings[group] if group else self._sharing
+        return sharing.share(slots, self._loop.time(), self._picker.service_s())
 
     def _part(self, slots: int) -> int:
         """What of the region's slots it says that it has."""

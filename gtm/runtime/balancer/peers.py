@@ -22,6 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.groups import MOST_GROUPS
 from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.handoff.keys import OwnKey, key_bytes
 from gtm.feed.wire import CounterValue, Moment, Peer, PeersMessage, Requests
@@ -76,6 +77,10 @@ class _Body(msgspec.Struct, forbid_unknown_fields=False):
     loads: Annotated[dict[_Name, _Load], msgspec.Meta(max_length=MOST_BACKENDS)]
     age: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
     ending: bool = False
+    groups: Annotated[
+        dict[_Name, Annotated[dict[_Name, _Use], msgspec.Meta(max_length=MOST_MEMBERS)]],
+        msgspec.Meta(max_length=MOST_GROUPS),
+    ] = {}
 
 
 class Said(NamedTuple):
@@ -110,8 +115,11 @@ class WordSealer:
         self._public = key.public
 
     def seal(self, said: Said) -> bytes:
-        """The datagram. Of more backends than it takes, those with least work are left out: what is shared is slots."""
+        """The datagram. Of more than it takes, backends with least work are left out, and groups: what is shared is slots."""
         word = said.word
+        groups = {
+            group: {name: _Use(*use) for name, use in uses.items()} for group, uses in word.groups.items()
+        }
         loads = sorted(word.loads.items(), key=lambda one: -one[1].work_us)[:MOST_BACKENDS]
         while True:
             body = _encode(
@@ -124,11 +132,12 @@ class WordSealer:
                     {name: _Load(round(load.requests), load.work_us) for name, load in loads},
                     word.age,
                     said.ending,
+                    groups,
                 )
             )
-            if _HEAD + len(body) <= MOST or not loads:
+            if _HEAD + len(body) <= MOST or not (loads or groups):
                 break
-            loads = loads[: len(loads) // 2]
+            loads, groups = loads[: len(loads) // 2], groups if loads else {}
         return _MAGIC + self._public + self._key.sign(_signed(body)) + body
 
 
@@ -161,10 +170,14 @@ def opened(datagram: bytes, known: Callable[[bytes], bool]) -> Said:
 
 def _word(body: _Body) -> Word:
     uses: Mapping[str, _Use] = body.uses
+    groups: Mapping[str, Mapping[str, _Use]] = body.groups
     return Word(
         {name: SlotUse(*use) for name, use in uses.items()},
         {name: PeerLoad(*load) for name, load in body.loads.items()},
         body.age,
+        groups={
+            group: {name: SlotUse(*use) for name, use in of_it.items()} for group, of_it in groups.items()
+        },
     )
 
 
@@ -291,7 +304,8 @@ class Known:
         before = self._heard.get(said.instance)
         stale = before is not None and (before.peer != peer or said.sequence <= before.said.sequence)
         far = abs(self._wall() - said.at) > CLOCKS_APART
-        foreign = any(name.partition("/")[0] != said.instance for name in said.word.uses)
+        members = {*said.word.uses, *(name for uses in said.word.groups.values() for name in uses)}
+        foreign = any(name.partition("/")[0] != said.instance for name in members)
         if said.region != self._region or said.instance == self._instance or stale or far or foreign:
             self.refused += said.instance != self._instance
             return False

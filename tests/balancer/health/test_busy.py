@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from gtm.balancer.health import checks as checks_module
 from gtm.balancer.health.asking import AskingError, BackendAnswer, LateError, ask
-from gtm.balancer.health.check_settings import CheckSettings, CompletionCheck
+from gtm.balancer.health.check_settings import CheckSettings, CompletionCheck, HealthCheck
 from gtm.balancer.health.checks import Checks
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
@@ -219,6 +219,98 @@ def test_each_long_answer_that_ends_begins_the_time_anew(monkeypatch: pytest.Mon
             assert here.up
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(
+            b'HTTP/1.1 503 X\r\ncontent-length: 44\r\n\r\n{"status":"no slot available","slots_idle":0}',
+            id="ggml-org/llama.cpp#5594",
+        ),
+        pytest.param(b"HTTP/1.1 503 X\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n", id="a time"),
+    ],
+)
+def test_a_server_whose_health_says_that_it_is_full_stays_up(said: bytes) -> None:
+    """Over real sockets: while requests are there it is full, and else who says so is down."""
+
+    async def test() -> None:
+        now = [_WELL]
+        async with _asked(now) as (up, flights, url):
+            there = flights.of(url).begin(1.0)
+            now[0] = said
+            await up(6)
+            assert await up(1)
+            there.end()
+            assert not await up(3)
+            flights.of(url).begin(1.0)
+            assert await up(3)
+            now[0] = b"HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n"
+            assert not await up(3)
+
+    run(test)
+
+
+def test_a_server_that_says_no_more_than_that_it_is_unwell_is_up_while_its_answers_come() -> None:
+    """Text Generation Inference says the same when its queue is full and when it is dead (huggingface/text-generation-inference#3241)."""
+
+    async def test() -> None:
+        now = [_WELL]
+        async with _asked(now) as (up, flights, url):
+            flights.of(url).begin(1.0)
+            now[0] = (
+                b'HTTP/1.1 503 X\r\ncontent-length: 48\r\n\r\n{"error":"unhealthy","error_type":"healthcheck"}'
+            )
+            assert await up(6, works=True)
+            assert not await up(4)
+            assert await up(4, works=True)
+
+    run(test)
+
+
+_WELL = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+Up = Callable[..., Awaitable[bool]]
+
+
+@asynccontextmanager
+async def _asked(says: list[bytes]) -> AsyncGenerator[tuple[Up, Flights, str]]:
+    """A server that says this of its health; whether it is up after so many more checks, with tokens of live answers or without; its counts and its URL."""
+    count = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        await reader.readuntil(b"\r\n\r\n")
+        count += 1
+        writer.write(says[0])
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    backend, route = Backend(url), Route(url)
+    settings = CheckSettings(health=HealthCheck(interval=0.01, up=1, down=2), models=None, scrape=None)
+    loop = asyncio.get_running_loop()
+    health = BackendHealth(HealthSettings(checks=settings.thresholds()), [backend], loop.time())
+    flights = Flights([backend])
+    checks = Checks(settings, health, lambda: None, flights)
+    checks.update([(backend, route)])
+
+    async def up(times: int, *, works: bool = False) -> bool:
+        until = count + times + 1
+        async with asyncio.timeout(PATIENCE):
+            while count < until:
+                if works:
+                    route.work.heard = loop.time()
+                await asyncio.sleep(0)
+        return health.condition(url, loop.time()).healthy
+
+    try:
+        assert await checks.first_round(PATIENCE)
+        assert await up(1)
+        yield up, flights, url
+    finally:
+        await checks.stop()
+        server.close()
+        await server.wait_closed()
 
 
 @pytest.mark.parametrize(("line", "said"), [(b"retry-AFTER: 1\r\n", True), (b"", False)])

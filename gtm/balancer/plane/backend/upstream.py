@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import select
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,6 +42,15 @@ _MAX_INTERIM = 16
 """Interim responses (1xx) before the one that counts."""
 _LINGER = 2.0
 """Seconds that a tunnel's end waits for what is still to be sent."""
+KEEPS_ALIVE = 160
+"""Bytes of what may say no more than that a connection is alive, with its framing: events are longer as a rule."""
+_COMMENT = rb":[^\r\n]*+(?:\r\n|\r|\n)++"
+_PING = rb"event: ?ping(?:\r\n|\r|\n)(?:data:[^\r\n]*+(?:\r\n|\r|\n))?+(?:\r\n|\r|\n)++"
+keeps_alive = re.compile(
+    rb"(?:(?:[0-9A-Fa-f]{1,2}\r\n)?+(?:%b|%b)++(?:\r\n)?+)++" % (_COMMENT, _PING)
+).fullmatch
+"""Whether what came of a stream of events is comments and pings (WHATWG HTML §9.2.6, `: ping`; Anthropic's `event: ping`), in chunks or not: a front sends
+those, whether the engine behind it lives or not."""
 _UNREADABLE = "the backend's response cannot be read"
 
 
@@ -63,7 +73,7 @@ class Upstream(asyncio.Protocol, Outflow):
     writable: bool = True
     idle_since: float = 0.0
     heard: float = 0.0
-    """When the backend last said something to the present exchange, or had all of its request."""
+    """When the backend last said something to the present exchange that is more than that it is alive, or had all of its request."""
     told_silent: bool = False
     """It was told that nothing came for the present exchange for long."""
     teller: Route | Work = field(init=False)
@@ -208,7 +218,8 @@ class Upstream(asyncio.Protocol, Outflow):
         if exchange is None:  # nobody asked
             self.abort()
             return
-        self.heard = self.teller.heard = self.clock()
+        if len(data) > KEEPS_ALIVE or not exchange.answer.events or keeps_alive(data) is None:
+            self.heard = self.teller.heard = self.clock()
         if exchange.finds is not None:
             exchange.finds.piece(data)
         if self._later:
@@ -223,7 +234,7 @@ class Upstream(asyncio.Protocol, Outflow):
             # As it came: it is what would be written.
             answer = exchange.answer
             if not answer.size:
-                exchange.first_byte = self.heard
+                exchange.first_byte, answer.first = self.heard, data
             answer.size += size
             answer.pieces += 1
             answer.tail = data[-6:-2]
@@ -280,6 +291,8 @@ class Upstream(asyncio.Protocol, Outflow):
         if pieces:
             exchange.answer.pieces += len(pieces) - 1
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if not exchange.answer.size:
+                exchange.answer.first = body
             if exchange.meter is not None:
                 exchange.meter.piece(body)
             exchange.answer.body(body)
@@ -459,7 +472,7 @@ class Upstream(asyncio.Protocol, Outflow):
             self.usable = False
         elif self.exchange is not None:
             if not self.exchange.answer.size:
-                self.exchange.first_byte = self.heard
+                self.exchange.first_byte, self.exchange.answer.first = self.heard, body
             if self.exchange.meter is not None:
                 self.exchange.meter.piece(body)
             self.exchange.answer.body(body)

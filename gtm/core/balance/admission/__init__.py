@@ -12,11 +12,12 @@ Laws (docs/admission.md has the rules in full):
   2. What a tier reserves, no lower tier ever takes. A higher one may borrow it while it is idle, and gives it back with the next
      slots that end.
   3. Nothing waits that could begin, and nothing begins after its deadline.
-  4. Inside a tier, tenants that wait get slots by weight, counted in cost of work; none is starved, neither of slots nor of
+  4. Inside a tier, tenants that wait for the same servers get slots by weight, counted in cost of work; none is starved, neither of slots nor of
      places in the queue.
   5. A refusal takes nothing: no rate, no tokens, no place.
   6. Work that has begun is never taken back.
-  7. All state is bounded: the queue by length and bytes, tenants by number.
+  7. Requests that may go to other servers wait apart (`rooms`): a queue for some servers keeps nobody from others.
+  8. All state is bounded: the queue by length and bytes, tenants by number.
 
 Use, by one thread. Whatever is called, `due` then tells which of those that wait were decided by it, or by time; a timer calls it
 at `next_deadline`, at the latest. Whoever holds a ticket ends it with `release` in its `finally`, whatever happened: once counts.

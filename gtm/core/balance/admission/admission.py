@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from math import inf
 
 from gtm.core.balance.admission import refusals
-from gtm.core.balance.admission.fair import Deadlines, FairQueue
+from gtm.core.balance.admission.fair import Deadlines, FairQueue, Flow
+from gtm.core.balance.admission.rooms import GroupLimits, GroupRoom, by_tier
 from gtm.core.balance.admission.settings import AdmissionSettings, checked
-from gtm.core.balance.admission.slots import Pace, TierSlots
+from gtm.core.balance.admission.slots import Pace
 from gtm.core.balance.admission.tenants import TenantAccount, TenantAccounts
 from gtm.core.balance.admission.values import (
     TIERS,
@@ -24,6 +26,7 @@ from gtm.core.balance.admission.values import (
     check,
     tier_of,
 )
+from gtm.core.balance.groups import ONE_GROUP, ServerGroups
 from gtm.core.model.services import Priority
 
 _WAITING, _ADMITTED = TicketState.WAITING, TicketState.ADMITTED
@@ -38,30 +41,30 @@ class Admission:
     """
 
     def __init__(self, settings: AdmissionSettings | None = None, limit: int | None = None) -> None:
-        self._settings = checked(settings or AdmissionSettings())
+        self.settings = checked(settings or AdmissionSettings())
+        """Those in force; `configure` changes them."""
         self._now = -inf
         self._number = 0
-        self._slots = TierSlots(_by_tier(self._settings.reserves))
-        self._slots.resize(limit)
+        self._limit = limit
+        self._servers = ONE_GROUP
+        only = GroupRoom(self.settings)
+        only.slots.resize(limit)
+        self._rooms: tuple[GroupRoom, ...] = (only,)
+        self._only: GroupRoom | None = only
+        """The only group, where there is one."""
         self._usable = limit != 0
-        self._tenants = TenantAccounts(self._settings)
-        length, held = self._settings.queue_length, self._settings.queue_bytes
-        self._queues = tuple(FairQueue(tier, length, held) for tier in range(len(TIERS)))
-        self._waits = _by_tier(self._settings.waits)
+        self._tenants = TenantAccounts(self.settings)
+        self._waits = by_tier(self.settings.waits)
         self._waiting = 0
+        self._running: set[Ticket] = set()
+        """Those that have begun: where servers are told apart anew, each counts in another group."""
         self._deadlines = Deadlines()
-        self._pace = Pace()
         self._models: dict[str, int] = {}
         self._totals = tuple(TierTotals() for _ in TIERS)
         self.changed: list[Ticket] = []
         """Tickets that were decided since `due` was last asked; to be read as whether there are any."""
         self.spared_tokens = 0.0
         """Tokens that requests used and no budget was charged, since one request is charged no more than some minutes of it."""
-
-    @property
-    def settings(self) -> AdmissionSettings:
-        """Those in force."""
-        return self._settings
 
     # What the data plane asks
 
@@ -76,25 +79,27 @@ class Admission:
         """
         now = self._pass(now)
         check(arrival)
-        tier = tier_of(arrival.priority)
-        deadline = now + self._waits[tier] if arrival.deadline is None else arrival.deadline
-        tenant = self._tenants.get(arrival.tenant, now)
+        priority, name, _, wanted, _, _, _, model = arrival
+        tier = tier_of(priority)
+        deadline = now + self._waits[tier] if wanted is None else wanted
+        tenant = self._tenants.get(name, now)
+        group = self._only or self._group(model, tier)
         refusal = None
-        counts = tenant.limited or arrival.model in self._settings.models
+        counts = tenant.limited or model in self.settings.models
         if counts or deadline <= now or not self._usable:
-            refusal = self._forbidden(arrival, tenant, deadline, now)
-        room = self._slots.room(tier)
+            refusal = self._forbidden(arrival, tenant, deadline, now, group.pace)
+        room = group.room(tier) or group.closed
         whose: Hashable = None
         if refusal is None and not room:
             whose = None if client is None else client()
-            refusal = self._no_place(arrival, tier, tenant, whose, deadline, now)
+            refusal = self._no_place(arrival, tier, tenant, whose, deadline, now, group)
         if refusal is not None:
             self._totals[tier].refused[refusal.code] += 1
             return refusal
-        if arrival.model is not None:
-            self._models[arrival.model] = self._models.get(arrival.model, 0) + 1
+        if model is not None:
+            self._models[model] = self._models.get(model, 0) + 1
         self._number += 1
-        ticket = Ticket(self._number, arrival, tenant, tier, now, deadline)
+        ticket = Ticket(self._number, arrival, tenant, tier, now, deadline, group)
         if counts:  # where limits come while it runs, its end corrects them by what it was charged
             self._charge(ticket)
         if room:
@@ -114,7 +119,7 @@ class Admission:
             return
         now = self._pass(now)
         self._end(ticket, _RELEASED)
-        self._pace.ended(ticket.arrival.cost, now - (ticket.admitted or 0.0))
+        ticket.group.pace.ended(ticket.arrival.cost, now - (ticket.admitted or 0.0))
         if used is not None:
             self._correct(ticket, used, now)
         if self._waiting:
@@ -133,30 +138,39 @@ class Admission:
             self._give_back(ticket, now)
             self._serve(now)
 
-    def resize(self, limit: int | None, now: float, *, usable: bool | None = None) -> None:
+    def resize(
+        self, limit: int | None, now: float, *, usable: bool | None = None, parts: GroupLimits | None = None
+    ) -> None:
         """There are so many slots from now on; None: unknown, which is no limit. What has begun goes on.
 
         Args:
             limit: slots that requests may begin in here: the region's, or of these those that others do not fill.
             now: the time.
             usable: whether the region has any; None: if the limit is not 0. Where it has, and others fill them, requests wait.
+            parts: the same of each group of servers; None: all are alike.
         """
         now = self._pass(now)
         if limit is not None and limit < 0:
             raise ValueError(f"the limit is {limit}; a region has 0 slots or more, or None if nobody knows")
         self._usable = limit != 0 if usable is None else usable
-        self._slots.resize(limit)
+        self._limit = limit
+        if parts is None:
+            parts = GroupLimits(slots=(limit,))
+        if parts.groups is not self._servers:
+            self._regroup(parts.groups)
+        for room, slots, open_ in zip(self._rooms, parts.slots, parts.usable, strict=True):
+            room.slots.resize(slots)
+            room.closed = not open_
         self._serve(now)
 
     def configure(self, settings: AdmissionSettings, now: float) -> None:
         """Go on under other settings. What was taken in stays, even beyond new bounds. Raises ValueError: they mean nothing."""
         now = self._pass(now)
-        self._settings = checked(settings)
-        self._slots.reserve(_by_tier(settings.reserves))
-        self._waits = _by_tier(settings.waits)
+        self.settings = checked(settings)
+        self._waits = by_tier(settings.waits)
         self._tenants.set(settings, now)
-        for queue in self._queues:
-            queue.bound(settings.queue_length, settings.queue_bytes)
+        for room in self._rooms:
+            room.configure(settings)
         self._serve(now)
 
     def due(self, now: float) -> Sequence[Ticket]:
@@ -175,19 +189,38 @@ class Admission:
         first = self._deadlines.first()
         return None if first is None else first.deadline
 
-    def has_room(self, priority: Priority) -> bool:
+    def has_room(self, priority: Priority, model: str | None = None) -> bool:
         """Whether a request of this tier would find a slot at once."""
-        return self._slots.room(tier_of(priority))
+        tier = tier_of(priority)
+        return self._group(model, tier).room(tier)
 
     @property
     def limit(self) -> int | None:
         """The region's slots; None: unknown."""
-        return self._slots.limit
+        return self._limit
 
     @property
     def running(self) -> int:
         """Requests that have begun and not ended."""
-        return sum(self._slots.running)
+        return len(self._running)
+
+    @property
+    def uses(self) -> dict[str, tuple[int, int]]:
+        """Requests that hold slots of each group, and that wait for them, by the group's name; nothing where all servers are alike."""
+        if self._only is not None:
+            return {}
+        waiting = [
+            sum(
+                room.waiting
+                for room, counts in zip(self._rooms, self._servers.within, strict=True)
+                if number in counts
+            )
+            for number in range(len(self._rooms))
+        ]
+        return {
+            name: (sum(room.slots.running), wait)
+            for name, room, wait in zip(self._servers.names, self._rooms, waiting, strict=True)
+        }
 
     @property
     def waiting(self) -> int:
@@ -197,12 +230,13 @@ class Admission:
     def snapshot(self) -> AdmissionSnapshot:
         """What is held now, for metrics."""
         tiers = {}
+        running = Counter(ticket.tier for ticket in self._running)
         for tier, priority in enumerate(TIERS):
-            queue, totals = self._queues[tier], self._totals[tier]
+            queues, totals = self._queues(tier), self._totals[tier]
             tiers[priority] = TierCounts(
-                self._slots.running[tier],
-                queue.count,
-                queue.body_bytes,
+                running[tier],
+                sum(queue.count for queue in queues),
+                sum(queue.body_bytes for queue in queues),
                 totals.admitted,
                 totals.queued,
                 totals.withdrawn,
@@ -214,12 +248,12 @@ class Admission:
             for name, tenant in self._tenants.known.items()
             if tenant.running or tenant.waiting
         }
-        return AdmissionSnapshot(self._slots.limit, tiers, tenants, dict(self._models))
+        return AdmissionSnapshot(self._limit, tiers, tenants, dict(self._models))
 
     # Why not
 
     def _forbidden(
-        self, arrival: Arrival, tenant: TenantAccount, deadline: float, now: float
+        self, arrival: Arrival, tenant: TenantAccount, deadline: float, now: float, pace: Pace
     ) -> AdmissionRefusal | None:
         """Why a request may neither begin nor wait."""
         if deadline <= now:
@@ -228,19 +262,19 @@ class Admission:
             return refusals.no_backend()
         fallback = None
         weight = 1.0
-        if arrival.model is not None and arrival.model in self._settings.models:
-            limits = self._settings.models[arrival.model]
+        if arrival.model is not None and arrival.model in self.settings.models:
+            limits = self.settings.models[arrival.model]
             fallback, weight = limits.fallback, limits.token_weight
             held = self._models.get(arrival.model, 0)
             if limits.concurrency is not None and held >= limits.concurrency:
                 return refusals.model_concurrency(
-                    arrival.model, limits.concurrency, self._pace.turn(1, held), fallback
+                    arrival.model, limits.concurrency, pace.turn(1, held), fallback
                 )
         if not tenant.limited:
             return None
         most, has = tenant.concurrency, tenant.running + tenant.waiting
         if most is not None and has >= most:
-            return refusals.tenant_concurrency(tenant, self._pace.turn(1, has))
+            return refusals.tenant_concurrency(tenant, pace.turn(1, has))
         return refusals.over_budget(arrival, tenant, weight, fallback, now)
 
     def _no_place(  # noqa: PLR0917 - a request, and what was found out of it
@@ -251,38 +285,46 @@ class Admission:
         client: Hashable,
         deadline: float,
         now: float,
+        group: GroupRoom,
     ) -> AdmissionRefusal | None:
         """Why a request for which there is no slot may not wait; None: it may, and others may have given way to it."""
-        least = self._pace.least_wait(self._queues[tier].ahead(tenant, client, deadline), self._slots.limit)
+        queue = group.queues[tier]
+        least = group.pace.least_wait(queue.ahead(tenant, client, deadline), group.slots.limit)
         if now + least > deadline:
             return refusals.wait_too_long(least, deadline - now)
-        if self._make_place(arrival, tier, tenant, client, now):
+        if self._make_place(arrival, tier, tenant, client, now, queue):
             return None
-        return refusals.queue_full(self._drained())
+        return refusals.queue_full(_drained(group))
 
-    def _drained(self) -> float | None:
-        return self._pace.turn(self._waiting, self._slots.limit)
+    def _queues(self, *tiers: int) -> list[FairQueue]:
+        """The queues of these tiers, of all groups."""
+        return [room.queues[tier] for room in self._rooms for tier in tiers]
 
-    def _make_place(
-        self, arrival: Arrival, tier: int, tenant: TenantAccount, client: Hashable, now: float
+    def _make_place(  # noqa: PLR0917 - a request, and what was found out of it
+        self,
+        arrival: Arrival,
+        tier: int,
+        tenant: TenantAccount,
+        client: Hashable,
+        now: float,
+        queue: FairQueue,
     ) -> bool:
-        """See to it that a request has a place in the queue, if need be by others giving way. False: it cannot have one."""
-        length, held = self._waiting, sum(queue.body_bytes for queue in self._queues)
-        beyond = length + 1 - self._settings.queue_length
-        beyond_bytes = held + arrival.body_bytes - self._settings.queue_bytes
+        """Make a place in its queue for a request, if need be by letting others give way; whether it has one."""
+        length, held = self._waiting, sum(one.body_bytes for one in self._queues(*range(len(TIERS))))
+        beyond = length + 1 - self.settings.queue_length
+        beyond_bytes = held + arrival.body_bytes - self.settings.queue_bytes
         if beyond <= 0 and beyond_bytes <= 0:
             return True
-        lower = self._queues[tier + 1 :]
-        if sum(queue.count for queue in lower) >= beyond and sum(q.body_bytes for q in lower) >= beyond_bytes:
-            lowest = len(self._queues) - 1
+        lower = self._queues(*range(tier + 1, len(TIERS)))
+        if sum(one.count for one in lower) >= beyond and sum(one.body_bytes for one in lower) >= beyond_bytes:
+            lowest = len(TIERS) - 1
             while beyond > 0 or beyond_bytes > 0:
-                while not self._queues[lowest].count:
+                while (largest := self._largest(lowest)) is None:
                     lowest -= 1
-                gone = self._give_way(self._newest_of_largest(lowest), arrival, now)
+                gone = self._give_way(largest.newest(), arrival, now)
                 beyond, beyond_bytes = beyond - 1, beyond_bytes - gone
             return True
-        queue, own = self._queues[tier], tenant.flows[tier]
-        largest = queue.largest()
+        own, largest = tenant.flows.get(queue), self._largest(tier)
         if largest is None or beyond > 1:
             return False
         if queue.share_with(tenant, arrival.body_bytes) < largest.ranked:
@@ -296,15 +338,14 @@ class Admission:
         self._give_way(newest, arrival, now)
         return True
 
-    def _newest_of_largest(self, tier: int) -> Ticket:
-        flow = self._queues[tier].largest()
-        if flow is None:
-            raise AssertionError("a queue that holds requests has a largest tenant")
-        return flow.newest()
+    def _largest(self, tier: int) -> Flow | None:
+        """Of all that wait in a tier, what a tenant has in one queue: that with the largest share. None: nobody waits."""
+        found = [flow for queue in self._queues(tier) if (flow := queue.largest()) is not None]
+        return max(found, key=lambda flow: flow.ranked, default=None)
 
     def _give_way(self, ticket: Ticket, arrival: Arrival, now: float) -> int:
         """Refuse a waiting request for the sake of one that came; says how many bytes that frees."""
-        self._refuse(ticket, refusals.preempted(arrival.priority, self._drained()), now)
+        self._refuse(ticket, refusals.preempted(arrival.priority, _drained(ticket.group)), now)
         return ticket.arrival.body_bytes
 
     # What happens to tickets
@@ -320,7 +361,8 @@ class Admission:
         return now
 
     def _queue(self, ticket: Ticket) -> None:
-        self._queues[ticket.tier].add(ticket)
+        ticket.group.queues[ticket.tier].add(ticket)
+        ticket.group.waiting += 1
         self._waiting += 1
         self._deadlines.add(ticket, self._waiting)
         ticket.account.waiting += 1
@@ -330,21 +372,40 @@ class Admission:
         ticket.state = _ADMITTED
         ticket.admitted = now
         ticket.account.running += 1
-        self._slots.running[ticket.tier] += 1
+        self._running.add(ticket)
+        group = ticket.group
+        if group.around:
+            group.count(ticket.tier, 1)
+        else:  # as above, at a third of the cost: nearly always
+            group.slots.running[ticket.tier] += 1
         self._totals[ticket.tier].admitted += 1
 
     def _serve(self, now: float) -> None:
         """Let those begin for whom there is room."""
         while self._waiting:
-            tier = self._slots.following([queue.count for queue in self._queues])
-            if tier is None:
+            group = self._only or self._next_group()
+            tier = None if group is None else group.following()
+            if group is None or tier is None:
                 return
-            ticket = self._queues[tier].pop()
+            ticket = group.queues[tier].pop()
+            group.waiting -= 1
             self._waiting -= 1
             ticket.account.waiting -= 1
             self._begin(ticket, now)
             self._totals[tier].waited += now - ticket.offered
             self.changed.append(ticket)
+
+    def _next_group(self) -> GroupRoom | None:
+        """The group of whose queue the next begins: one that gets back what it reserves before others, then the highest tier, then who came first."""
+        best: tuple[bool, int, int] | None = None
+        found = None
+        for room in self._rooms:
+            tier = room.following() if room.waiting else None
+            if tier is not None:
+                rank = not room.below_reserve(tier), tier, room.queues[tier].first().number
+                if best is None or rank < best:
+                    best, found = rank, room
+        return found
 
     def _refuse(self, ticket: Ticket, refusal: AdmissionRefusal, now: float) -> None:
         ticket.refusal = refusal
@@ -354,7 +415,8 @@ class Admission:
 
     def _leave(self, ticket: Ticket, state: TicketState, now: float) -> None:
         """A waiting request leaves the queue unserved."""
-        self._queues[ticket.tier].remove(ticket)
+        ticket.group.queues[ticket.tier].remove(ticket)
+        ticket.group.waiting -= 1
         self._waiting -= 1
         ticket.account.waiting -= 1
         ticket.state = state
@@ -363,7 +425,12 @@ class Admission:
 
     def _end(self, ticket: Ticket, state: TicketState) -> None:
         """A request that had begun holds its slot no more."""
-        self._slots.running[ticket.tier] -= 1
+        self._running.remove(ticket)
+        group = ticket.group
+        if group.around:
+            group.count(ticket.tier, -1)
+        else:
+            group.slots.running[ticket.tier] -= 1
         ticket.account.running -= 1
         ticket.state = state
         self._uncount_model(ticket)
@@ -377,12 +444,44 @@ class Admission:
             else:
                 del self._models[model]
 
+    # Groups of servers
+
+    def _group(self, model: str | None, tier: int) -> GroupRoom:
+        """Where a request counts that names this model: of several groups one that has room for it, or else where fewest wait."""
+        rooms = [self._rooms[number] for number in self._servers.groups(model)]
+        return next((room for room in reversed(rooms) if room.room(tier)), None) or min(
+            rooms, key=lambda room: (room.closed, room.waiting)
+        )
+
+    def _regroup(self, servers: ServerGroups) -> None:
+        """Go on with these groups. What runs and waits counts in the groups of now."""
+        before, self._servers = self._servers, servers
+        if servers.servers == before.servers or len(servers.servers) == len(before.servers) == 1:
+            return
+        known = dict(zip(before.servers, self._rooms, strict=True))
+        waiting = self._deadlines.tickets()
+        for ticket in waiting:
+            ticket.group.queues[ticket.tier].remove(ticket)
+        self._rooms = tuple(GroupRoom(self.settings) for _ in servers.servers)
+        self._only = self._rooms[0] if len(self._rooms) == 1 else None
+        for room, within, names in zip(self._rooms, servers.within, servers.servers, strict=True):
+            room.stands_in([self._rooms[number] for number in within[1:]])
+            if names in known:
+                room.pace = known[names].pace
+        for ticket in self._running:
+            ticket.group = self._only or self._group(ticket.arrival.model, ticket.tier)
+            ticket.group.count(ticket.tier, 1)
+        for ticket in waiting:
+            ticket.group = self._only or self._group(ticket.arrival.model, ticket.tier)
+            ticket.group.queues[ticket.tier].add(ticket)
+            ticket.group.waiting += 1
+
     # Budgets
 
     def _charge(self, ticket: Ticket) -> None:
         """Take what is expected of a request out of its tenant's budgets."""
         arrival = ticket.arrival
-        model = None if arrival.model is None else self._settings.models.get(arrival.model)
+        model = None if arrival.model is None else self.settings.models.get(arrival.model)
         weight = ticket.token_weight = 1.0 if model is None else model.token_weight
         ticket.account.charge(arrival.input_tokens * weight, arrival.output_tokens * weight)
 
@@ -393,7 +492,7 @@ class Admission:
     def _correct(self, ticket: Ticket, used: Used, now: float) -> None:
         """Settle what was expected of a request with what it has used."""
         if used.cost is not None:
-            self._queues[ticket.tier].correct(ticket, used.cost)
+            ticket.group.queues[ticket.tier].correct(ticket, used.cost)
         expected, weight = _expected(ticket), ticket.token_weight
         inputs = expected[0] if used.input_tokens is None else used.input_tokens * weight
         outputs = expected[1] if used.output_tokens is None else used.output_tokens * weight
@@ -406,6 +505,6 @@ def _expected(ticket: Ticket) -> tuple[float, float]:
     return arrival.input_tokens * weight, arrival.output_tokens * weight
 
 
-def _by_tier(values: Mapping[str, float]) -> tuple[float, float, float]:
-    first, second, third = (values[tier] for tier in TIERS)
-    return first, second, third
+def _drained(group: GroupRoom) -> float | None:
+    """Seconds in which about all begin that wait in a group."""
+    return group.pace.turn(group.waiting, group.slots.limit)

@@ -111,10 +111,14 @@ class Flow:
         self.body_bytes += ticket.arrival.body_bytes
         self.shares.add(ticket.client, ticket.units)
 
+    def first(self) -> Ticket:
+        """The oldest of the client whose turn it is."""
+        return next(iter(next(iter(self.lines.values())).queue.values()))
+
     def pop(self) -> Ticket:
-        """The oldest of the client whose turn it is, who then comes last."""
+        """Take out the oldest of the client whose turn it is; that client comes last now."""
         client, line = next(iter(self.lines.items()))
-        ticket = next(iter(line.queue.values()))
+        ticket = self.first()
         self.remove(ticket)
         if line.queue:
             self.lines.move_to_end(client)
@@ -139,12 +143,11 @@ class Flow:
 
 
 class FairQueue:
-    """What waits in one tier. All calls take O(log n) time, amortised, for n waiting requests."""
+    """What waits in one tier, for one group of servers. All calls take O(log n) time, amortised, for n waiting requests."""
 
-    __slots__ = ("_bytes", "_flows", "_length", "_made", "_shares", "_virtual", "body_bytes", "count", "tier")
+    __slots__ = ("_bytes", "_flows", "_length", "_made", "_shares", "_virtual", "body_bytes", "count")
 
-    def __init__(self, tier: int, length: int, body_bytes: int) -> None:
-        self.tier = tier
+    def __init__(self, length: int, body_bytes: int) -> None:
         self.count = 0
         self.body_bytes = 0
         self._virtual = 0.0
@@ -162,9 +165,9 @@ class FairQueue:
     def add(self, ticket: Ticket) -> None:
         """Let a request wait."""
         tenant = ticket.account
-        flow = tenant.flows[self.tier]
+        flow = tenant.flows.get(self)
         if flow is None:
-            flow = tenant.flows[self.tier] = Flow(tenant)
+            flow = tenant.flows[self] = Flow(tenant)
             self._made += 1
             heappush(self._flows, (self._virtual, self._made, flow))
         ticket.flow = flow
@@ -190,14 +193,19 @@ class FairQueue:
         if not self.count:
             self._forget()
 
+    def first(self) -> Ticket:
+        """The request that is served next. Raises IndexError: none waits."""
+        while True:
+            flow = self._flows[0][2]
+            if flow.count:
+                return flow.first()
+            heappop(self._flows)
+            del flow.tenant.flows[self]
+
     def pop(self) -> Ticket:
         """The request that is served next, which then waits no more. Raises IndexError: none waits."""
-        while True:
-            tag, _, flow = self._flows[0]
-            if flow.count:
-                break
-            heappop(self._flows)
-            flow.tenant.flows[self.tier] = None
+        self.first()
+        tag, _, flow = self._flows[0]
         carried, flow.carried = flow.carried, 0.0
         ticket = flow.pop()
         self._virtual = tag
@@ -212,7 +220,7 @@ class FairQueue:
 
     def correct(self, ticket: Ticket, cost: float) -> None:
         """A request has cost so much in the end: if it had waited, and its tenant has others that wait, the next one settles it."""
-        flow = ticket.account.flows[self.tier]
+        flow = ticket.account.flows.get(self)
         if ticket.flow is not None and flow is not None and flow.count:
             flow.carried += cost - ticket.arrival.cost
 
@@ -221,7 +229,7 @@ class FairQueue:
 
         0 where one of them may reach its own deadline before: then the rest moves up.
         """
-        flow = tenant.flows[self.tier]
+        flow = tenant.flows.get(self)
         line = None if flow is None else flow.lines.get(client)
         return line.cost if line is not None and line.earliest() >= deadline else 0.0
 
@@ -232,7 +240,7 @@ class FairQueue:
 
     def share_with(self, tenant: TenantAccount, body_bytes: int) -> float:
         """A tenant's share of the queue, by weight, if a request of so many bytes came to what it has here."""
-        flow = tenant.flows[self.tier]
+        flow = tenant.flows.get(self)
         count, held = (0, 0) if flow is None else (flow.count, flow.body_bytes)
         return self._dominant(count + 1, held + body_bytes) / tenant.weight
 
@@ -264,7 +272,7 @@ class FairQueue:
 
     def _forget(self) -> None:
         for _, _, flow in self._flows:
-            flow.tenant.flows[self.tier] = None
+            del flow.tenant.flows[self]
         self._flows.clear()
         self._shares.clear()
         self._virtual = 0.0
@@ -311,6 +319,10 @@ class Deadlines:
             self._heap = [entry for entry in self._heap if entry[2].waiting]
             heapify(self._heap)
         heappush(self._heap, (ticket.deadline, ticket.number, ticket))
+
+    def tickets(self) -> list[Ticket]:
+        """All that wait, in the order in which they came."""
+        return sorted((ticket for _, _, ticket in self._heap if ticket.waiting), key=lambda one: one.number)
 
     def first(self) -> Ticket | None:
         """The ticket that must begin first; None: none waits."""

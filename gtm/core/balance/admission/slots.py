@@ -80,17 +80,6 @@ class TierSlots:
             return True
         return second + third < lower_cap and (tier == 1 or third < lowest_cap)
 
-    def following(self, waiting: Sequence[int]) -> int | None:
-        """The tier that the next slot goes to, given how many wait in each; None: no request may begin."""
-        chosen: int | None = None
-        for tier in (0, 1, 2):
-            if waiting[tier] and self.room(tier):
-                if self.running[tier] < self.reserved[tier]:
-                    return tier
-                if chosen is None:
-                    chosen = tier
-        return chosen
-
 
 def _up(slots: float) -> int:
     return ceil(slots - 1e-9)

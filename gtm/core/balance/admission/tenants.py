@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gtm.core.balance.admission.settings import AdmissionSettings, TenantLimits
 
 if TYPE_CHECKING:
-    from gtm.core.balance.admission.fair import Flow
+    from gtm.core.balance.admission.fair import FairQueue, Flow
 
 OTHERS = ""
 """The name under which tenants are counted together that are too many to be told apart."""
@@ -21,14 +21,14 @@ MOST_MINUTES = 5.0
 
 @dataclass(slots=True, eq=False)
 class TenantAccount:
-    """One tenant: counts, buckets (None: no limit), and its flow in each tier (None: it has none)."""
+    """One tenant: counts, buckets (None: no limit), and its flow in each queue that it has one in."""
 
     name: str | None
     limits: InitVar[TenantLimits]
     now: InitVar[float]
     running: int = 0
     waiting: int = 0
-    flows: list[Flow | None] = field(default_factory=lambda: [None, None, None])
+    flows: dict[FairQueue, Flow] = field(default_factory=dict)
     rate: Bucket | None = None
     inputs: Bucket | None = None
     outputs: Bucket | None = None
@@ -81,7 +81,7 @@ class TenantAccount:
 
     def idle(self, now: float) -> bool:
         """Whether nothing would differ if it were forgotten."""
-        if self.running or self.waiting or self.flows != [None, None, None]:
+        if self.running or self.waiting or self.flows:
             return False
         return all(bucket is None or bucket.full(now) for bucket in (self.rate, self.inputs, self.outputs))
 

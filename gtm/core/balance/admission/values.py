@@ -13,6 +13,7 @@ from gtm.core.model.services import Priority
 
 if TYPE_CHECKING:
     from gtm.core.balance.admission.fair import Flow
+    from gtm.core.balance.admission.rooms import GroupRoom
     from gtm.core.balance.admission.tenants import TenantAccount
 
 TIERS = (Priority.REAL_TIME, Priority.NEAR_REAL_TIME, Priority.BATCH)
@@ -45,12 +46,13 @@ class Arrival(NamedTuple):  # made for each request
 
 def check(arrival: Arrival) -> None:
     """Raises ValueError: a cost, a token count or a size of it is not one."""
+    _, _, cost, deadline, held, inputs, outputs, _ = arrival
     if not (
-        0.0 < arrival.cost < inf
-        and (arrival.deadline is None or arrival.deadline < inf)
-        and arrival.body_bytes >= 0
-        and 0.0 <= arrival.input_tokens < inf
-        and 0.0 <= arrival.output_tokens < inf
+        0.0 < cost < inf
+        and (deadline is None or deadline < inf)
+        and held >= 0
+        and 0.0 <= inputs < inf
+        and 0.0 <= outputs < inf
     ):
         raise ValueError(
             f"cost {arrival.cost}, deadline {arrival.deadline}, {arrival.body_bytes} bytes, {arrival.input_tokens} and "
@@ -112,7 +114,7 @@ class Ticket:
     """A request that was taken in. Its holder reads it, and may keep anything in `context`; only `Admission` writes the rest.
 
     `refusal` is there once it was refused while it waited. `offered` and `admitted` are when it came and when it began. `tier` is
-    the number of its tier in `TIERS`; `account`, `client`, `flow`, `units` and `token_weight` are admission's own.
+    the number of its tier in `TIERS`; `account`, `group`, `client`, `flow`, `units` and `token_weight` are admission's own.
     """
 
     number: int
@@ -121,6 +123,7 @@ class Ticket:
     tier: int
     offered: float
     deadline: float
+    group: GroupRoom  # of the servers that it may go to
     admitted: float | None = None
     state: TicketState = _WAITING
     refusal: AdmissionRefusal | None = None

@@ -254,4 +254,4 @@ class Pair:
             for tier in snapshot.tiers.values():
                 assert (tier.running, tier.waiting, tier.waiting_bytes) == (0, 0, 0)
         for ticket in self.tickets:
-            assert ticket.account.flows == [None, None, None]
+            assert not ticket.account.flows
