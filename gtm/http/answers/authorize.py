@@ -116,7 +116,7 @@ class AuthorizeRoute:
         self._deny = deny
         self._handoffs = handoffs if handoffs is not None and handoffs.believed else None
         self._answers: Memory[Option, Response] = Memory(self._answer, _OPTIONS)
-        self._tokens: dict[Option, tuple[bytes, float]] = {}
+        self._tokens: dict[str | None, tuple[bytes, float]] = {}
 
     def respond(self) -> Response:
         """The answer about one request."""

@@ -69,6 +69,7 @@ class LateCarrier:
         self.wants: Callable[[bytes, Lines], bool] = app.carries
         self._worker, self._app = worker, app
         self._carrier: EdgeCarrier | None = None
+        self._draining = False
 
     def take(self, connection: DirectProtocol) -> HandedConnection:
         """What reads a connection from now on."""
@@ -88,7 +89,20 @@ class LateCarrier:
                 trusted=edge.carry_trust,
                 tls=tls_when_needed(edge.ca_file),
             )
+            if self._draining:
+                self._carrier.drain()
         return self._carrier.take(connection)
+
+    def drain(self) -> None:
+        """The server ends: each connection ends with its next answer."""
+        self._draining = True
+        if self._carrier is not None:
+            self._carrier.drain()
+
+    def close(self) -> None:
+        """The server has ended: what is not answered breaks off."""
+        if self._carrier is not None:
+            self._carrier.close()
 
 
 def _run_http(worker: EdgeWorker) -> None:
