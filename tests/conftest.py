@@ -263,7 +263,11 @@ def world_template(postgres: EmbeddedPostgres, prepared_template: str) -> str:
     name = f"{prepared_template}_world"
     with psycopg.connect(postgres.url, autocommit=True) as session:
         session.execute(f"CREATE DATABASE {name} TEMPLATE {prepared_template}")
-    make_world(_database(postgres, name))
+        make_world(_database(postgres, name))
+        # A control that stops while it looks at the database may leave that connection to its process's end, and what is connected to is no template.
+        session.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
     return name
 
 
