@@ -132,11 +132,15 @@ def pytest_configure() -> None:
     """Spare what thousands of clients and hundreds of processes would do again and again.
 
     A certificate store is read once a process rather than once a client (30 ms of a core), and compiled modules are kept,
-    so that each process that a test starts need not compile gtm (up to a second).
+    so that each process that a test starts need not compile gtm (up to a second). A client that says nothing of time waits for
+    half a minute: on a busy machine an answer takes longer than the five seconds that httpx waits for.
     """
+    from httpx import _config
     from httpx._transports import default
 
     default.create_ssl_context = _ssl_context
+    unsaid = _config.DEFAULT_TIMEOUT_CONFIG
+    unsaid.connect = unsaid.read = unsaid.write = unsaid.pool = 30.0
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = (
         False  # pytest compiles each module of tests anew otherwise: 6 s of a core for each worker
@@ -263,7 +267,11 @@ def world_template(postgres: EmbeddedPostgres, prepared_template: str) -> str:
     name = f"{prepared_template}_world"
     with psycopg.connect(postgres.url, autocommit=True) as session:
         session.execute(f"CREATE DATABASE {name} TEMPLATE {prepared_template}")
-    make_world(_database(postgres, name))
+        make_world(_database(postgres, name))
+        # A control that stops while it looks at the database may leave that connection to its process's end, and what is connected to is no template.
+        session.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
     return name
 
 

@@ -24,9 +24,9 @@ settings.load_profile(
 )  # tests/conftest.py imports this first, so that it holds for tests that name no number
 
 
-def examples(count: int, least: int = 12) -> int:
-    """How many of `count` random examples to try: some are a sixth but no fewer than `least`, few are a twelfth of some."""
+def examples(count: int, least: int = 12, few: int = 1) -> int:
+    """How many of `count` random examples to try: some are a sixth but no fewer than `least`, few a twelfth of some but no fewer than `few`."""
     if SOAK:
         return 100 * count
     some = count if ALL else max(count // 6, min(count, least))
-    return -(-some // 12) if FEW else some
+    return max(-(-some // 12), few) if FEW else some

@@ -135,7 +135,7 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(UNBOUNDED)
         assert not self._thread.is_alive()
         self._home.cleanup()
 

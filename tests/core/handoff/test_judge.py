@@ -42,7 +42,7 @@ def _differs(world: World, case: Case, expected: Expected, verdict: Verdict) -> 
 def test_nothing_outside_the_fence_is_served_or_sent_anywhere() -> None:
     """Stale answers, forged subnets, stolen and replayed handoffs, clocks apart, rules that begin, regions outside."""
     met: Counter[str] = Counter()
-    for seed in range(examples(WORLDS)):
+    for seed in range(examples(WORLDS, few=70)):
         world = World(seed)
         for _ in range(REQUESTS):
             case = world.case()
