@@ -79,16 +79,6 @@ class Turns:
         self.waiting = 0
         """This says how many requests wait now."""
 
-    @property
-    def held(self) -> dict[str, int]:
-        """This says how many turns each caller has now."""
-        return dict(self._held)
-
-    @property
-    def stuck(self) -> bool:
-        """This says whether a caller waits although it may have a turn: never."""
-        return any(map(self._is_free_for, self._lines))
-
     @asynccontextmanager
     async def turn(self, caller: str) -> AsyncIterator[None]:
         """Have a turn, for as long as the block lasts.

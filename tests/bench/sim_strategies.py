@@ -194,7 +194,7 @@ class Planned:
                     if count:
                         counts[f"chat\t{region}\tserved\t{via}\t{area}\t"] = count
         self.demand.take("edge", counts, 1.0, report.now)
-        rates = self.demand.rates(report.now)
+        rates = self.demand.reported(report.now).rates()
         served = {("chat", name): rate for name, rate in zip(self.names, report.served, strict=True)}
         self.per_answer = requests_per_answer(rates, served, self.per_answer)
         found = {"http": dict.fromkeys(self.names, 0.0), "dns": dict.fromkeys(self.names, 0.0)}

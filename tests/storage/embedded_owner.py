@@ -16,7 +16,8 @@ for uid in map(int, user):
     os.setuid(uid)
 server = EmbeddedPostgres(Path(directory))
 try:
-    print(server.start(), server.pid, flush=True)
+    url = server.start()
+    print(url, (server.data_dir / "postgres/data/postmaster.pid").read_text().split()[0], flush=True)
 except EmbeddedPostgresError as e:
     sys.exit(f"{type(e).__name__}: {e}")
 sys.stdin.read()

@@ -176,10 +176,6 @@ class DemandBook:
             self._room = 2 * max(_FEW, len(self._rows))
         return counted
 
-    def rates(self, now: float) -> dict[Row, float]:
-        """Requests (or DNS answers) per second of every row, over all edges that count."""
-        return self.reported(now).rates()
-
     def forget(self, edge: str) -> None:
         """Drop what an edge counted."""
         self._edges.pop(edge, None)

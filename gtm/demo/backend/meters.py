@@ -47,11 +47,6 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += times
         self.sum += value * times
 
-    @property
-    def count(self) -> int:
-        """Values so far."""
-        return sum(self._counts)
-
     def buckets(self) -> Iterator[tuple[str, float]]:
         """Upper bound and values up to it, cumulated."""
         total = 0

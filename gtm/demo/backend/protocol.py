@@ -87,11 +87,6 @@ class Connection(asyncio.Protocol):
         if lost is not None:
             lost()
 
-    @property
-    def unsent(self) -> int:
-        """Bytes that the client has not taken yet."""
-        return self._transport.get_write_buffer_size()
-
     def pause_writing(self) -> None:
         """The client is behind."""
         self.paused = True

@@ -100,11 +100,6 @@ class EmbeddedPostgres:
         """The URL that `start` returned last; empty before."""
         return self._url
 
-    @property
-    def pid(self) -> int | None:
-        """The postmaster's process id while it runs."""
-        return self._process.pid if self._process is not None and self.alive() else None
-
     def alive(self) -> bool:
         """Whether the server runs. False after it died: `start` brings it back, normally on the same port.
 

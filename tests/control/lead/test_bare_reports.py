@@ -130,7 +130,9 @@ def play(
                 known = replace(known, service_time_ms=1000 * SERVICE_TIME, requests_per_second=done)
             loads[name, "chat"] = known
         made = planner.tick(
-            Inputs(snapshot, estimator, state, now, book.rates(now), loads, planner.latest.capacity)
+            Inputs(
+                snapshot, estimator, state, now, book.reported(now).rates(), loads, planner.latest.capacity
+            )
         )
         sent_away = sum(count for row, count in counts.items() if f"\t{home}\t" not in row)
         played.away.append(sent_away / max(sum(counts.values()), 1e-9))

@@ -202,7 +202,7 @@ def play(world: World, *, full: bool, seed: int, declared: float | None = None, 
             estimator,
             state,
             NOW + now,
-            book.rates(NOW + now),
+            book.reported(NOW + now).rates(),
             reports.loads,
             planner.latest.capacity,
         )

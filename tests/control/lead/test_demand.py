@@ -16,7 +16,7 @@ DNS = ROW.replace("lookup", "dns")
 
 
 def _rates(book: DemandBook, now: float) -> dict[str, float]:
-    return {row.via: rate for row, rate in book.rates(now).items()}
+    return {row.via: rate for row, rate in book.reported(now).rates().items()}
 
 
 def test_a_steady_rate_is_found() -> None:
@@ -90,11 +90,11 @@ def test_a_damaged_row_is_left_out(text: str) -> None:
     """What is no row raises ValueError where it is read, and changes nothing in the book."""
     book = DemandBook()
     book.take("one", {text: 1.0, ROW: 3.0}, 1.0, 0.0)
-    assert Row(*ROW.split("\t")) in book.rates(0.0)
+    assert Row(*ROW.split("\t")) in book.reported(0.0).rates()
     try:
         Row.parse(text)
     except ValueError:
-        assert len(book.rates(0.0)) == 1
+        assert len(book.reported(0.0).rates()) == 1
 
 
 def test_an_answer_in_dns_stands_for_what_regions_report() -> None:
@@ -102,7 +102,7 @@ def test_an_answer_in_dns_stands_for_what_regions_report() -> None:
     book = DemandBook()
     for second in range(60):
         book.take("one", {ROW: 20.0, DNS: 10.0}, 1.0, float(second))
-    rates = book.rates(60.0)
+    rates = book.reported(60.0).rates()
     place = ("chat", "de")
     assert requests_per_answer(rates, {}, {}) == {place: 1.0}
     factor: dict[tuple[str, str], float] = {}
@@ -118,7 +118,7 @@ def test_a_silent_region_is_taken_for_the_others() -> None:
     book = DemandBook()
     for second in range(200):
         book.take("one", {DNS: 10.0, other: 10.0}, 1.0, float(second))
-    found = requests_per_answer(book.rates(200.0), {("chat", "de"): 300.0}, {})
+    found = requests_per_answer(book.reported(200.0).rates(), {("chat", "de"): 300.0}, {})
     assert found == {
         ("chat", "de"): pytest.approx(30.0, rel=0.01),
         ("chat", "ie"): pytest.approx(30.0, rel=0.01),

@@ -160,7 +160,7 @@ def test_demand_of_unknown_services_and_regions_is_dropped() -> None:
     ]
     book = DemandBook()
     book.take("edge", {row.text: 5.0 for row in rows}, 1.0, 0.0, intake.wanted)
-    assert set(book.rates(0.0)) == {known}
+    assert set(book.reported(0.0).rates()) == {known}
     assert dropped["demand"] == 2
 
 
@@ -171,10 +171,10 @@ def test_demand_of_one_edge_is_bounded() -> None:
     for turn in range(3):
         counts = {text.format(f"{turn}-{number}"): 1e6 + number for number in range(MAX_ROWS)}
         book.take("edge", counts, 1.0, float(turn))
-    assert len(book.rates(3.0)) == MAX_ROWS
+    assert len(book.reported(3.0).rates()) == MAX_ROWS
     long = {text.format(f"{number}" + "x" * 1900): 1.0 for number in range(12_000)}
     book.take("other", long, 1.0, 3.0)
-    assert sum(1 for row in book.rates(3.0) if len(row.cell) > 1000) < 9_000
+    assert sum(1 for row in book.reported(3.0).rates() if len(row.cell) > 1000) < 9_000
 
 
 def test_one_tokens_samples_leave_room_for_others() -> None:
