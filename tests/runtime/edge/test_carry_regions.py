@@ -79,7 +79,6 @@ FULL = {
 NOT_FULL = {
     "429": answer(b"429 Too Many Requests", b"Retry-After: 1", body=b"you are"),
     "503": answer(b"503 Service Unavailable", body=b"dead"),
-    "502": answer(b"502 Bad Gateway", body=b'{"code":"queue_full"}'),
     "500": answer(b"500 Internal Server Error", b"Retry-After: 1"),
     "long": answer(b"503 Service Unavailable", body=b"queue_full" * 1000),
     "421": answer(b"421 Misdirected Request", b"gtm-push: not-taken", body=b"elsewhere"),
@@ -107,11 +106,15 @@ async def asked(world: Carrying, backends: list[Backend], request: bytes) -> tup
     return got, [one.connections for one in backends]
 
 
+_HELD: list[socket.socket] = []
+
+
 def unused() -> str:
-    """The URL of a port at which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{one.getsockname()[1]}"
+    """The URL of a port at which nobody listens, nor will: it is held."""
+    one = socket.socket()
+    one.bind(("127.0.0.1", 0))
+    _HELD.append(one)
+    return f"http://127.0.0.1:{one.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("what", ASKED)
@@ -180,6 +183,21 @@ def test_a_region_that_says_that_it_is_full_has_not_begun_it(said: str, what: st
             assert (got.status, connections) == (int(FULL[said].split()[1]), [1, 1, 0])
             assert got.body == FULL[said].partition(b"\r\n\r\n")[2]
             assert got.get("x-gtm-region") == WEST.encode()
+
+    run(main)
+
+
+def test_a_region_whose_servers_broke_off() -> None:
+    """502 is a proxy's word of what is behind it, which may have begun it: another region is asked for what may be done twice, and for nothing else."""
+
+    async def main() -> None:
+        bad = answering(answer(b"502 Bad Gateway", body=b"lost"))
+        async with carrying(bad) as (world, backends):
+            got, connections = await asked(world, backends, COMPUTES)
+            assert (got.status, connections) == (200, [1, 1, 0])
+        async with carrying(bad) as (world, backends):
+            got, connections = await asked(world, backends, get("/a", method="POST", body=b"x"))
+            assert (got.status, got.body, connections) == (502, b"lost", [1, 0, 0])
 
     run(main)
 
