@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

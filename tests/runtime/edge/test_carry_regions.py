@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,14 @@ async def asked(world: Carrying, backends: list[Backend], request: bytes) -> tup
 
 
 _HELD: list[socket.socket] = []
+
+
+@pytest.fixture(autouse=True)
+def _let_go() -> Iterator[None]:
+    """Ports are held as long as a test."""
+    yield
+    while _HELD:
+        _HELD.pop().close()
 
 
 def unused() -> str:
@@ -303,7 +312,11 @@ def test_a_region_is_left_where_all_its_endpoints_fail() -> None:
         async with carrying(regions={CENTRAL: two}) as (world, backends):
             for _ in range(8):
                 got, connections = await asked(world, backends, get())
-                assert (got.status, got.get("x-gtm-region"), connections) == (200, CENTRAL.encode(), [0, 0, 0])
+                assert (got.status, got.get("x-gtm-region"), connections) == (
+                    200,
+                    CENTRAL.encode(),
+                    [0, 0, 0],
+                )
             assert not world.counted("gtm_edge_carried_elsewhere_total")
 
     run(main)
