@@ -863,7 +863,8 @@ class PatientServer(uvicorn.Server):
             server.close()
         headers = self.server_state.default_headers
         self.server_state.default_headers = [*headers, (b"connection", b"close")]
-        carrier = self.config.http.carrier if isinstance(self.config.http, Direct) else None
+        http: object = self.config.http
+        carrier = http.carrier if isinstance(http, Direct) else None
         if carrier is not None:
             carrier.drain()
         while time.monotonic() < self._deadline:

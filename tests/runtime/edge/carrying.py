@@ -16,20 +16,20 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
+from gtm.core.handoff.keys import key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
 from gtm.core.model.services import HttpAnswer, Zone
+from gtm.core.model.state import State
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed.wire import SnapshotMessage, StateMessage
-from gtm.core.model.state import State
 from gtm.geoip.client import is_in
 from gtm.handoff.jwt import made
 from gtm.http.app import EdgeOptions
-from gtm.core.handoff.keys import key_text
 from gtm.runtime.edge.worker.carry import EdgeCarrier, EdgeProxy
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
-from gtm.runtime.process.http import DirectProtocol, server_config
+from gtm.runtime.process.http import _CONNECTIONS, DirectProtocol, server_config
 from tests import worlds
 from tests.balancer.world import (
     PATIENCE,
@@ -40,8 +40,6 @@ from tests.balancer.world import (
     Script,
     _held_to_its_table,
     answering,
-    read_body,
-    read_head,
 )
 from tests.http.world import NOW, Edge
 
@@ -58,7 +56,11 @@ def german(packed: bytes) -> Location:
     """Everybody is in Germany, but for the networks of documents."""
     if packed[:3] == bytes((198, 51, 100)):
         return Location("US", None, "NA", 34.0, -118.2, None, "198.51.100.0/24", 24, "geoip")
-    return Location("DE", None, "EU", 50.1, 8.7, None, "127.0.0.0/8", 8, "override") if packed else UNKNOWN_LOCATION
+    return (
+        Location("DE", None, "EU", 50.1, 8.7, None, "127.0.0.0/8", 8, "override")
+        if packed
+        else UNKNOWN_LOCATION
+    )
 
 
 def policy(urls: dict[str, Sequence[str]], **changes: Any) -> Policy:
@@ -205,7 +207,9 @@ async def carrying(
     made = Carrying(edge, carrier, room, clock)
     made.narrow = narrow
     backends = [Backend(scripts[n] if n < len(scripts) else answering(OK)) for n in range(3)]
-    made.urls = {name: (await one.start(),) for name, one in zip(NAMES, backends, strict=True)} | (regions or {})
+    made.urls = {name: (await one.start(),) for name, one in zip(NAMES, backends, strict=True)} | (
+        regions or {}
+    )
     made.load()
     config = server_config(
         edge.app, grace=3, lifespan=False, answer=edge.app.answer_head, trusted=proxies, carrier=carrier
@@ -237,9 +241,7 @@ async def carrying(
         return found
 
     carrier.take = timed  # type: ignore[method-assign]
-    from gtm.runtime.process import http
-
-    http._CONNECTIONS[made.state] = room
+    _CONNECTIONS[made.state] = room
     try:
         with _held_to_its_table():
             yield made, backends
@@ -252,12 +254,11 @@ async def carrying(
         server.close()
 
 
-def get(path: str = "/x", host: str = "chat.demo.test", *lines: str, method: str = "GET", body: bytes = b"") -> bytes:
+def get(
+    path: str = "/x", host: str = "chat.demo.test", *lines: str, method: str = "GET", body: bytes = b""
+) -> bytes:
     """A request; with a body its length is said."""
     said = [f"{method} {path} HTTP/1.1", f"Host: {host}", *lines]
     if body:
         said.append(f"Content-Length: {len(body)}")
     return "\r\n".join((*said, "", "")).encode() + body
-
-
-__all__ = ["AWAY", "CENTRAL", "EAST", "HOME", "OK", "WEST", "Carrying", "carrying", "get", "read_body", "read_head"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -168,7 +167,7 @@ async def all_answers(client: Peer, methods: list[str]) -> list[Message]:
     answers = []
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         for method in methods:
-            answers.append(await heard(client, method))
+            answers.append(await heard(client, method))  # noqa: PERF401 - those before an end count
     return answers
 
 
@@ -229,7 +228,11 @@ WRONG = st.binary(max_size=3) | st.sampled_from(
 
 
 @given(
-    st.lists(st.sampled_from([MENU[name] for name in MENU if name not in ("head", "batch")]), min_size=1, max_size=5),
+    st.lists(
+        st.sampled_from([MENU[name] for name in MENU if name not in ("head", "batch")]),
+        min_size=1,
+        max_size=5,
+    ),
     st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 3), WRONG), max_size=3),
     st.lists(st.integers(0, 1500), max_size=4),
 )
@@ -240,8 +243,8 @@ def test_whatever_comes_each_answer_is_its_requests(
     """With bytes left out and put in anywhere: what a region has answered reaches the client in that order and once, and nothing is left of any of it."""
     text = b"".join(asked)
     for place, without, put in changes:
-        place %= len(text) + 1
-        text = text[:place] + put + text[place + without :]
+        at = place % (len(text) + 1)
+        text = text[:at] + put + text[at + without :]
 
     async def main() -> None:
         echo = Echo()

@@ -32,41 +32,44 @@ def answer(status: bytes, *lines: bytes, body: bytes = b"") -> bytes:
     )
 
 
-async def refuses(peer: Peer) -> None:
-    """Nothing is read."""
-
-
 async def resets_unread(peer: Peer) -> None:
+    """It breaks off before it has read the request."""
     await peer.reader.readexactly(1)
     peer.abort()
 
 
 async def ends_before_an_answer(peer: Peer) -> None:
+    """It reads the request, and ends the connection."""
     await peer.request()
 
 
 async def resets_before_an_answer(peer: Peer) -> None:
+    """It reads the request, and breaks off."""
     await peer.request()
     peer.abort()
 
 
 async def ends_in_a_head(peer: Peer) -> None:
+    """It breaks off in its answer's head."""
     await peer.request()
     peer.send(b"HTTP/1.1 200 OK\r\nContent-")
 
 
 async def no_http(peer: Peer) -> None:
+    """It speaks something else."""
     await peer.request()
     peer.send(b"SSH-2.0-x\r\n\r\n")
 
 
 async def says_to_continue_and_ends(peer: Peer) -> None:
+    """It breaks off behind an answer before the answer."""
     await peer.request()
     peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
     await asyncio.sleep(0.01)
 
 
 async def ends_in_a_body(peer: Peer) -> None:
+    """It breaks off in its answer's body."""
     await peer.request()
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel")
 
@@ -285,7 +288,11 @@ def test_a_region_is_left_where_all_its_endpoints_fail() -> None:
         async with carrying(regions={CENTRAL: two}) as (world, backends):
             for _ in range(8):
                 got, connections = await asked(world, backends, get())
-                assert (got.status, got.get("x-gtm-region"), connections) == (200, CENTRAL.encode(), [0, 0, 0])
+                assert (got.status, got.get("x-gtm-region"), connections) == (
+                    200,
+                    CENTRAL.encode(),
+                    [0, 0, 0],
+                )
             assert not world.counted("gtm_edge_carried_elsewhere_total")
 
     run(main)

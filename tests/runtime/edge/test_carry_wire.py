@@ -95,9 +95,15 @@ def test_an_encoding_that_is_not_chunked_is_answered_by_what_it_is() -> None:
 def test_what_gtm_alone_says_is_said_by_it_alone() -> None:
     """Names of gtm's own, of forwarding and of one hop do not arrive as a client sent them, nor what servers may take for them. Keys, cookies and all else do."""
     sent = {
-        **dict.fromkeys(("gtm-handoff", "gtm-push", "gtm-anything", "x-gtm-affinity", "x-gtm-anything"), "mine"),
-        **dict.fromkeys(("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port"), "9.9.9.9"),
-        **dict.fromkeys(("forwarded", "x-real-ip", "gtm_handoff", "x.forwarded.for", "x_gtm_region"), "9.9.9.9"),
+        **dict.fromkeys(
+            ("gtm-handoff", "gtm-push", "gtm-anything", "x-gtm-affinity", "x-gtm-anything"), "mine"
+        ),
+        **dict.fromkeys(
+            ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port"), "9.9.9.9"
+        ),
+        **dict.fromkeys(
+            ("forwarded", "x-real-ip", "gtm_handoff", "x.forwarded.for", "x_gtm_region"), "9.9.9.9"
+        ),
         **dict.fromkeys(("te", "keep-alive", "proxy-connection", "proxy-authorization", "x-named"), "mine"),
         "connection": "x-named, authorization",
     }
@@ -189,7 +195,9 @@ def test_what_is_asked_of_whom(target: str, host: str, start: bytes, told: bytes
             (url,) = world.urls[CENTRAL]
             assert seen[0].start == start
             assert seen[0].get("host") == (told or url.removeprefix("http://").encode())
-            assert seen[0].get("x-forwarded-host") == (told or (b"edge" if "://" in target else host.encode()))
+            assert seen[0].get("x-forwarded-host") == (
+                told or (b"edge" if "://" in target else host.encode())
+            )
 
     run(main)
 
@@ -242,7 +250,9 @@ def test_streams_go_both_ways_as_they_come() -> None:
     async def main() -> None:
         async with carrying(script) as (world, _):
             client = await world.client()
-            client.send(get("/a", "chat.demo.test", "Transfer-Encoding: chunked", "TE: trailers", method="POST"))
+            client.send(
+                get("/a", "chat.demo.test", "Transfer-Encoding: chunked", "TE: trailers", method="POST")
+            )
             client.send(b"11000\r\n" + bytes(0x11000) + b"\r\n")
             head = await client.reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -365,7 +375,9 @@ def test_a_client_that_leaves_leaves_its_region(leave: Callable[[Peer], None], w
         async with carrying(script) as (world, backends):
             client = await world.client()
             if when == "body":
-                client.send(get("/a", "chat.demo.test", "Content-Length: 100000", method="POST") + bytes(70_000))
+                client.send(
+                    get("/a", "chat.demo.test", "Content-Length: 100000", method="POST") + bytes(70_000)
+                )
             else:
                 client.send(get())
             await asyncio.wait_for(begun.wait(), 10)
@@ -432,7 +444,9 @@ def test_a_body_waits_where_it_is_sent() -> None:
 
         async with carrying(script) as (world, _):
             client = await world.client()
-            client.send(get("/a", "chat.demo.test", "Content-Length: 100000000", method="PUT") + bytes(50_000_000))
+            client.send(
+                get("/a", "chat.demo.test", "Content-Length: 100000000", method="PUT") + bytes(50_000_000)
+            )
 
             def kept() -> int:
                 proxy = world.carrier.proxy
