@@ -489,7 +489,7 @@ class DirectProtocol(PatientProtocol):
         self._raw: bytes | None = None
         """What came since a request began, as long as its head is not whole; None: that is not known, or nobody asks."""
         self._raw_of = 0
-        """This is that request's number."""
+        """The number of the request that stands at its beginning."""
         self._unread = b""
         """What a carrier has read behind its requests: it comes before what is read next."""
         self._wanted = False
