@@ -18,6 +18,7 @@ from gtm.dashboard.sign_in.oidc import _BITS, _EXCHANGES
 from gtm.dashboard.sign_in.provider import _LASTS
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.protocol import wire
+from gtm.runtime.edge.worker.carry import LIMITS as CARRY_LIMITS
 from gtm.runtime.process.http import PatientProtocol as Patient
 from gtm.runtime.process.sockets import TAKES_NOTHING_MS
 from gtm.storage.session import Database
@@ -115,6 +116,18 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "runtime.balancer.admin._MAX",
             "runtime.balancer.admin._CONNECTIONS",
         ),
+    },
+    "Requests that an edge carries": {
+        "a body that another region may be asked with, where the first fails": (
+            "runtime.edge.worker.carry.REPLAY",
+        ),
+        "regions' endpoints that are asked for one request": (CARRY_LIMITS.tries,),
+        "an endpoint that took no connection is asked last": (
+            "runtime.edge.worker.carry.SHUNNED",
+            "runtime.edge.worker.carry.UNPROVEN",
+        ),
+        "a connection to a region that waits for the next request": ("runtime.edge.worker.carry.IDLE",),
+        "requests alike that go with one handoff": ("http.answers.routes.REUSED",),
     },
     "Answers that a balancer asks for": {
         "a page of metrics": (

@@ -458,7 +458,7 @@ class HandedConnection(asyncio.Protocol):
         """The server ends: take no further request."""
 
 
-class Carrier(Protocol):
+class RequestCarrier(Protocol):
     """Carries requests to other servers."""
 
     def wants(self, target: bytes, lines: Lines) -> bool:
@@ -493,7 +493,7 @@ class DirectProtocol(PatientProtocol):
         self._raw: bytes | None = None
         """What came since a request began, as long as its head is not whole; None: that is not known, or nobody asks."""
         self._raw_of = 0
-        """That request's number."""
+        """The number of the request that stands at its beginning."""
         self._unread = b""
         """What a carrier has read behind its requests: it comes before what is read next."""
         self._wanted = False
@@ -724,7 +724,7 @@ class Direct:
         self,
         answer: AnswerHead,
         protocol: type[DirectProtocol] = DirectProtocol,
-        carrier: Carrier | None = None,
+        carrier: RequestCarrier | None = None,
     ) -> None:
         self.answer = answer
         self.carrier = carrier
@@ -791,7 +791,7 @@ def server_config(
     port: int = 8000,
     answer: AnswerHead | None = None,
     trusted: Sequence[Network] = (),
-    carrier: Carrier | None = None,
+    carrier: RequestCarrier | None = None,
 ) -> uvicorn.Config:
     """How every HTTP server of gtm runs: with `PatientProtocol`, logs of our own, and no header that clients could forge.
 

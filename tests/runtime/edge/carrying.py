@@ -29,7 +29,7 @@ from gtm.handoff.jwt import made
 from gtm.http.app import EdgeOptions
 from gtm.runtime.edge.worker.carry import EdgeCarrier, EdgeProxy
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
-from gtm.runtime.process.http import DirectProtocol, server_config
+from gtm.runtime.process.http import _CONNECTIONS, DirectProtocol, server_config
 from tests import worlds
 from tests.balancer.world import (
     PATIENCE,
@@ -40,8 +40,6 @@ from tests.balancer.world import (
     Script,
     _held_to_its_table,
     answering,
-    read_body,
-    read_head,
 )
 from tests.http.world import NOW, Edge
 
@@ -243,9 +241,7 @@ async def carrying(
         return found
 
     carrier.take = timed  # type: ignore[method-assign]
-    from gtm.runtime.process import http
-
-    http._CONNECTIONS[made.state] = room
+    _CONNECTIONS[made.state] = room
     try:
         with _held_to_its_table():
             yield made, backends
@@ -266,18 +262,3 @@ def get(
     if body:
         said.append(f"Content-Length: {len(body)}")
     return "\r\n".join((*said, "", "")).encode() + body
-
-
-__all__ = [
-    "AWAY",
-    "CENTRAL",
-    "EAST",
-    "HOME",
-    "OK",
-    "WEST",
-    "Carrying",
-    "carrying",
-    "get",
-    "read_body",
-    "read_head",
-]

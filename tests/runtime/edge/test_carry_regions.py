@@ -33,41 +33,44 @@ def answer(status: bytes, *lines: bytes, body: bytes = b"") -> bytes:
     )
 
 
-async def refuses(peer: Peer) -> None:
-    """Nothing is read."""
-
-
 async def resets_unread(peer: Peer) -> None:
+    """It breaks off before it has read the request."""
     await peer.reader.readexactly(1)
     peer.abort()
 
 
 async def ends_before_an_answer(peer: Peer) -> None:
+    """It reads the request, and ends the connection."""
     await peer.request()
 
 
 async def resets_before_an_answer(peer: Peer) -> None:
+    """It reads the request, and breaks off."""
     await peer.request()
     peer.abort()
 
 
 async def ends_in_a_head(peer: Peer) -> None:
+    """It breaks off in its answer's head."""
     await peer.request()
     peer.send(b"HTTP/1.1 200 OK\r\nContent-")
 
 
 async def no_http(peer: Peer) -> None:
+    """It speaks something else."""
     await peer.request()
     peer.send(b"SSH-2.0-x\r\n\r\n")
 
 
 async def says_to_continue_and_ends(peer: Peer) -> None:
+    """It breaks off behind an answer before the answer."""
     await peer.request()
     peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
     await asyncio.sleep(0.01)
 
 
 async def ends_in_a_body(peer: Peer) -> None:
+    """It breaks off in its answer's body."""
     await peer.request()
     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel")
 
@@ -330,6 +333,7 @@ def test_an_endpoint_that_took_no_connection_is_asked_last_for_a_while() -> None
         url = unused()
         async with carrying(regions={CENTRAL: (url,)}) as (world, _):
             assert (await world.ask(get())).get("x-gtm-region") == WEST.encode()
+            _HELD.pop().close()
             await first.start(port=int(url.rpartition(":")[2]))
             assert (await world.ask(get())).get("x-gtm-region") == WEST.encode()
             assert not first.connections

@@ -334,11 +334,11 @@ class _Carrier:
     def __init__(self) -> None:
         self.read: list[bytes] = []
 
-    def wants(self, target: bytes, lines: Sequence[tuple[bytes, bytes]]) -> bool:
+    def wants(self, target: bytes, lines: Sequence[tuple[bytes, bytes]]) -> bool:  # noqa: ARG002 - the contract
         """Whether it takes a request."""
         return target.startswith(b"/carried")
 
-    def take(self, connection: DirectProtocol) -> HandedConnection:
+    def take(self, connection: DirectProtocol) -> HandedConnection:  # noqa: ARG002 - the contract
         """What reads a connection from now on."""
         return _Handed(self)
 

@@ -116,7 +116,7 @@ class CarriedConnection(Downstream, HandedConnection):
         self._of.take_back(unread, writable=self.writable)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The connection has ended."""
         super().connection_lost(exc)
         self._of.connection_lost(exc)
 
@@ -250,7 +250,7 @@ class RegionPicker:
         """A region's load is told by its balancers."""
 
     def usable(self) -> int:
-        """How many endpoints are up."""
+        """Say how many endpoints are up."""
         router = self._current.router
         return 0 if router is None else sum(map(len, router.view.endpoints))
 
