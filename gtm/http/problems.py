@@ -106,11 +106,12 @@ class Response(NamedTuple):
     @property
     def start(self) -> dict[str, Any]:
         """The ASGI message that begins it."""
-        length = (b"content-length", b"%d" % len(self.body))
+        # One of status 204 has no length (RFC 9110 §8.6).
+        length = () if self.head.status == 204 else ((b"content-length", b"%d" % len(self.body)),)
         return {
             "type": "http.response.start",
             "status": self.head.status,
-            "headers": (*self.head.headers, length),
+            "headers": (*self.head.headers, *length),
         }
 
 

@@ -518,11 +518,12 @@ class EdgeCarrier:
 def _written(response: Response, *, closes: bool, head_only: bool) -> bytes:
     """The bytes of an answer of the edge's own."""
     head = response.head
-    return b"HTTP/1.1 %d %b\r\n%bcontent-length: %d\r\n%b\r\n%b" % (
+    length = b"" if head.status == 204 else b"content-length: %d\r\n" % len(response.body)
+    return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n%b" % (
         head.status,
         HTTPStatus(head.status).phrase.encode(),
         head.lines,
-        len(response.body),
+        length,
         b"connection: close\r\n" if closes and not head.closes else b"",
         b"" if head_only else response.body,
     )
