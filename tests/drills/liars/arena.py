@@ -80,10 +80,14 @@ def climb(arena: Arena[S, L, O], rng: random.Random, setting: S, kinds: str, tri
     """The worst of some lies, each a change of the worst so far or a new one."""
     honest = arena.run(setting, None)
     worst: tuple[Damage, L] | None = None
+    tried: list[L] = []
     for _ in range(tries):
         lie = arena.lie(rng, setting, kinds)
         if worst is not None and rng.random() < 0.6:
             lie = mutated(rng, worst[1], lie)
+        if lie in tried:
+            continue
+        tried.append(lie)
         found = arena.damage(setting, honest, arena.run(setting, lie))
         if worst is None or found > worst[0]:
             worst = found, lie
