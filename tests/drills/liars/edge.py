@@ -69,6 +69,8 @@ class Lie:
     """By client and the region that it says served them: requests per second."""
     down: frozenset[str] = frozenset()
     up: frozenset[str] = frozenset()
+    recovered: frozenset[str] = frozenset()
+    """Regions that it says have just come back, each second anew."""
     latency: tuple[tuple[str, str, float, int], ...] = ()
     """Country, region, ms beside geography, samples."""
     plan: bool = False
@@ -89,10 +91,12 @@ def draw_lie(rng: random.Random, kinds: str) -> Lie:
         if rng.random() < 0.7
     )
     down = frozenset(rng.sample(REGIONS, rng.randint(0, 5)))
+    up = frozenset(REGIONS) - down if "h" in kinds else frozenset()
     return Lie(
         demand if "d" in kinds else {},
         down if "h" in kinds else frozenset(),
-        frozenset(REGIONS) - down if "h" in kinds else frozenset(),
+        up,
+        up if up and rng.random() < 0.5 else frozenset(),
         latency if "l" in kinds else (),
         "p" in kinds,
     )
@@ -242,7 +246,10 @@ class World:
             said = {self.row(router, client, region): rate for (client, region), rate in lie.demand.items()}
             report = replace(report, demand=said)
         if lie.down or lie.up:
-            report = replace(report, health=worlds.health(self.snapshot.regions, lie.down))
+            told = worlds.health(
+                self.snapshot.regions, lie.down, lie.recovered, since=NOW + self.now if lie.recovered else 0.0
+            )
+            report = replace(report, health=told)
         if lie.latency:
             deltas = [
                 Delta(Level.COUNTRY, country, region, True, samples, (1 << 62) - 1, ms, 1.0, NOW + self.now)
