@@ -177,7 +177,7 @@ class SampleAggregator:
         self._parameters = parameters
         self._reports: dict[tuple[str, str, SampleMethod, str, str | None], _Report] = {}
         self._taken: Counter[str] = Counter()
-        """Of these, by reporter."""
+        """How many pairs of a source and a region each reporter has told of in this interval."""
         self._latest = 0.0
 
     def add(self, sample: RoundTripSample) -> SampleVerdict:
