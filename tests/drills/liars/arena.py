@@ -96,8 +96,8 @@ def climb(arena: Arena[S, L, O], rng: random.Random, setting: S, kinds: str, tri
 
 
 HEAD = (
-    "| who lies | about | worst share of others' answers that changed | mean | worst share refused | worst share taken | outside of the fence |\n"
-    "|---|---|---|---|---|---|---|"
+    "| who lies | about | worlds | worst share of others' answers that changed | mean | worst share refused | worst share taken | outside of the fence |\n"
+    "|---|---|---:|---|---|---|---|---|"
 )
 
 
@@ -105,7 +105,7 @@ def row(principal: str, about: str, found: list[Damage]) -> str:
     """A row of the table: the worst and the mean of some worlds."""
     mean = sum(one.changed for one in found) / len(found)
     return (
-        f"| {principal} | {about} | {max(one.changed for one in found):.1%} | {mean:.1%} | {max(one.refused for one in found):.1%} | "
+        f"| {principal} | {about} | {len(found)} | {max(one.changed for one in found):.1%} | {mean:.1%} | {max(one.refused for one in found):.1%} | "
         f"{max(one.taken for one in found):.1%} | {sum(one.outside for one in found)} |"
     )
 
