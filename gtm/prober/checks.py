@@ -41,7 +41,7 @@ from cryptography.x509 import (
 )
 
 from gtm.core.health.verdicts import ProbeResult
-from gtm.core.model.certificates import Certificate
+from gtm.core.model.certificates import MAX_NAMES, MAX_TEXT, Certificate
 from gtm.core.model.regions import Probe, ProbeType
 from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
@@ -52,12 +52,6 @@ from gtm.transport import no_room, tls_context
 #
 # Law: of one that was not verified only its time and its hash are told. What it says of itself is what an endpoint sends, and whoever
 # reads of health may not read what edges can (`gtm.prober.checks`, law 5).
-
-
-MAX_NAMES = 20
-"""Names kept of a certificate: the first."""
-MAX_TEXT = 200
-"""Characters kept of its subject, of its issuer and of each name."""
 
 
 @lru_cache(maxsize=1024)

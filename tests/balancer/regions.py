@@ -256,7 +256,7 @@ async def regions(
     for name, count in slots.items():
         current = CurrentView(time.time)
         key = made()
-        own = OwnHandoffs(current)
+        own = OwnHandoffs(current, name)
         own.use(key)
         holder: list[Here] = []
         backend = Backend(_served_by(holder))

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.balancer.decide.gate import OwnHandoffs
 from gtm.balancer.plane.backend.backends import PeerRoute, UnprovenError
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.services import NameServer, Zone
+from gtm.feed.current import CurrentView
+from gtm.feed.wire import HandoffKeysMessage
 from gtm.handoff.jwt import made
 from gtm.handoff.proof import PATH, proof, proves, question
 from gtm.settings import LOOPBACK
@@ -40,6 +43,20 @@ def test_a_balancer_of_the_region_proves_it(regions_: str) -> None:
     said = proof(asked, "iad", KEY)
     assert said is not None
     assert proves(asked, said, _published(regions=regions_))
+
+
+def test_nobody_else_makes_a_balancer_sign_by_another_name() -> None:
+    """A key is for all to see, and another region's token may tell it as its own: as often as that comes and goes, pushes are signed by one name."""
+    current = CurrentView(time.time)
+    own = OwnHandoffs(current, "iad")
+    own.use(KEY)
+    (honest,) = _published().keys
+    names = set()
+    for version in range(1, 101):
+        others = [PublicKey("a-liar", honest.x, Issuer.BALANCER, "fra")] * (version % 2)
+        current.apply(HandoffKeysMessage(PublicKeys((*others, honest), version)))
+        names.add(own.issuer)
+    assert names == {"bal"}
 
 
 @pytest.mark.parametrize(

@@ -308,8 +308,6 @@ APART: Mapping[str, str] = {
     "http.problems._MAX_INSTANCE": "of what it answers",
     "http.samples.beacons.MAX_TARGETS": "of what it answers",
     "http.samples.intake.MAX_PAIRS": "a memory",
-    "prober.checks.MAX_NAMES": "of what it tells",
-    "prober.checks.MAX_TEXT": "of what it tells",
     "prober.schedule.MOST_MISSED": "of its own rounds",
     "prober.schedule._MOST_LEFT_OUT": "of what it tells",
     "prober.schedule.MOST_OUTCOMES": "of what it tells",

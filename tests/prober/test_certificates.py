@@ -20,7 +20,8 @@ from cryptography.x509 import (
 )
 from cryptography.x509.oid import NameOID
 
-from gtm.prober.checks import MAX_NAMES, read_certificate
+from gtm.core.model.certificates import MAX_NAMES
+from gtm.prober.checks import read_certificate
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

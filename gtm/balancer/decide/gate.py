@@ -29,6 +29,7 @@ from gtm.core.handoff.claims import Claims, Issuer
 from gtm.core.handoff.judge import Used, judge
 from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Code, Flaw, Presented, PriorityGrant, Reuse, Seen, Verdict
+from gtm.core.model.access import matches
 from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
@@ -462,12 +463,16 @@ class HandoffReader:
 class OwnHandoffs:
     """Those that this balancer signs: once its key is published, by the name that it is published under (its token's).
 
+    Whoever has a token may tell the key of another as its own: of other regions' balancers nobody does it to this one.
+
     Args:
         current: has the keys that are published.
+        region: this balancer's.
     """
 
-    def __init__(self, current: CurrentView) -> None:
+    def __init__(self, current: CurrentView, region: str) -> None:
         self._current = current
+        self._region = region
         self._keys: PublicKeys | None = None
         self._text = ""
         self._key: OwnKey | None = None
@@ -484,8 +489,8 @@ class OwnHandoffs:
         keys = self._current.handoff_keys
         if keys is not self._keys:
             self._keys = keys
-            names = (key.issuer for key in keys.keys if key.kind is Issuer.BALANCER and key.x == self._text)
-            self._issuer = next(names, "")
+            told = (key for key in keys.keys if key.kind is Issuer.BALANCER and key.x == self._text)
+            self._issuer = next((key.issuer for key in told if matches(key.regions, self._region)), "")
         return self._issuer
 
     @property

@@ -333,7 +333,9 @@ class Reports:
         wants_plan = self.takeover.take(known.source, report.plan, now)
         self.heard.set()
         reply = EdgeReply(None, wants_plan, self.vantages.notice(known))
-        return replace(reply, leases=self._leases.answer(edge, report.leases, now, owner=token))
+        # Two that share a name are told apart by their tokens: neither takes the other's place.
+        holder = f"{token}/{edge}" if token else edge
+        return replace(reply, leases=self._leases.answer(holder, report.leases, now, owner=token))
 
     def follow(self) -> None:
         """Forget at once what the edges of tokens say that count no more; a rotated token's are its successor's."""

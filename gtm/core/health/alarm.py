@@ -138,6 +138,7 @@ def presumed(
             ],
             now,
             max_age,
+            agreed,
         )
         found.setdefault(region, {}).update(verdict[region])
     return found

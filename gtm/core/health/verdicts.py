@@ -114,29 +114,32 @@ def combine(
                     votes.setdefault((region, url), {}).setdefault(voter, []).append(health)
     combined: dict[str, dict[str, EndpointHealth]] = {}
     for (region, url), cast in votes.items():
-        said = [word for seen in cast.values() if (word := _verdict(seen)) is not None]
-        verdict = _verdict(said)
+        was = before.get(region, {}).get(url, UNKNOWN_HEALTH)
+        said = [word for seen in cast.values() if (word := _verdict(seen, was)) is not None]
+        verdict = _verdict(said, was)
         if verdict is None:
-            was = before.get(region, {}).get(url, UNKNOWN_HEALTH)
             verdict = was if was.tied else replace(was, tied=True)
         combined.setdefault(region, {})[url] = verdict
     return combined
 
 
-def _verdict(cast: list[EndpointHealth]) -> EndpointHealth | None:
-    """What most say; None if as many say up as say down."""
+def _verdict(cast: list[EndpointHealth], before: EndpointHealth) -> EndpointHealth | None:
+    """What most say, where they said that before; None if as many say up as say down."""
     up = [health for health in cast if health.status is HealthStatus.UP]
     down = [health for health in cast if health.status is HealthStatus.DOWN]
     if len(up) == len(down):
         return None
     side = up if len(up) > len(down) else down
     latencies = sorted(health.latency_ms for health in side if health.latency_ms is not None)
-    # The vantage whose word made the majority: one that flapped alone, or has just started, moves no ramp.
-    made = (
-        sorted(up, key=lambda health: (health.recovered, health.since))[len(cast) // 2]
-        if side is up
-        else max(down, key=lambda health: health.since)
-    )
+    # The vantage whose word made the majority: one that flapped alone, has just started, or lies moves no ramp.
+    if side is down:
+        made = max(down, key=lambda health: health.since)
+    else:
+        by_time = sorted(up, key=_recovery)
+        if before.status is HealthStatus.DOWN:
+            made = by_time[len(cast) // 2]
+        else:  # It stays up for as long as half of them see it up: no word beyond these says that it fell meanwhile.
+            made = max(by_time[(len(cast) - 1) // 2], before, key=_recovery)
     return EndpointHealth(
         status=made.status,
         since=made.since,
@@ -144,6 +147,11 @@ def _verdict(cast: list[EndpointHealth]) -> EndpointHealth | None:
         detail=next((health.detail for health in side if health.detail), ""),
         latency_ms=latencies[len(latencies) // 2] if latencies else None,
     )
+
+
+def _recovery(health: EndpointHealth) -> tuple[bool, float]:
+    """In the order of this, who saw an endpoint come back later comes later."""
+    return health.recovered, health.since
 
 
 def fill(agreed: HealthTable, own: HealthTable) -> dict[str, dict[str, EndpointHealth]]:

@@ -4,13 +4,15 @@ Laws:
   1. One source, one vote: within an interval each source has the median of its few samples, and a level has the median
      of its sources. One liar among three sources moves a value no further than to what an honest one said.
   2. Nothing of a client outlives the interval: what leaves are statistics of networks, operators, countries and places.
-  3. Memory is bounded, and browsers cannot take all of it: half is left to what balancers and regions measure.
+  3. Memory is bounded, and browsers cannot take all of it: half is left to what balancers and regions measure. Nor can a reporter's
+     token: it takes no more than it leaves to others.
   4. What balancers measure counts for the client's network, wherever the location database says that is. For anything
      coarser it counts only where nothing disputes the location.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -174,6 +176,8 @@ class SampleAggregator:
         self._limit = limit
         self._parameters = parameters
         self._reports: dict[tuple[str, str, SampleMethod, str, str | None], _Report] = {}
+        self._taken: Counter[str] = Counter()
+        """How many pairs of a source and a region each reporter has told of in this interval."""
         self._latest = 0.0
 
     def add(self, sample: RoundTripSample) -> SampleVerdict:
@@ -208,9 +212,11 @@ class SampleAggregator:
         report = self._reports.get(key)
         if report is None:
             room = self._limit // 2 if sample.method is SampleMethod.BEACON else self._limit
-            if len(self._reports) >= room:
+            left = room - len(self._reports)
+            if left <= (self._taken[sample.reporter] if sample.reporter else 0):
                 return SampleVerdict.FULL
             report = self._reports[key] = _Report(sample, source_bit(sample.source))
+            self._taken[sample.reporter] += 1
         return SampleVerdict.CAPPED if len(report.values) >= self._per_source else report
 
     def _origin(self, sample: RoundTripSample) -> Point | None:
@@ -224,6 +230,7 @@ class SampleAggregator:
     def take(self) -> Interval:
         """End the interval: what it said, and nothing of it is kept."""
         reports, self._reports = self._reports, {}
+        self._taken.clear()
         at, self._latest = self._latest, 0.0
         # A reporter whom light contradicts in one region teaches nothing of the client's place in the others either.
         contradicted = {

@@ -8,6 +8,12 @@ ENDS_SOON = 21 * 86_400.0
 """Seconds before its end from which on a certificate is warned of: three weeks, as the shortest of usual renewals leave."""
 
 
+MAX_NAMES = 20
+"""Names kept of a certificate: the first."""
+MAX_TEXT = 200
+"""Characters kept of its subject, of its issuer and of each name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A certificate (RFC 5280) that a server has shown. Times are POSIX seconds.

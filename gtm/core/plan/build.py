@@ -23,15 +23,17 @@ Demand = Mapping[tuple[str, str], float]
 class _Class:
     """One class's cells, with their rankings under this policy."""
 
+    key: str
     cells: list[tuple[Ranking, float]] = field(default_factory=list)
 
     @property
-    def rate(self) -> float:
-        return sum(rate for _, rate in self.cells)
+    def typical(self) -> list[tuple[Ranking, float]]:
+        """Those that may go where the class's name says; all, if it says so of none.
 
-    @property
-    def heaviest(self) -> Ranking:
-        return max(self.cells, key=lambda cell: cell[1])[0]
+        An edge that reports others with them, by mistake or to mislead, decides nothing about their regions.
+        """
+        named = _kind(self.key)
+        return [cell for cell in self.cells if _kind(cell[0].group.key) == named] or self.cells
 
 
 def problem_of(
@@ -54,7 +56,7 @@ def problem_of(
     for (key, cell), rate in demand.items():
         known = ranking(cell)
         if known is not None and rate > 0 and known.group.service.service.steering in PLANNED:
-            classes.setdefault(key, _Class()).cells.append((known, rate))
+            classes.setdefault(key, _Class(key)).cells.append((known, rate))
     asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
     policy = view.snapshot.policy
     return PlanProblem(
@@ -79,15 +81,18 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
     The class's name has the order of preference that its clients have. Their cells, which are coarser, only say how
     far the regions are on average; a region is never taken to be nearer than one that the clients prefer.
     """
-    ranking = found.heaviest
-    group = ranking.group
+    typical = found.typical
+    group = max(typical, key=lambda cell: cell[1])[0].group
     service = group.service
     regions = view.snapshot.regions
     numbers = ranked(service, group.order, group.eligible(view.up_for(group.family)))
     if not numbers:
         return None
     named = {name: place for place, name in enumerate(_preferred(key))}
-    distance = {number: _mean_latency(view, found, number, place) for place, number in enumerate(numbers)}
+    distance = {
+        number: _mean_latency(view, group.service.service.name, typical, number, place)
+        for place, number in enumerate(numbers)
+    }
     order = sorted(
         numbers, key=lambda number: (named.get(regions[number].name, len(named)), distance[number])
     )
@@ -118,15 +123,22 @@ def _preferred(key: str) -> tuple[str, ...]:
         return ()
 
 
-def _mean_latency(view: View, found: _Class, number: int, place: int) -> float:
+def _kind(key: str) -> list[str]:
+    """What of a class's name does not hang on where in a cell a client is: all but the order of its regions."""
+    parts = key.split("|")
+    return parts[:2] + parts[3:]
+
+
+def _mean_latency(
+    view: View, service: str, cells: list[tuple[Ranking, float]], number: int, place: int
+) -> float:
     """Network and processing, weighted by the cells' rates; the place in the order where locations are unknown."""
     total = weight = 0.0
-    for ranking, rate in found.cells:
+    for ranking, rate in cells:
         path = ranking.paths.get(number)
         if path is not None:
             total += rate * path.estimate_ms
             weight += rate
-    service = found.heaviest.group.service.service.name
     processing = view.basis.processing.get(service, {}).get(number, 0.0)
     return total / weight + processing if weight else float(place)
 

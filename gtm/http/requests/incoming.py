@@ -40,7 +40,7 @@ class Page:
 OTHER = Page("other")
 """What no page answers: a path that gtm has not, or a head that cannot be read."""
 AUTHORIZE = Page("authorize")
-"""Where other people's proxies ask."""
+"""The paths at which other people's proxies ask."""
 REDIRECT = Page("redirect")
 """The paths of services' own hosts, and those below `/r/`."""
 

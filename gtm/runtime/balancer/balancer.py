@@ -94,7 +94,7 @@ class Pushes:
         self.keys = OwnKeys(owned.home, FILE, Issuer.BALANCER)
         self.signing: OwnKey | None = None
         """What pushes are signed with; None before `load`."""
-        self.own = OwnHandoffs(self.current)
+        self.own = OwnHandoffs(self.current, self.settings.region)
         """The name that it is published by."""
         self.address = ""
         """Where other balancers of the region reach this one."""

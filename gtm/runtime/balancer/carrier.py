@@ -405,7 +405,7 @@ class Carrier(Carriers):
         """What others said last, and when it came."""
         self._gate = QuotaGate(parts, boot_time)
         self._spends = parts.sequence
-        self._own = OwnHandoffs(current)
+        self._own = OwnHandoffs(current, settings.region)
         finder = ClientFinder(settings.trusted_proxies)
         self._access = AccessLog(Path() if settings.file is None else settings.file.parent, finder.find)
         self._names = BackendNames()

@@ -825,7 +825,7 @@ class ListenerTls(Protocol):
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the listener's sockets."""
+        """The context that the listener's sockets are made with."""
 
     def look(self) -> str | None:
         """Read the files again if they have changed; what is wrong with them now, if something is."""

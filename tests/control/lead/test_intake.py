@@ -19,6 +19,7 @@ from gtm.core.demand.rows import Row
 from gtm.core.latency.aggregates import NO_AUTHORS
 from gtm.core.latency.doubt import Witness
 from gtm.core.latency.samples import Delta, Level
+from gtm.core.model.certificates import Certificate, ShownCertificate
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan
 from gtm.core.policy.compile import compile_policy
@@ -224,3 +225,13 @@ def test_no_part_of_a_report_grows_beyond_the_policy() -> None:
     assert strange.classes.keys() == {"known"}
     report = EdgeReport("1", 1, 1, {}, overruled=("a", "ghost"))
     assert ReportIntake(SNAPSHOT, dropped).read(report, NOW).overruled == ("a",)
+
+
+def test_certificates_keep_no_more_than_a_probe_does() -> None:
+    """However much is told of one: the last thousands are remembered, so that many edges share what they see."""
+    fat = Certificate("0" * 64, 0.0, 1.0, "s" * 1000, "i" * 1000, ("n" * 1000,) * 100)
+    intake = ReportIntake(SNAPSHOT, Counter())
+    report = EdgeReport("1", 1, 1, {}, certificates=(ShownCertificate("a", URL, fat),))
+    (kept,) = intake.read(report, NOW).certificates or ()
+    texts = (kept.certificate.subject, kept.certificate.issuer, *kept.certificate.names)
+    assert sum(map(len, texts)) == 22 * 200, "of 102,000 characters"

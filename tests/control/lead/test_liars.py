@@ -20,7 +20,10 @@ from gtm.core.latency.aggregates import AggregateSettings
 from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
 from gtm.core.quota import ledger
-from gtm.core.quota.ledger import shares
+from gtm.core.quota.leases import LeaseUse
+from gtm.core.quota.ledger import MOST_INSTANCES, shares
+from gtm.core.quota.names import QuotaName
+from gtm.feed.reports import EdgeReport
 from tests.core.strategies import quick
 from tests.drills.liars import balancer
 from tests.drills.liars.arena import NONE, climb
@@ -91,6 +94,24 @@ def test_a_world_answers() -> None:
     for (_, client), found in run(setting, None).items():
         nearest = router.decide(Request("chat", CLIENTS[client]), 0.5).region
         assert found == {nearest: len(DRAWS)}
+
+
+def test_lives_of_an_edge_of_the_same_name_keep_no_other_token_s_from_its_leases() -> None:
+    """Names are told apart by tokens: eight instances of one are eight of that token's."""
+    world = World(Setting({"fra": {"berlin": 10.0}, "liar": {"boston": 1.0}}, frozenset()))
+    reports, quota = world.active.reports, QuotaName("de", into=True).text
+    held: dict[str, float] = {}
+    for second in range(40):
+        world.now += 1.0
+        world.active.leases.apportion({quota: 100.0})
+        told = [("liar", f"i{number}") for number in range(MOST_INSTANCES)] + [("fra", "honest")]
+        for token, instance in told:
+            use = LeaseUse(instance, second + 1, 2**53 - 1, denied={quota: 100 * second})
+            report = EdgeReport("1", 1, 1, world.truth, seconds=1.0, leases=use)
+            grant = reports.take("fra-1", "192.0.2.1", report, token, token).leases
+            assert grant is not None
+            held[token] = sum(lease.rate for lease in grant.leases)
+    assert held["fra"] >= 50.0, "its equal part"
 
 
 # --- a balancer's token ---

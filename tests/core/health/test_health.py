@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gtm.core.health.verdicts import ProbeResult, Track, VantageReport, advance, combine, fill, overruled
+from gtm.core.health.verdicts import (
+    ProbeResult,
+    Track,
+    VantageReport,
+    advance,
+    combine,
+    endpoint_factor,
+    fill,
+    overruled,
+)
 from gtm.core.model.regions import Probe
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from tests.core.strategies import quick
@@ -147,8 +156,8 @@ def test_a_combined_verdict_speaks_for_its_side() -> None:
         ("r10 r12 -11", True, 12),
         ("u1 u2 r90", False, 2),
         ("u95 r10 r12", True, 10),
-        ("u1 r90", True, 90),
-        ("u1 u3", False, 3),
+        ("u1 r90", False, 1),
+        ("u1 u3", False, 1),
     ],
 )
 def test_a_recovery_counts_from_when_most_vantages_saw_it(votes: str, recovered: bool, since: int) -> None:
@@ -161,6 +170,31 @@ def test_a_recovery_counts_from_when_most_vantages_saw_it(votes: str, recovered:
     found = combine(reports, 100.0, 5.0)["r"]["u"]
     assert (found.status, found.recovered, found.since) == (UP, recovered, float(since))
     assert fill({"r": {"u": found}}, {"r": {"u": EndpointHealth(UP)}})["r"]["u"] == found
+
+
+@pytest.mark.parametrize("honest", [1, 2, 3])
+@pytest.mark.parametrize("was", [UP, UNKNOWN])
+def test_who_says_again_and_again_that_it_has_just_come_back_moves_no_ramp(
+    honest: int, was: HealthStatus
+) -> None:
+    """It stays up since when the honest ones saw it up, whatever one other says; in slow start it would have a tenth of its capacity."""
+    before = {"r": {"u": EndpointHealth(was)}}
+    for second in range(100, 160):
+        reports = [_report(str(number), UP, received=second, since=1.0) for number in range(honest)]
+        reports.append(_report("liar", UP, received=second, since=float(second), recovered=True))
+        before = combine(reports, second, 5.0, before)
+        found = before["r"]["u"]
+        assert endpoint_factor(found, 30.0, second) == 1.0
+
+
+def test_a_ramp_goes_on_when_half_saw_it_up_before_the_others() -> None:
+    """What was down comes back when more than half see it up, and its ramp is counted from then as long as it lasts."""
+    reports = [_report("a", UP, since=90.0, recovered=True), _report("b", UP, since=100.0, recovered=True)]
+    found = {"r": {"u": EndpointHealth(DOWN, 50.0)}}
+    for second in (100.0, 101.0, 102.0):
+        found = combine(reports, second, 50.0, found)
+        assert found["r"]["u"].since == 100.0
+    assert endpoint_factor(found["r"]["u"], 30.0, 100.0) == 0.1
 
 
 def test_own_verdicts_fill_what_the_vantages_do_not_know() -> None:

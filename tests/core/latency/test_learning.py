@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
@@ -175,6 +176,21 @@ def test_browsers_cannot_fill_the_memory() -> None:
     assert balancers == [SampleVerdict.ACCEPTED] * 5 + [SampleVerdict.FULL] * 3
     aggregator.take()
     assert aggregator.add(sample(method=BEACON)) is SampleVerdict.ACCEPTED
+
+
+def test_a_reporter_takes_no_more_room_than_it_leaves() -> None:
+    """However many clients it makes up: half of the room is there for another, and half of that for a third."""
+    aggregator = SampleAggregator(REGIONS, limit=100)
+    for _ in range(2):
+        taken = Counter(
+            reporter
+            for reporter in ("a-liar", "honest", "third")
+            for number in range(1000)
+            if aggregator.add(replace(sample(source=str(number)), reporter=reporter))
+            is SampleVerdict.ACCEPTED
+        )
+        assert taken == {"a-liar": 50, "honest": 25, "third": 13}
+        aggregator.take()
 
 
 @quick(200)

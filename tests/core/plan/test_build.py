@@ -10,6 +10,7 @@ import pytest
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
+from gtm.core.demand.cells import Cell
 from gtm.core.health.addresses import address_key
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import AddressFamily
@@ -80,6 +81,19 @@ def test_the_name_of_a_class_orders_its_regions() -> None:
     (one,) = _ask(view, {("chat|real_time|ie>de>us|x", cell): 1.0}).classes
     assert one.regions == ("ie", "de", "us")
     assert one.latency_ms[1] >= one.latency_ms[0]
+
+
+def test_cells_that_are_of_another_class_decide_nothing() -> None:
+    """However many a lying edge counts under a class's name: they add to its rate, and to nothing that the others get."""
+    view = _view(residency=(worlds.rule("eu", "EU", client_countries="DE"),))
+    (mine, near), (_, fenced) = (
+        _counted(view, Request("chat", place)) for place in (Location("FR", lat=48.9, lon=2.4), BERLIN)
+    )
+    urgent = replace(Cell.parse(near), priority=Priority.BATCH).text
+    (honest,) = _ask(view, {(mine, near): 1.0}).classes
+    (found,) = _ask(view, {(mine, near): 1.0, (mine, fenced): 1e6, (mine, urgent): 1e6}).classes
+    assert found.rate == 2e6 + 1.0
+    assert replace(found, rate=honest.rate, tenants=honest.tenants) == honest
 
 
 def test_only_usable_regions_inside_the_fence_are_asked_for() -> None:

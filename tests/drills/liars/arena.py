@@ -80,10 +80,14 @@ def climb(arena: Arena[S, L, O], rng: random.Random, setting: S, kinds: str, tri
     """The worst of some lies, each a change of the worst so far or a new one."""
     honest = arena.run(setting, None)
     worst: tuple[Damage, L] | None = None
+    tried: list[L] = []
     for _ in range(tries):
         lie = arena.lie(rng, setting, kinds)
         if worst is not None and rng.random() < 0.6:
             lie = mutated(rng, worst[1], lie)
+        if lie in tried:
+            continue
+        tried.append(lie)
         found = arena.damage(setting, honest, arena.run(setting, lie))
         if worst is None or found > worst[0]:
             worst = found, lie
@@ -92,8 +96,8 @@ def climb(arena: Arena[S, L, O], rng: random.Random, setting: S, kinds: str, tri
 
 
 HEAD = (
-    "| who lies | about | worst share of others' answers that changed | mean | worst share refused | worst share taken | outside of the fence |\n"
-    "|---|---|---|---|---|---|---|"
+    "| who lies | about | worlds | worst share of others' answers that changed | mean | worst share refused | worst share taken | outside of the fence |\n"
+    "|---|---|---:|---|---|---|---|---|"
 )
 
 
@@ -101,7 +105,7 @@ def row(principal: str, about: str, found: list[Damage]) -> str:
     """A row of the table: the worst and the mean of some worlds."""
     mean = sum(one.changed for one in found) / len(found)
     return (
-        f"| {principal} | {about} | {max(one.changed for one in found):.1%} | {mean:.1%} | {max(one.refused for one in found):.1%} | "
+        f"| {principal} | {about} | {len(found)} | {max(one.changed for one in found):.1%} | {mean:.1%} | {max(one.refused for one in found):.1%} | "
         f"{max(one.taken for one in found):.1%} | {sum(one.outside for one in found)} |"
     )
 

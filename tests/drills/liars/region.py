@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any, cast
+from unittest.mock import patch
 
 from gtm.adapters.exposition import MetricsError
+from gtm.adapters.scrape import Scrape
+from gtm.adapters.servers import ServerType, read_server
 from gtm.balancer.health.checks import Scraper, load_in_header
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.balance.admission.admission import Admission
@@ -40,6 +44,18 @@ LIAR = "mallory"
 LIMITS = TenantLimits(concurrency=8, output_tokens_per_minute=12_000.0)
 """What an operator sets for every tenant: a third of the slots of four servers, and twice the tokens that honest ones use."""
 _EVERY = 0.1
+_AFTER = HealthSettings().window + 1
+"""Seconds after the last answer in which a server may still be ejected for what it answered."""
+
+
+@lru_cache(256)
+def _page(server_type: ServerType, text: str) -> Scrape:
+    """What a page of metrics says, for servers say the same again and again."""
+    return read_server(server_type, text, 0.0)
+
+
+def _read(server_type: ServerType, text: str, at: float) -> Scrape:
+    return replace(_page(server_type, text), at=at)
 
 
 @dataclass(frozen=True)
@@ -139,15 +155,27 @@ class Region:
         self.outcome = Outcome()
         self._events: list[tuple[float, int, Any]] = []
         self._number = 0
+        self._open = 0
+        """Requests that have no end yet."""
 
     def play(self, calls: Sequence[tuple[int, Call]]) -> Outcome:
         """Let these requests come; those with a number of 0 or more are honest."""
+        with patch("gtm.balancer.health.checks.read_server", _read):
+            return self._play(calls)
+
+    def _play(self, calls: Sequence[tuple[int, Call]]) -> Outcome:
         for number, call in calls:
             self._later(call.at, (number, call))
         for tick in range(int((LASTS + 60) / _EVERY)):
             self._later(tick * _EVERY, None)
+        self._open = len(calls)
+        ended = 0.0
         while self._events:
             now, _, what = heappop(self._events)
+            if self._open:
+                ended = now
+            elif now > ended + _AFTER:
+                break  # everybody is answered, and servers were compared for the last time
             if what is None:
                 self._tick(now)
             elif callable(what):
@@ -242,32 +270,34 @@ class Region:
         seconds = call.seconds if lie.seconds is None else lie.seconds
         seconds = 0.001 if crashes and lie.seconds is None else seconds
         status = 500 if call.crashes else lie.status or 200
+        inputs = call.size // 4 if lie.inputs is None else lie.inputs
+        outputs = call.tokens if lie.outputs is None else lie.outputs
+        said = json.dumps({"usage": {"prompt_tokens": inputs, "completion_tokens": outputs}})
 
         def end(now: float) -> None:
             flying.end()
             self.health.answered(sending, status, min(seconds, 0.2), now)
-            used = Used(0.0, 0.0) if status >= 400 else self._used(call, lie)
+            used = Used(0.0, 0.0) if status >= 400 else _used(call.tokens, call.size, call.most, said)
             self.admission.release(ticket, now, used)
             self._ended((number, call), "ok" if status < 400 else "failed")
 
         self._later(now + seconds, end)
 
-    def _used(self, call: Call, lie: ServerLie) -> Used:
-        meter = Meter(
-            bounds_of(b"/v1/chat/completions", b'{"messages": []}'.ljust(min(call.size, 1000)), call.most)
-        )
-        inputs = call.size // 4 if lie.inputs is None else lie.inputs
-        outputs = call.tokens if lie.outputs is None else lie.outputs
-        said = {"usage": {"prompt_tokens": inputs, "completion_tokens": outputs}}
-        answer = (b"x" * 4 * call.tokens) + json.dumps(said).encode()
-        meter.piece(answer)
-        used = meter.used(len(answer), events=False)
-        return Used(used.inputs, used.outputs)
-
     def _ended(self, context: Any, how: str) -> None:
         number, _ = context
+        self._open -= 1
         if number >= 0:
             self.outcome.ends[number] = how
+
+
+@lru_cache(4096)
+def _used(tokens: int, size: int, most: int | None, said: str) -> Used:
+    """What is charged for a request of so many bytes, whose answer has so many tokens and says this of them."""
+    meter = Meter(bounds_of(b"/v1/chat/completions", b'{"messages": []}'.ljust(min(size, 1000)), most))
+    answer = (b"x" * 4 * tokens) + said.encode()
+    meter.piece(answer)
+    used = meter.used(len(answer), events=False)
+    return Used(used.inputs, used.outputs)
 
 
 def shares(setting: Setting, honest: Outcome, lied: Outcome) -> tuple[float, float]:
