@@ -28,7 +28,7 @@ from gtm.core.demand.rows import Row
 from gtm.core.health.addresses import FAMILIES, Addresses, address_key, judged_addresses
 from gtm.core.health.history import History, Probed
 from gtm.core.health.verdicts import HealthTable
-from gtm.core.model.certificates import Certificate, ShownCertificate
+from gtm.core.model.certificates import MAX_NAMES, MAX_TEXT, Certificate, ShownCertificate
 from gtm.core.model.state import EndpointHealth, Plan
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.leases import LeaseUse
@@ -159,7 +159,7 @@ class ReportIntake:
     def _certificates(self, told: tuple[ShownCertificate, ...]) -> tuple[ShownCertificate, ...]:
         """One of each endpoint."""
         found = {
-            (one.region, one.url): replace(one, certificate=_shared(one.certificate))
+            (one.region, one.url): replace(one, certificate=_shared(_cut(one.certificate)))
             for one in told
             if one.url in self._endpoints.get(one.region, ())
         }
@@ -223,6 +223,16 @@ def _bounded(one: EndpointHealth, now: float) -> EndpointHealth:
         since=min(max(one.since, 0.0), now) if isfinite(one.since) else now,
         detail=_interned(one.detail[:MAX_DETAIL]),
         latency_ms=latency if latency is not None and 0 <= latency <= _MAX_LATENCY else None,
+    )
+
+
+def _cut(one: Certificate) -> Certificate:
+    """A certificate with no more of its texts than a probe keeps: those that many edges tell are remembered for long."""
+    return replace(
+        one,
+        subject=one.subject[:MAX_TEXT],
+        issuer=one.issuer[:MAX_TEXT],
+        names=tuple(name[:MAX_TEXT] for name in one.names[:MAX_NAMES]),
     )
 
 
