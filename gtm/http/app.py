@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -363,7 +364,10 @@ class EdgeApp:
         else:  # its authority counts, not Host (RFC 9112 §3.2.2)
             host, slash, target = target.partition(b"://")[2].partition(b"/")
             target = slash + target
-        found = _service_at(host, target.partition(b"?")[0], routes)
+        path = target.partition(b"?")[0]
+        if path.startswith(b"/v1/authorize") and any(name == b"x-gtm-authorize" for name, _ in lines):
+            return False  # a proxy asks
+        found = _service_at(host, path, routes)
         return found is not None and found[0] in carried
 
     def carried(self, incoming: Incoming) -> tuple[Response | CarriedRequest, bytes]:
@@ -372,11 +376,9 @@ class EdgeApp:
         rest = b"/"
         try:
             routes = self.routes()
-            name, host, rest = _of_service(incoming, routes) or (
-                "",
-                None,
-                b"/",
-            )  # the policy may have it no more
+            # The policy may have it no more.
+            name, host, rest = _of_service(incoming, routes) or ("", None, b"/")
+            check_segments(rest)
             route = self._route(incoming, routes, name, host, rest)
             ended: Response | CarriedRequest
             if isinstance(route, Response):
@@ -402,7 +404,7 @@ class EdgeApp:
             return b"edge_setting"
         if not route.is_carried:
             return b"edge_outside"
-        if not route.handoffs and (self.handoffs is None or not self.handoffs.believed):
+        if self.handoffs is None or not self.handoffs.believed:
             return b"edge_without_key"
         return None
 
@@ -419,8 +421,11 @@ class EdgeApp:
             return False
         if not isinstance(route, RedirectRoute) or not route.is_carried or router is None:
             return False
-        number = router.view.snapshot.region_numbers.get(carried.option.region or "")
-        return number is not None and bool(route.allowed >> number & 1)
+        snapshot = router.view.snapshot
+        number = snapshot.region_numbers.get(carried.option.region or "")
+        if number is None or not route.allowed >> number & 1:
+            return False
+        return not carried.url or any(one.url == carried.url for one in snapshot.regions[number].endpoints)
 
     def _route(
         self, incoming: Incoming, routes: Routes, service: str, host: str | None, rest: bytes
@@ -430,8 +435,9 @@ class EdgeApp:
         query = incoming.query
         if b"origin" in incoming.headers:
             known = routes.service(service)
-            if known is not None and is_preflight(incoming):
-                return preflight(incoming, known.cors)
+            own = known is not None and (known.cors is not None or service not in routes.carried)
+            if known is not None and own and is_preflight(incoming):
+                return preflight(incoming, known.cors)  # else its model servers answer it
             incoming.cors = None if known is None else known.cors
         if len(rest) + len(query) > MAX_URL:
             raise ProblemError("uri_too_long", f"path and query are longer than {MAX_URL} bytes together")
@@ -550,6 +556,25 @@ def _service_at(host: bytes, path: bytes, routes: Routes) -> tuple[str, str | No
         return None
     name, slash, rest = path[3:].partition(b"/")
     return name.decode("latin-1"), None, slash + rest or b"/"
+
+
+def check_segments(path: bytes) -> None:
+    """Let no path leave the one of the region's endpoint, which it is put behind.
+
+    Raises:
+        ProblemError: a segment is a dot or two, as some server may read it (RFC 3986 §5.2.4).
+    """
+    if b"." not in path and b"%" not in path:
+        return
+    plain = path
+    for _ in range(3):  # `%252e` is one to who decodes twice
+        plain = unquote_to_bytes(plain)
+    segments = plain.replace(b"\\", b"/").split(b"/")
+    if any(segment.partition(b";")[0] in (b".", b"..") for segment in segments):
+        raise ProblemError(
+            "invalid_request",
+            "a carried path may have no segments `.` or `..`: ask for the path that they lead to",
+        )
 
 
 def _subject(lookup: Lookup, caller: ClientAddress | None, grant: Grant) -> ClientAddress | None:

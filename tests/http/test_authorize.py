@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gtm.core.handoff.claims import Claims
-from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
-from gtm.handoff.jwt import made
+from gtm.core.handoff.keys import PublicKey, PublicKeys
+from gtm.feed.wire import HandoffKeysMessage
 from gtm.handoff.verifier import Verifier
 from gtm.http.app import EdgeOptions
 from gtm.http.requests.incoming import Incoming
@@ -28,6 +28,7 @@ GERMAN, AMERICAN = "81.2.69.7", "198.51.100.7"
 def asked(run_edge: Callable[..., Edge]) -> Callable[..., httpx.Response]:
     """Ask an edge as a trusted proxy; `up` are the regions that are."""
     edge = run_edge(trusted_proxies=LOOPBACK)
+    edge.sign()
 
     def ask(
         path: str = "/v1/authorize?service=chat",
@@ -72,6 +73,20 @@ def test_a_refusal(asked: Callable[..., httpx.Response]) -> None:
     assert int(answer.headers["retry-after"]) > 0
 
 
+def test_without_a_key_that_balancers_know(run_edge: Callable[..., Edge]) -> None:
+    """The region's balancer would judge by where the proxy stands: nothing goes on. Once the key is published it does, and not once it is withdrawn."""
+    edge = run_edge(trusted_proxies=LOOPBACK)
+
+    def status() -> int:
+        return edge.get("/v1/authorize?service=chat", headers={"x-forwarded-for": GERMAN}).status_code
+
+    assert status() == 503
+    edge.sign()
+    assert status() == 200
+    edge.current.apply(HandoffKeysMessage(PublicKeys((), 2)))
+    assert status() == 503
+
+
 def test_who_is_no_proxy_of_the_operators(run_edge: Callable[..., Edge]) -> None:
     """Nobody knows whose request it is: the answer says what to do."""
     answer = run_edge().get("/v1/authorize?service=chat", headers={"x-forwarded-for": GERMAN})
@@ -105,14 +120,14 @@ def test_a_services_own_host_keeps_its_paths(asked: Callable[..., httpx.Response
 
 def test_the_handoff_is_the_clients(run_edge: Callable[..., Edge]) -> None:
     """The region's balancer sees the proxy: the handoff says whose request it is, and is used for others of the same client."""
-    edge, key = run_edge(trusted_proxies=LOOPBACK), made()
-    edge.handoffs.use("fra-1", key, (key_text(key.public),))
+    edge = run_edge(trusted_proxies=LOOPBACK)
+    public = edge.sign()
     tokens = [
         edge.get("/v1/authorize?service=chat", headers={"x-forwarded-for": client}).headers["gtm-handoff"]
         for client in (GERMAN, GERMAN, AMERICAN)
     ]
     assert tokens[0] == tokens[1] != tokens[2]
-    claims = Verifier(PublicKeys((PublicKey("fra-1", key_text(key.public)),), 1)).verify(tokens[0].encode())
+    claims = Verifier(PublicKeys((PublicKey("fra-1", public),), 1)).verify(tokens[0].encode())
     assert isinstance(claims, Claims)
     assert claims.carried
     assert (claims.client, claims.region) == ("81.2.69.0/24", "eu-central")

@@ -6,11 +6,9 @@ import json
 from random import Random
 from typing import Any
 
-from gtm.core.handoff.keys import key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import HttpAnswer
 from gtm.core.policy.edges import EdgePlace
-from gtm.handoff.jwt import made
 from gtm.http.answers.routes import CarriedRequest
 from gtm.http.app import EdgeOptions
 from gtm.http.problems import Response
@@ -33,8 +31,7 @@ def _carried(policy: Policy) -> Policy:
 
 def _edge(place: EdgePlace | None) -> Edge:
     edge = Edge(EdgeOptions(open_lookups=True, trusted_proxies=LOOPBACK), place)
-    key = made()
-    edge.handoffs.use("fra-1", key, (key_text(key.public),))
+    edge.sign()
     return edge
 
 

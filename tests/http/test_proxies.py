@@ -12,10 +12,8 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from gtm.core.handoff.keys import key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
-from gtm.handoff.jwt import made
 from gtm.settings import LOOPBACK
 from tests import worlds
 from tests.adapters.test_balancers import _running
@@ -109,8 +107,7 @@ def proxy(request: pytest.FixtureRequest, tmp_path: Path, run_edge: Callable[...
     edge = run_edge(trusted_proxies=LOOPBACK)
     change = _led_to(german, american)
     edge.load(change=change)
-    key = made()
-    edge.handoffs.use("fra-1", key, (key_text(key.public),))
+    edge.sign()
     port = free_port()
     ports = {8081: edge.port, 9001: german.server_port, 9002: american.server_port}
     ports |= dict.fromkeys((10000, 10001, 10002, 10003), port)

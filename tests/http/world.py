@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from gtm.core.decision.options import Afford
+from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import DataClass, Policy, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
@@ -22,7 +23,8 @@ from gtm.core.model.state import State
 from gtm.core.policy.edges import EdgePlace
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import AccessMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import AccessMessage, HandoffKeysMessage, SnapshotMessage, StateMessage
+from gtm.handoff.jwt import made
 from gtm.http.answers.corrections import Corrections
 from gtm.http.answers.routes import EdgeHandoffs, Locate
 from gtm.http.app import EdgeApp, EdgeOptions
@@ -117,9 +119,7 @@ class Edge:
         self.counts = Counts()
         self.draw: Callable[[], float] = random.random
         self.silent: tuple[str, ...] = ()
-        self.handoffs = EdgeHandoffs(
-            lambda: self.current.window, lambda: (key.x for key in self.current.handoff_keys.keys)
-        )
+        self.handoffs = EdgeHandoffs(lambda: self.current.window, lambda: self.current.handoff_keys)
         self.app = EdgeApp(
             self.current,
             find,
@@ -138,6 +138,14 @@ class Edge:
         )
         self.port = 0
         self.stop: Callable[[], None] = lambda: None
+
+    def sign(self) -> str:
+        """Give it a key that is published, by which it signs as `fra-1`; the public part."""
+        key = made()
+        text = key_text(key.public)
+        self.handoffs.use("fra-1", key, (text,))
+        self.current.apply(HandoffKeysMessage(PublicKeys((PublicKey("fra-1", text),), 1)))
+        return text
 
     def load(
         self, up: Iterable[str] = ALL_UP, change: Callable[[Policy], Policy] = lambda same: same

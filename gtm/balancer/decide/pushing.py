@@ -158,7 +158,7 @@ class PeerPusher:
         self.unproven: Counter[str] = Counter()
         """Connections to peers' endpoints on which nothing was sent, for who is there did not prove to be a balancer."""
         self._sent = SentBeyond()
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
         self._shunned: dict[str, float] = {}
         self._heard: object = None
         self._wanting = 1
@@ -323,9 +323,10 @@ class PeerPusher:
 
     def _forget(self, view: View) -> None:
         """Close ways to endpoints that are in no policy any more."""
-        known = {one.url for region in view.snapshot.regions for one in region.endpoints}
-        for url in [url for url in self._routes if url not in known]:
-            self._routes.pop(url).close()
+        ways = {(one.url, region.name) for region in view.snapshot.regions for one in region.endpoints}
+        for way in [way for way in self._routes if way not in ways]:
+            self._routes.pop(way).close()
+        known = {url for url, _ in ways}
         now = self.now()
         self._shunned = {url: until for url, until in self._shunned.items() if until > now}
         self.unproven = Counter({url: count for url, count in self.unproven.items() if url in known})
@@ -357,9 +358,9 @@ class PeerPusher:
         if link:
             self._count(routing, region, REDIRECTED)
             return _sent_on(region, endpoint.url, exchange.head.target, handoff)
-        route = self._routes.get(endpoint.url)
+        route = self._routes.get((endpoint.url, region))
         if route is None:
-            route = self._routes[endpoint.url] = PeerRoute(
+            route = self._routes[endpoint.url, region] = PeerRoute(
                 endpoint.url,
                 region,
                 lambda: self.current.handoff_keys,

@@ -42,6 +42,7 @@ from gtm.balancer.wire.heads import KEYS, RequestHead
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.retries import RetryBudget
+from gtm.core.balance.health.values import Failure
 from gtm.core.balance.serving import named
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
@@ -517,6 +518,7 @@ class Proxy:
 
     def broke_off(self, exchange: Exchange, sent: SentRequest) -> None:
         """What is behind a region's balancer has failed a request, and another region is asked: it counts no more there."""
+        exchange.failure = Failure.RESET  # whatever an earlier server did
         self.failed(exchange, sent, "what is behind it did not answer")
 
     def may_seek(self, tries: int) -> bool:

@@ -174,7 +174,7 @@ class Seen:
     `service`, `tenant` and `data_class` are those of the host name that it came by, or of a verified key; a header is
     neither. `client` is the address in network order, empty where it is unknown, and `location` where that is. `model`
     and `priority` are as the request states them: no fence depends on these. `grant` says what priority it may claim. None: nothing
-    says it. `otherwise` is the service that the balancer's file names for requests of which neither host name nor handoff says one.
+    says it. `otherwise` is the service that the balancer's file names for requests whose host name says none; the handoff of a carried request counts before it.
     """
 
     location: Location = UNKNOWN_LOCATION

@@ -114,19 +114,25 @@ class AuthorizeRoute:
     def __init__(self, resolved: ResolvedRequest, deny: Denial, handoffs: EdgeHandoffs | None) -> None:
         self._resolved = resolved
         self._deny = deny
-        self._handoffs = handoffs if handoffs is not None and handoffs.believed else None
+        self._handoffs = handoffs
         self._answers: Memory[Option, Response] = Memory(self._answer, _OPTIONS)
         self._tokens: dict[str | None, tuple[bytes, float]] = {}
 
     def respond(self) -> Response:
-        """The answer about one request."""
+        """The answer about one request.
+
+        Raises:
+            ProblemError: no handoff can be made now.
+        """
         option = self._resolved.pick()
         answer = self._answers[option]
         if option.region is None or self._handoffs is None:
             return answer
-        token = self._handoffs.of_carried(self._resolved.routing, option, self._tokens)
-        if token is None:
-            return answer
+        believed = self._handoffs.believed
+        token = self._handoffs.of_carried(self._resolved.routing, option, self._tokens) if believed else None
+        if token is None:  # without one the region's balancer would judge by where the proxy stands
+            text = "the law is about to change, or control has not published this edge's key yet: try again"
+            raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         head = answer.head
         more = ((b"gtm-handoff", token), (b"gtm-push", b"1"))
         lines = b"%bgtm-handoff: %b\r\ngtm-push: 1\r\n" % (head.lines, token)

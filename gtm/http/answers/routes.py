@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,8 +25,8 @@ from gtm.core.decision.options import Afford, Option, endpoint_for
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window
-from gtm.core.handoff.claims import handed, lifetime
-from gtm.core.handoff.keys import OwnKey, key_text
+from gtm.core.handoff.claims import Issuer, handed, lifetime
+from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
@@ -67,6 +67,8 @@ _NONCE = 12
 """Random bytes of a nonce."""
 REUSED = 5.0
 """Seconds for which a carried request's handoff goes with others of the same client to the same region: a signature takes as long as a request."""
+_ON_THE_WAY = 1.0
+"""Seconds that a carried request may take to its balancer before its handoff is over."""
 _HEADERS: Headers = (
     (b"content-type", jwks.MEDIA_TYPE.encode()),
     (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
@@ -81,9 +83,13 @@ class EdgeHandoffs:
         published: the public keys of all edges, as the feed has them.
     """
 
-    def __init__(self, window: Callable[[], Window], published: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self, window: Callable[[], Window], published: Callable[[], PublicKeys] = lambda: NO_PUBLIC_KEYS
+    ) -> None:
         self._window = window
         self._published = published
+        self._known: PublicKeys | None = None
+        self._of_edges: frozenset[str] = frozenset()
         self._issuer = ""
         self._public = ""
         self._signer: HandoffSigner | None = None
@@ -114,11 +120,17 @@ class EdgeHandoffs:
 
     @property
     def believed(self) -> bool:
-        """Whether balancers can believe what is signed now: its key is published, as far as this edge has heard of any key that is."""
-        if self._signer is None:
-            return False
-        published = set(self._published())
-        return not published or self._public in published
+        """Whether balancers can believe what is signed now: its key is published, as this edge last heard, and kept on its disk."""
+        return self._signer is not None and self._public in self._keys_of_edges()
+
+    def _keys_of_edges(self) -> frozenset[str]:
+        keys = self._published()
+        if keys is not self._known:
+            self._known, self._of_edges = (
+                keys,
+                frozenset(key.x for key in keys.keys if key.kind is Issuer.EDGE),
+            )
+        return self._of_edges
 
     def of_carried(
         self, routing: Routing, option: Option, known: dict[str | None, tuple[bytes, float]]
@@ -130,14 +142,17 @@ class EdgeHandoffs:
             option: how it ends, in a region.
             known: those that were made for requests alike, by region, and until when (POSIX seconds) they go with others.
         """
-        now = self._window().now
+        window = self._window()
         token, until = known.get(option.region, (b"", 0.0))
-        if now < until and token:
+        if window.now < until and token:
             return token
+        # A balancer compares with the latest that it may be, which is later than now: what ends by then would not be believed.
+        last = lifetime(routing, window, carried=True)[1] - (window.latest - window.now) - _ON_THE_WAY
+        if last <= window.now:
+            return None
         found = self.signed(routing, option, once=False, carried=True)
         if found is not None:
-            last = lifetime(routing, self._window(), carried=True)[1] - 1
-            known[option.region] = found, min(now + REUSED, last)
+            known[option.region] = found, min(window.now + REUSED, last)
         return found
 
     @property
@@ -146,7 +161,7 @@ class EdgeHandoffs:
         return Page("jwks", self._jwks)
 
     def _jwks(self, _incoming: Incoming, _routes: object) -> Response:
-        return response_of(200, _HEADERS, jwks.written([*self._published(), *self._own]))
+        return response_of(200, _HEADERS, jwks.written([*sorted(self._keys_of_edges()), *self._own]))
 
 
 # --- Answers to kinds of request, remembered for as long as a Router lives. ---
@@ -499,6 +514,8 @@ class CarriedRequest:
     resolved: ResolvedRequest
     option: Option
     counted_as: str
+    url: str = ""
+    """The endpoint that it goes to, once one was chosen."""
 
     def place(self, but: Collection[str]) -> Endpoint | None:
         """Choose where it goes now; None: nowhere. A region is left for another only where all its endpoints are left out.
@@ -511,7 +528,7 @@ class CarriedRequest:
         while option.region is not None and not failed >> option.number & 1:
             endpoint = endpoint_for(routing.view, option, routing.key, but)
             if endpoint is not None:
-                self.option = option
+                self.option, self.url = option, endpoint.url
                 return endpoint
             failed |= 1 << option.number
             option = pick(

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import uvicorn
@@ -728,6 +728,8 @@ class Direct:
     ) -> None:
         self.answer = answer
         self.carrier = carrier
+        self.tls: ListenerTls | None = None
+        """What connections show; None: they speak no TLS."""
         self._protocol = protocol
         self._headers: Lines | None = None
         self._beginnings: dict[int, bytes] = {}
@@ -766,9 +768,38 @@ class Direct:
             self._beginnings[status] = found
         return found, self._ends
 
-    def __call__(self, **given: Any) -> DirectProtocol:
+    def __call__(self, **given: Any) -> asyncio.Protocol:
         """The protocol of one connection, as uvicorn makes them."""
-        return self._protocol(self, **given)
+        protocol = self._protocol(self, **given)
+        return protocol if self.tls is None else _TlsFront(protocol).begins(self.tls.context)
+
+
+class _TlsFront:
+    """What a connection asks whose TLS handshake is awaited (`ProxiedConnection`): it counts, and has the time of a head."""
+
+    def __init__(self, protocol: DirectProtocol) -> None:
+        self._protocol = protocol
+        self.loop = protocol.loop
+        self.room = protocol.all_connections
+        self.limits = self
+        self.head_timeout = protocol.head_timeout
+
+    def begins(self, context: ssl.SSLContext) -> asyncio.Protocol:
+        """The protocol of the handshake."""
+        from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection  # few need it
+
+        return ProxiedConnection(cast("Any", self), (), context)
+
+    def whose(self, connection: Hashable, peer: str | None) -> Hashable:
+        """The client that the connection counts for."""
+        address = peer_address(peer)
+        if address is None:
+            return None
+        return connection if is_in(peer, self._protocol.trusted) else client_prefix(address.packed)
+
+    def connection(self, *, secure: bool) -> DirectProtocol:  # noqa: ARG002 - the contract
+        """What reads the connection from now on."""
+        return self._protocol
 
 
 # --- Uvicorn as every HTTP server of gtm runs it, with an end that breaks no connection off. ---
@@ -884,8 +915,9 @@ class PatientServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
-        if self._tls is not None:
-            self.config.ssl = self._tls.context
+        http: object = self.config.http
+        if isinstance(http, Direct):
+            http.tls = self._tls
         await super().startup(sockets)
         self._started()
 

@@ -32,6 +32,7 @@ from gtm.balancer.plane.timeouts import end_if_late
 from gtm.balancer.wire.heads import MAX_FRAMING, MAX_HEAD, MAX_HEADERS, HeadError, read_head
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.balancer.wire.responses import PIECE, TURN
+from gtm.core.handoff.verdict import Verdict
 from gtm.core.shares import client_prefix
 
 if TYPE_CHECKING:
@@ -205,7 +206,10 @@ class Downstream(asyncio.Protocol, Outflow):
             self.proxy.hold(self, held)
 
     def whose(self) -> Hashable:
-        """The client that what it holds counts for: on a trusted proxy's connection whose request is being answered."""
+        """The client that what it holds counts for: on a connection of a trusted proxy, an edge or a balancer whose request is being answered."""
+        verdict = None if self._current is None else self._current.verdict
+        if isinstance(verdict, Verdict) and verdict.believed is not None and verdict.believed.carried:
+            return verdict.believed.pushed
         found = self.proxy.whose(self, self.peer)
         if found is self and self._current is not None:
             address = self.proxy.gate.client(self._current)

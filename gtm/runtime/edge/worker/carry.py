@@ -34,6 +34,7 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy, timeout_unread
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.wire.facts import PromptCut
+from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.values import Failure
@@ -60,6 +61,8 @@ UNPROVEN = 60.0
 """The same of one that did not prove to be a balancer."""
 LIMITS = Limits(retry_share=1.0, retries_free=1000.0)
 """A region that fails breaks all requests that it has at once, and others take them: each request is asked again once at the most in the mean."""
+MOST_HOPS = 8
+"""Times that a request may have gone through gtm (`Via`): an edge, a balancer, one that it is pushed to, and as many of somebody else's again."""
 _PUSH = b"gtm-push"
 _PRIORITY = b"gtm-priority"
 _OF_CLIENTS = (TIMEOUT, _PRIORITY)
@@ -191,7 +194,8 @@ class RegionPicker:
         self._allowed = allowed
         self._trusted = (*allowed, *trusted)
         self._tls = tls
-        self._routes: dict[str, PeerRoute] = {}
+        self._routes: dict[tuple[str, str], PeerRoute] = {}
+        """By URL and region: who is there proves to be a balancer of the region."""
         self._shunned: dict[str, float] = {}
         self._down: dict[str, float] = {}
         self._snapshot: object = None
@@ -217,7 +221,8 @@ class RegionPicker:
             words = "the law is about to change, or this edge has no key yet: try again"
             return Refusal(503, "no_handoff", words, retry_after=1)
         verdict.token = token
-        if not verdict.by_host:
+        # A certificate of the endpoint's name says nothing of what stands there under the service's.
+        if not verdict.by_host or endpoint.url.startswith("https:"):
             exchange.head.host = urlsplit(endpoint.url).netloc.encode()
         region = option.region or ""
         if tried and region != before:
@@ -259,9 +264,9 @@ class RegionPicker:
         return tuple(self._routes.values())
 
     def _route(self, url: str, region: str) -> PeerRoute:
-        route = self._routes.get(url)
+        route = self._routes.get((url, region))
         if route is None:
-            route = self._routes[url] = PeerRoute(
+            route = self._routes[url, region] = PeerRoute(
                 url,
                 region,
                 lambda: self._current.handoff_keys,
@@ -291,11 +296,10 @@ class RegionPicker:
         if snapshot is self._snapshot or snapshot is None:
             return
         self._snapshot = snapshot
-        known = {one.url for region in snapshot.regions for one in region.endpoints}
-        for url in [url for url in self._routes if url not in known]:
-            self._routes.pop(url).close()
-        self._shunned = {url: until for url, until in self._shunned.items() if url in known}
-        self._down = {url: since for url, since in self._down.items() if url in known}
+        known = {(one.url, region.name) for region in snapshot.regions for one in region.endpoints}
+        for way in [way for way in self._routes if way not in known]:
+            self._routes.pop(way).close()
+        self._shunned, self._down = {}, {}
 
 
 class EdgeGate:
@@ -400,10 +404,13 @@ class EdgeProxy(Proxy):
         incoming.headers = {**head.seen, b"host": head.host}
         if isinstance(client, CarriedConnection) and client.first:
             client.first = False
-        elif not self._app.carries(head.target, ((b"host", head.host),)):
+        elif not self._app.carries(head.target, ((b"host", head.host), *_asks_for_proxy(head))):
             # It came right behind one that was carried: its client asks again.
             exchange.head = replace(head, keep_alive=False)
             return b""
+        if head.seen.get(b"via", b"").count(b" gtm") >= MOST_HOPS:
+            words = f"this request has gone through gtm {MOST_HOPS} times: a region's endpoint leads back to an edge"
+            return Refusal(508, "loop", words)
         if TIMEOUT in head.seen and (unread := timeout_unread(head)) is not None:
             return unread
         ended, rest = self._app.carried(incoming)
@@ -513,6 +520,12 @@ class EdgeCarrier:
         """Break off what is still carried: no client may take it for whole."""
         if self.proxy is not None:
             self.proxy.close()
+
+
+def _asks_for_proxy(head: RequestHead) -> Lines:
+    """The field by which a proxy says that it asks, as the head has it."""
+    name = b"x-gtm-authorize"
+    return ((name, head.seen[name]),) if name in head.seen else ()
 
 
 def _written(response: Response, *, closes: bool, head_only: bool) -> bytes:

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import assert_never
 
 from gtm.core.decision.router import Router
-from gtm.core.handoff.claims import Issuer
 from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_addresses
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.latency.samples import SampleMethod
@@ -280,7 +279,7 @@ class EdgeWorker:
         self.intake: Intake | None = None
         self.handoffs = EdgeHandoffs(
             lambda: self.current.window,
-            lambda: (key.x for key in self.current.handoff_keys.keys if key.kind is Issuer.EDGE),
+            lambda: self.current.handoff_keys,
         )
         self._parts = 0
         self._answered_from = 0
