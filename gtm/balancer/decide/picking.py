@@ -46,7 +46,7 @@ _REVISE_EVERY = 5
 LOOSE_S = 10.0
 """Seconds for which a session, or a client's prompts that begin alike, go by load after one of them failed."""
 _MOST_LOOSENED = 4096
-MOST_BACKGROUND = 600.0
+BACKGROUND_S = 600.0
 """Seconds for which a request that was answered at once counts as work at its server, at the most."""
 _FAILED = ("failed", "broken")
 _NONE: frozenset[str] = frozenset()
@@ -379,7 +379,7 @@ class PoolPicker:
         """A server has answered, and begins: its work counts there for as long as such a request is expected to take, and what the answer took says nothing of that."""
         ticket = self.flights.of(flying.sending.name).begin(flying.ticket.work_us / US)
         flying.ticket.end()
-        self.loop.call_later(min(ticket.cost_us / US, MOST_BACKGROUND), ticket.end)
+        self.loop.call_later(min(ticket.cost_us / US, BACKGROUND_S), ticket.end)
 
     def _unanswered(self, flying: _Flying, exchange: Exchange, how: str, now: float) -> None:
         flying.ticket.end(None, now)

@@ -9,7 +9,7 @@ Laws:
   1. Requests of one name are in one group, and every server that is sent them is in it.
   2. Where all servers are alike there is one group. What no server has a name for (`groups` of None) makes none: it takes room where room is.
   3. Groups go by what servers have, never by how well they are: a check that fails moves nobody from one queue to another.
-  4. No more than `MOST_GROUPS`: beyond that sets which overlap are one, and if these are too many, too, all are.
+  4. No more than `MOST_GROUPS`, and their unions, which are fewer: beyond that sets which overlap are one, and if these are too many, too, all are.
 
 Source: Hall 1935, "On representatives of subsets": requests find servers if no set of them has more than the servers that it may go to.
 """

@@ -79,7 +79,7 @@ class _Body(msgspec.Struct, forbid_unknown_fields=False):
     ending: bool = False
     groups: Annotated[
         dict[_Name, Annotated[dict[_Name, _Use], msgspec.Meta(max_length=MOST_MEMBERS)]],
-        msgspec.Meta(max_length=MOST_GROUPS),
+        msgspec.Meta(max_length=2 * MOST_GROUPS),
     ] = {}
 
 

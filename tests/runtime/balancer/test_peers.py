@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.flights import PeerLoad
+from gtm.core.balance.groups import MOST_GROUPS
 from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
@@ -18,6 +19,7 @@ from gtm.runtime.balancer.peers import (
     CLOCKS_APART,
     MOST,
     MOST_BACKENDS,
+    MOST_MEMBERS,
     MOST_OF_A_TOKEN,
     MOST_STARTS,
     REMEMBERED,
@@ -38,6 +40,9 @@ words = st.builds(
     st.dictionaries(names, st.builds(SlotUse, counts, counts), max_size=5),
     st.dictionaries(names, st.builds(PeerLoad, counts, counts), max_size=5),
     st.floats(0, 3600),
+    groups=st.dictionaries(
+        names, st.dictionaries(names, st.builds(SlotUse, counts, counts), max_size=3), max_size=3
+    ),
 )
 
 
@@ -161,6 +166,7 @@ def test_who_is_believed() -> None:
         (THEIRS, clock.said(6, instance="a.1")),  # ourselves
         (THEIRS, clock.said(6, word=Word({"a.1": SlotUse(9, 9)}))),  # of others' processes
         (THEIRS, clock.said(6, word=Word({"b.1/1": SlotUse(9, 9), "c.1/1": SlotUse(0, 0)}))),
+        (THEIRS, clock.said(6, word=replace(WORD, groups={"g": {"c.1/1": SlotUse(0, 0)}}))),
     ):
         assert not known.hear(WordSealer(key).seal(said)), said
     assert known.words() == {"b.1": heard}
@@ -242,11 +248,34 @@ def test_starts_of_a_peer_and_its_datagrams_are_bounded() -> None:
     assert heard == 100
 
 
+def test_what_does_not_fit_is_left_out() -> None:
+    """Backends with least work first, then groups: what each has of the region's slots is always told."""
+    uses = {f"b.1/{number}": SlotUse(1, 1) for number in range(MOST_MEMBERS)}
+    loads = {f"http://10.0.0.1:{number}": PeerLoad(1, number) for number in range(2000)}
+    groups = {str(number): uses for number in range(2 * MOST_GROUPS)}
+    said = _Clock().said(word=Word(uses, loads, groups=groups))
+    sealed = WordSealer(THEIRS).seal(said)
+    assert len(sealed) <= MOST
+    assert opened(sealed, lambda _: True).word == Word(uses)
+    few = _Clock().said(word=Word({"b.1/1": SlotUse(1, 1)}, loads, groups={name: {} for name in groups}))
+    found = opened(WordSealer(THEIRS).seal(few), lambda _: True).word
+    assert len(found.groups) == 2 * MOST_GROUPS
+    assert "http://10.0.0.1:1999" in found.loads
+
+
 def test_words_add_up() -> None:
     """What workers say, as their balancer's."""
     one = Word({"b/1": SlotUse(1, 2)}, {"x": PeerLoad(1, 5), "y": PeerLoad(2, 5)}, 0.1)
     two = Word({"b/2": SlotUse(3, 0)}, {"x": PeerLoad(3, 7)}, 0.3)
+    one = replace(one, groups={"g": {"b/1": SlotUse(1, 0)}, "h": {"b/1": SlotUse(0, 2)}})
+    two = replace(two, groups={"g": {"b/2": SlotUse(3, 0)}})
     assert together([one, two]) == Word(
-        {"b/1": SlotUse(1, 2), "b/2": SlotUse(3, 0)}, {"x": PeerLoad(4, 12), "y": PeerLoad(2, 5)}, 0.3
+        {"b/1": SlotUse(1, 2), "b/2": SlotUse(3, 0)},
+        {"x": PeerLoad(4, 12), "y": PeerLoad(2, 5)},
+        0.3,
+        groups={
+            "g": {"b/1": SlotUse(1, 0), "b/2": SlotUse(3, 0)},
+            "h": {"b/1": SlotUse(0, 2)},
+        },
     )
     assert together([]) == Word()
