@@ -231,7 +231,7 @@ class RegionPicker:
         """A region's load is told by its balancers."""
 
     def usable(self) -> int:
-        """Count the endpoints that are up."""
+        """Say how many endpoints are up."""
         router = self._current.router
         return 0 if router is None else sum(map(len, router.view.endpoints))
 
