@@ -124,7 +124,7 @@ if TYPE_CHECKING:
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
 # | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
-# | is a proxy itself, and says 502: what is behind it broke off | where the proxy `repeats`, if it may be done twice |
+# | is a balancer of gtm's, and says that its server broke off (502) | where the proxy `repeats`, if it may be done twice |
 # | began to answer | never |
 #
 # And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
@@ -144,8 +144,8 @@ class Reached(Enum):
     """It has it, and may have begun it."""
 
 
-_BAD_GATEWAY = 502
-"""What a region's balancer says where its server broke off (RFC 9110 §15.6.3)."""
+_BAD_GATEWAY, _BACKEND_FAILED = 502, b'"code":"backend_failed"'
+"""What a region's balancer says where its server broke off; what others mean by 502, nobody knows."""
 _TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
@@ -1048,19 +1048,18 @@ class Exchange:
                     and self._goes_to_another(self.proxy.not_there)
                 ):
                     return True
-            elif response.status == _BAD_GATEWAY or says_full(
+            elif (broke_off := response.status == _BAD_GATEWAY and _BACKEND_FAILED in body) or says_full(
                 response.status, body, retry_after=response.retry_after
             ):
-                full = response.status != _BAD_GATEWAY
                 others = self.complete and not self._moved and self.proxy.picker.usable() > len(self.tried)
                 if (
                     others
                     and may_ask_another(self, Reached.DECLINED)
-                    and self._goes_to_another(self.proxy.was_full if full else self.proxy.broke_off)
+                    and self._goes_to_another(self.proxy.broke_off if broke_off else self.proxy.was_full)
                 ):
                     self._moved = True
                     return True
-                self.full = full
+                self.full = not broke_off
             self.tried = before
         self._lets_go(response)
         return False
