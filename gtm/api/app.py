@@ -25,6 +25,7 @@ from gtm.api.routes import (
     handoff,
     health_history,
     latency,
+    lists,
     load,
     overview,
     sessions,
@@ -235,6 +236,7 @@ def _routers() -> Iterator[APIRouter]:
         load,
         latency,
         overview,
+        lists,
         operations,
         docs,
     ):

@@ -157,7 +157,9 @@ def _check_certificate(settings: EdgeSettings) -> None:
     if certificate is None and key is None:
         return
     if certificate is None or key is None:
-        raise CommandError("--tls-certificate and --tls-key go together: give both, or neither", Exit.BAD_INPUT)
+        raise CommandError(
+            "--tls-certificate and --tls-key go together: give both, or neither", Exit.BAD_INPUT
+        )
     from gtm.runtime.process.http import listener_tls
 
     try:
