@@ -29,7 +29,7 @@ _TLS = " ssl verify required ca-file @system-ca sni str({0}) verifyhost {0}"
 
 
 class ListFormat(StrEnum):
-    """Whom a list is for."""
+    """The proxy that a list is written for."""
 
     ENVOY_EDS = "envoy-eds"
     HAPROXY = "haproxy"

@@ -11,7 +11,7 @@ from tests.docs.blocks import Block, difference, runnable
 from tests.docs.reader import works
 from tests.system.harness import System, system
 
-IN_DRILLS = ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md")
+IN_DRILLS = ("docs/cli.md", "docs/simulate.md", "docs/dnssec.md", "docs/lists.md")
 """Documents whose examples are too long for `make test`."""
 DOCUMENTS = ("docs/api.md", "docs/concepts.md", "docs/dns.md", *IN_DRILLS)
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -163,6 +164,7 @@ def _kept(listing: Listing, form: str, *more: str) -> Iterator[Path]:
             _export(listing, form, "--watch", *more), env=_environment(listing), stdout=out, stderr=out
         )
     try:
+        eventually(log.read_bytes, "it has looked once")
         yield log
     finally:
         process.terminate()
@@ -170,10 +172,11 @@ def _kept(listing: Listing, form: str, *more: str) -> Iterator[Path]:
 
 
 def _block(heading: str, language: str) -> str:
+    """The last block of a section of the page."""
     page = (ROOT / "docs/lists.md").read_text().partition(f"## You run {heading}")[2]
-    block = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
-    assert block is not None
-    return block[1]
+    blocks = re.findall(rf"```{language}\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
+    assert blocks
+    return str(blocks[-1])
 
 
 class Load:
@@ -288,25 +291,30 @@ def _nginx(folder: Path, block: str) -> Path:
 
 
 def test_haproxy(listing: Listing, tmp_path: Path) -> None:
-    """By a reload of its master after each change."""
-    program, port = tool("haproxy"), free_port()
-    (tmp_path / "haproxy.cfg").write_text(_block("HAProxy", "haproxy").replace(":10002", f":{port}"))
+    """By a new process after each change, which the page's script starts."""
+    port, pid = free_port(), tmp_path / "haproxy.pid"
+    config, script = tmp_path / "haproxy.cfg", tmp_path / "reload"
+    config.write_text(_block("HAProxy", "haproxy").replace(":10002", f":{port}"))
+    text = (
+        _block("HAProxy", "sh")
+        .replace("/run/haproxy.pid", str(pid))
+        .replace("exec haproxy", f"exec {tool('haproxy')}")
+    )
+    script.write_text(
+        text.replace("/etc/haproxy/haproxy.cfg", str(config)).replace(
+            "/etc/haproxy/lists", str(listing.folder)
+        )
+    )
+    script.chmod(0o755)
     _first(listing, "haproxy")
-    pid = tmp_path / "haproxy.pid"
-    command = [
-        program,
-        "-W",
-        "-db",
-        "-p",
-        str(pid),
-        "-f",
-        str(tmp_path / "haproxy.cfg"),
-        "-f",
-        str(listing.folder),
-    ]
-    then = f"sh -c 'kill -USR2 $(cat {pid})'"
-    with _running(command, port), _kept(listing, "haproxy", "--then", then):
-        _follows(listing, port)
+    pid.write_text("")
+    try:
+        with _kept(listing, "haproxy", "--then", str(script)):
+            eventually(lambda: _ok(port), "HAProxy listens")
+            _follows(listing, port)
+    finally:
+        for number in pid.read_text().split():
+            os.kill(int(number), signal.SIGTERM)
 
 
 def _valid(form: ListFormat, folder: Path) -> Callable[[tuple[ListedRegion, ...]], None]:

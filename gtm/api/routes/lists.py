@@ -17,8 +17,10 @@ from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema
 from gtm.control.errors import Unavailable
 from gtm.core.decision.lists import EVERYWHERE, holds_for, listed
+from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.router import Router
 from gtm.core.decision.view import View, Window, view_of
+from gtm.core.model.lists import ListedRegion
 from gtm.core.model.requests import Location, Request
 from gtm.documents import fields
 from gtm.documents.places import stated_location
@@ -109,22 +111,20 @@ def _lists(view: View, services: Iterable[str], where: Location) -> Iterator[dic
     deciding = Router(view)
     for service in services:
         left = holds_for(view, service)
+        known: dict[RankingClass, list[dict[str, Any]]] = {}  # most data classes are ranked alike
         for data_class in (None, *sorted(view.snapshot.data_classes)):
             routing = deciding.routing(Request(service, where, data_class=data_class))
+            group = routing.ranking.group
+            if group not in known:
+                known[group] = list(map(_region, listed(routing)))
             yield {
                 "service": service,
                 "data_class": data_class,
                 "holds_for": None if isinf(left) else left,
-                "regions": [
-                    {
-                        "region": one.region,
-                        "share": one.share,
-                        "standby": one.standby,
-                        "endpoints": [
-                            {"url": end.url, "ipv4": list(end.ipv4), "ipv6": list(end.ipv6)}
-                            for end in one.endpoints
-                        ],
-                    }
-                    for one in listed(routing)
-                ],
+                "regions": known[group],
             }
+
+
+def _region(one: ListedRegion) -> dict[str, Any]:
+    endpoints = [{"url": end.url, "ipv4": list(end.ipv4), "ipv6": list(end.ipv6)} for end in one.endpoints]
+    return {"region": one.region, "share": one.share, "standby": one.standby, "endpoints": endpoints}

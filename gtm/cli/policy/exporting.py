@@ -98,7 +98,7 @@ def export(
             )
         from gtm.cli.policy import listing
 
-        wanted = listing.Wanted(lists, out, service, client_country, tuple(data_class or ()), then)
+        wanted = listing.WantedLists(lists, out, service, client_country, tuple(data_class or ()), then)
         listing.write(ask, wanted, watch=watch)
         return
     if not folder or out is not None or service or data_class or client_country or watch or then is not None:

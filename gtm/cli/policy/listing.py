@@ -38,7 +38,7 @@ _MOST = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedLists:
     """What is to be listed, and where.
 
     `service` None: all; `client_country` None: clients of all places; `data_classes` empty: each, and all together; `then` is the
@@ -62,7 +62,7 @@ class ListFiles:
         clock: seconds, going on at an even pace.
     """
 
-    wanted: Wanted
+    wanted: WantedLists
     clock: Callable[[], float] = time.monotonic
     _texts: dict[str, str] = field(default_factory=dict)
     """List → what its file says."""
@@ -146,7 +146,7 @@ class ListFiles:
         return True
 
 
-def write(command: Command, wanted: Wanted, *, watch: bool) -> None:
+def write(command: Command, wanted: WantedLists, *, watch: bool) -> None:
     """Write the lists; with `watch` keep them up to date until the command is ended.
 
     Args:
@@ -202,7 +202,7 @@ def _again(ask: Callable[[], types.ListsView], files: ListFiles, asked: float, *
     return False
 
 
-def _require_known(answer: Mapping[str, Any], wanted: Wanted) -> None:
+def _require_known(answer: Mapping[str, Any], wanted: WantedLists) -> None:
     """Say which name the policy does not know."""
     lists = answer["lists"]
     if wanted.service is not None and not lists:

@@ -15,7 +15,7 @@ from gtm.cli.common.client import Client
 from gtm.cli.common.commands import Command
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.policy import listing
-from gtm.cli.policy.listing import ListFiles, Wanted
+from gtm.cli.policy.listing import ListFiles, WantedLists
 from gtm.core.model.access import Role
 from gtm.documents.lists import ListFormat
 from gtm.feed.reports import EdgeReport
@@ -140,7 +140,7 @@ def test_watching(
     monkeypatch.setattr(time, "sleep", sleep)
     command = Command(server.url, TOKENS[Role.ADMIN])
     with pytest.raises(Ended):
-        listing.write(command, Wanted(ListFormat.ENVOY_EDS, out), watch=True)
+        listing.write(command, WantedLists(ListFormat.ENVOY_EDS, out), watch=True)
     assert "127.0.1.1" in seen[0]
     assert "127.0.1.1" not in seen[1]
     assert "127.0.1.2" in seen[1]
@@ -171,7 +171,7 @@ def _answer(*regions: str, holds: float | None = None) -> Any:
 def test_a_list_ends_when_the_law_may_have_changed(tmp_path: Path) -> None:
     """Not before; counted from when control was asked."""
     now = [100.0]
-    files = ListFiles(Wanted(ListFormat.HAPROXY, tmp_path), lambda: now[0])
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path), lambda: now[0])
     files.take(_answer("de", holds=60.0), 100.0)
     now[0] = 159.9
     files.expire()
@@ -187,7 +187,7 @@ def test_a_list_ends_when_the_law_may_have_changed(tmp_path: Path) -> None:
 
 def test_what_is_gone_from_the_policy_names_no_region(tmp_path: Path) -> None:
     """Its file stays, for proxies go on with what they had where a file is missing."""
-    files = ListFiles(Wanted(ListFormat.HAPROXY, tmp_path))
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path))
     files.take(_answer("de"), 0.0)
     files.take({**_answer("de"), "lists": []}, 1.0)
     assert _shown(tmp_path / "chat.cfg") == "backend chat\n"
@@ -195,7 +195,7 @@ def test_what_is_gone_from_the_policy_names_no_region(tmp_path: Path) -> None:
 
 def test_a_file_is_written_only_where_it_says_something_new(tmp_path: Path) -> None:
     """Or where it could not be written before."""
-    files = ListFiles(Wanted(ListFormat.HAPROXY, tmp_path / "lists"))
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path / "lists"))
     (tmp_path / "lists").write_text("no folder")
     with pytest.raises(CommandError, match="cannot write"):
         files.take(_answer("de"), 0.0)
@@ -212,7 +212,7 @@ def test_a_file_is_written_only_where_it_says_something_new(tmp_path: Path) -> N
 def test_a_command_that_fails_is_run_again(tmp_path: Path) -> None:
     """Until it succeeds, whether or not the file changes again."""
     flag = tmp_path / "flag"
-    files = ListFiles(Wanted(ListFormat.HAPROXY, tmp_path / "lists", then=f"test -e {flag}"))
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path / "lists", then=f"test -e {flag}"))
     files.take(_answer("de"), 0.0)
     files.tell()
     assert files.failed
