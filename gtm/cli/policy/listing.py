@@ -24,6 +24,7 @@ from gtm.core.model.references import meant
 from gtm.core.model.regions import Endpoint
 from gtm.documents.lists import ListFormat, file_name, text_of
 from gtm.files import write_whole
+from gtm.runtime.process.clocks import boot_time
 
 if TYPE_CHECKING:
     from gtm.cli.common.commands import Command
@@ -59,11 +60,11 @@ class ListFiles:
 
     Args:
         wanted: what they are to say.
-        clock: seconds, going on at an even pace.
+        clock: seconds, going on at an even pace, while the machine sleeps, too.
     """
 
     wanted: WantedLists
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = boot_time
     _texts: dict[str, str] = field(default_factory=dict)
     """List → what its file says."""
     _until: dict[str, float] = field(default_factory=dict)
