@@ -23,6 +23,7 @@ from gtm.api.routes import (
     handoff,
     health_history,
     latency,
+    lists,
     load,
     overview,
     sessions,
@@ -180,6 +181,7 @@ def _routers() -> Iterator[APIRouter]:
         load,
         latency,
         overview,
+        lists,
         operations,
         docs,
     ):

@@ -10,6 +10,9 @@ import msgspec
 
 from gtm.client import AsyncControl, Control, calls, types
 from gtm.client.objects import JsonObject
+from gtm.core.model.state import HealthStatus
+from tests.api.conftest import Api
+from tests.api.test_feed import report
 from tests.release.client_code import TARGET, control_document, operations, sources, type_name
 
 _NOT_JSON = {"metrics", "export_audit", "handoff_keys"}
@@ -43,8 +46,10 @@ def test_both_clients_can_ask_all() -> None:
             assert inspect.signature(getattr(control, name)).parameters == asked
 
 
-def test_values_are_of_their_types(control: Control) -> None:
-    """Each reading call that needs no more than it has, of a control with a policy."""
+def test_values_are_of_their_types(world: Api, control: Control) -> None:
+    """Each reading call that needs no more than it has, of a control with a policy that an edge reports to."""
+    reported = report(world, "edge-1", HealthStatus.UP)
+    assert reported.status_code == 200, reported.text
     seen = 0
     for one in operations(control_document()):
         needs = [given for given in one.parameters if given.required]

@@ -18,6 +18,8 @@ DOCUMENTS = (
     "docs/cli.md",
     "docs/simulate.md",
     "docs/dnssec.md",
+    "docs/lists.md",
+    "docs/carry.md",
 )
 BLOCKS = [block for document in DOCUMENTS for block in runnable(document)]
 

@@ -1,4 +1,4 @@
-"""`gtm export`: the policy in force as YAML files that `gtm apply` takes, or as Terraform's configuration."""
+"""`gtm export`: the policy in force as YAML files that `gtm apply` takes, or as Terraform's configuration; or lists for proxies."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from gtm.cli.common import output
 from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError
+from gtm.documents.lists import ListFormat
 
 if TYPE_CHECKING:
     from gtm.documents.schema import PolicyDocument
@@ -33,8 +34,37 @@ def export(
     ask: Command,
     folder: Annotated[
         str, typer.Argument(help="The folder to write to; `-`: one document on standard output.")
-    ],
+    ] = "",
     *,
+    lists: Annotated[
+        ListFormat | None,
+        typer.Option(
+            "--for",
+            help="In place of the policy, where requests may go now: regions, weights and endpoints as a file that such a proxy reads.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="With --for: the folder to write to.")] = None,
+    service: Annotated[
+        str | None, typer.Option("--service", help="With --for: only this service; left out: each.")
+    ] = None,
+    data_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data-class",
+            help="With --for: only requests of this class; several: given again. Left out: each, and one file for all together.",
+        ),
+    ] = None,
+    client_country: Annotated[
+        str | None,
+        typer.Option("--client-country", help="With --for: where the clients are (DE); left out: anywhere."),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With --for: go on, and write what changes, until ended.")
+    ] = False,
+    then: Annotated[
+        str | None,
+        typer.Option("--then", help="With --for: the command to run after a change: `nginx -s reload`."),
+    ] = None,
     form: Annotated[
         ExportFormat,
         typer.Option("--format", help="The language: `hcl` is Terraform's, as resources of gtm's provider."),
@@ -59,8 +89,22 @@ def export(
 ) -> None:
     """Write the policy in force as YAML or as Terraform's configuration: a file per kind, or one document.
 
-    Applied again, it changes nothing.
+    Applied again, it changes nothing. With --for, the files that Envoy, HAProxy, NGINX or llm-d's router read instead.
     """
+    if lists is not None:
+        if folder or out is None or policy is not None or imports or admin_states or overwrite:
+            raise CommandError(
+                "--for takes --out FOLDER, and none of the options of a policy; nothing was written"
+            )
+        from gtm.cli.policy import listing
+
+        wanted = listing.WantedLists(lists, out, service, client_country, tuple(data_class or ()), then)
+        listing.write(ask, wanted, watch=watch)
+        return
+    if not folder or out is not None or service or data_class or client_country or watch or then is not None:
+        raise CommandError(
+            "give the folder to write the policy to, or --for to write lists; nothing was written"
+        )
     _require_sense(form, imports=imports, policy=policy, admin_states=admin_states)
     if form is ExportFormat.HCL and folder == "-" and ask.as_json:
         raise CommandError("standard output is one of HCL and JSON: leave out --format hcl or --json")

@@ -1815,6 +1815,22 @@ def get_top() -> Call[types.TopView]:
     return Call("GET", "/v1/top")
 
 
+def get_lists(
+    *, service: types.Name | None = None, country: types.CountryCode | None = None
+) -> Call[types.ListsView]:
+    """The regions that requests may be sent to, for proxies that choose by themselves. What a decision
+    could answer for such requests, by the same function, with health and plan as they are now: never
+    a region outside of the fence. For each service a list of each data class, and one of requests of
+    all of them. 503: no edge says what is up.
+
+    Args:
+        service: Only this service; left out: all.
+        country: Where the clients are; left out: anywhere, so that the fence is the intersection of
+            those of all places.
+    """
+    return Call("GET", "/v1/lists", parameters={"service": service, "country": country})
+
+
 def healthz() -> Call[types.Liveness]:
     """Whether the process runs. Always 200: no other part is asked, the database least of all."""
     return Call("GET", "/healthz")

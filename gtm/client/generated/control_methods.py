@@ -102,6 +102,7 @@ class ControlMethods:
     get_plan = value(calls.get_plan)
     get_plan_history = value(calls.get_plan_history)
     get_top = value(calls.get_top)
+    get_lists = value(calls.get_lists)
     healthz = value(calls.healthz)
     readyz = value(calls.readyz)
     metrics = value(calls.metrics)

@@ -1167,6 +1167,48 @@ class LinkView(JsonObject):
     """Seconds."""
 
 
+class ListSchema(JsonObject):
+    """Where requests of a service and data class may go."""
+
+    service: str
+    data_class: str | None
+    """Null: requests of all classes, so that their fence is the intersection of those of all."""
+    holds_for: float | None
+    """For how many seconds it may be gone by while control says nothing newer: until a rule begins to
+    restrict, or the policy is older than a rule accepts. Null: no rule bounds it.
+    """
+    regions: list[ListedRegionSchema]
+    """In order of preference; none: all such requests are refused."""
+
+
+class ListedEndpoint(JsonObject):
+    """An endpoint that is up."""
+
+    url: str
+    ipv4: list[str]
+    """Of its addresses, those that are up."""
+    ipv6: list[str]
+
+
+class ListedRegionSchema(JsonObject):
+    """A region that such requests may be sent to now."""
+
+    region: str
+    share: float
+    """Its part of such requests, 0 to 1; 0: it stands in where the others fail."""
+    standby: bool
+    """The service has it for that alone: of weight 0, or a canary that takes no share now."""
+    endpoints: list[ListedEndpoint]
+
+
+class ListsView(JsonObject):
+    """Where requests may go, by service and data class."""
+
+    revision: int
+    epoch: int
+    lists: list[ListSchema]
+
+
 class Liveness(JsonObject):
     """The process runs."""
 
