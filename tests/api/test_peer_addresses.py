@@ -57,7 +57,8 @@ def test_a_third_party_s_address_is_told_to_nobody(world: Api, address: str) -> 
 def test_control_s_operator_may_allow_networks(world: Api) -> None:
     """Where a proxy stands before control, or addresses are translated."""
     state = world.server.app.state
-    state.context = replace(state.context, peer_allow=(ip_network("192.0.2.0/28"),))
+    settings = replace(state.context.settings, peer_allow=(ip_network("192.0.2.0/28"),))
+    state.context = replace(state.context, settings=settings)
     assert _say(world, "192.0.2.7:8088") == ""
     eventually(lambda: _told(world) == ["192.0.2.7:8088"], "it is told")
     assert _say(world, "192.0.2.77:8088")

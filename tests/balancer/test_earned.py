@@ -90,7 +90,7 @@ class World:
             edge = Edge(EdgeOptions(open_lookups=True), EdgePlace("US"), afford=gate.afford, earn=gate.earn)
             edge.current.apply(SnapshotMessage.of(7, NOW, _policy(self.handoff), ()))
             edge.current.apply(StateMessage(health(("us-east", "eu-west", "eu-central"))))
-            edge.handoffs.use("fra-1", KEY, (key_text(KEY.public),))
+            edge.sign(KEY)
             self.edges.append((edge, gate, Bucket()))
         router = self.edges[0][0].current.router
         assert router is not None

@@ -475,8 +475,8 @@ def test_what_an_edge_states_of_whom_it_carries_for_counts() -> None:
             assert (found, _tenant(asked)) == (code, tenant)
 
 
-def test_a_handoff_says_the_service_before_the_file_does() -> None:
-    """What comes by `/r/NAME` has the host name of no service; the file's service is for those of whom nobody says one."""
+def test_the_handoff_of_a_carried_request_says_the_service_before_the_file_does() -> None:
+    """What comes by `/r/NAME` has the host name of no service. Who comes itself does not choose another service than the file's."""
 
     def change(law: Policy) -> Policy:
         (chat,) = law.services
@@ -485,7 +485,7 @@ def test_a_handoff_says_the_service_before_the_file_does() -> None:
     world = _Carrier("iad", change=change, service="other")
     for token, more, service in (
         (world.token(MOUNTAIN_VIEW), (PUSH,), "chat"),
-        (world.token(MOUNTAIN_VIEW, carried=False), (), "chat"),
+        (world.token(MOUNTAIN_VIEW, carried=False), (), "other"),
         (None, (), "other"),
         (b"a.b.c", (), "other"),
     ):

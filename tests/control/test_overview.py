@@ -65,7 +65,7 @@ EDGE = LiveEdge(
 def test_top_shows_where_demand_goes() -> None:
     """Spilled is what was decided away from home, a DNS answer counting as the requests that it stands for."""
     found = top_document(MOMENT, [EDGE], database="down")
-    assert found["decisions"] == {"dns": 1.0, "lookup": 2.0, "redirect": 38.0}
+    assert found["decisions"] == {"dns": 1.0, "lookup": 2.0, "redirect": 38.0, "carry": 0.0, "authorize": 0.0}
     assert found["spill"] == [
         {"from": "home", "to": "away", "requests_per_second": 9.0, "planned": 10.0, "quotas": ["rule"]}
     ]

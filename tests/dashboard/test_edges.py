@@ -96,7 +96,7 @@ def test_what_edges_decide_is_told_by_the_api(world: Api) -> None:
     report(world, "a", 1)
     (found,) = world.viewer.get("/v1/edges").json()["items"]
     rates = {tier: round(rate, 3) for tier, rate in found["decisions"].items()}
-    assert rates == {"dns": 2.0, "lookup": 1.0, "redirect": 0.0}
+    assert rates == {"dns": 2.0, "lookup": 1.0, "redirect": 0.0, "carry": 0.0, "authorize": 0.0}
 
 
 def test_silent_edges_come_first(people: People, world: Api) -> None:

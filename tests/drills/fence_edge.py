@@ -11,6 +11,7 @@ from random import Random
 from gtm.core.decision.router import Router
 from gtm.core.decision.timekeeping import LEAD, UNKEPT
 from gtm.core.decision.view import Window
+from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.table import LatencyTable
 from gtm.core.model.policy import Jurisdiction, Policy
@@ -86,7 +87,8 @@ class Edge:
         """Start as an edge's agent does: the times that were kept come before the policy."""
         self.place = self._stands()
         current = self._current = CurrentView(lambda: self._now, edge=self.place, boot=lambda: 0.0)
-        handoffs = EdgeHandoffs(lambda: current.window)
+        published = PublicKeys((PublicKey("edge", key_text(_KEY.public)),), 1)
+        handoffs = EdgeHandoffs(lambda: current.window, lambda: published)
         handoffs.use("edge", _KEY, ())
         self.app = EdgeApp(
             current, self._locate, EdgeOptions(), Counts(), str, clock=lambda: self._now, handoffs=handoffs

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from gtm.core.decision.options import Afford
-from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
+from gtm.core.handoff.keys import OwnKey, PublicKey, PublicKeys, key_text
 from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.policy import DataClass, Policy, RuleMode, Tenant
 from gtm.core.model.regions import Endpoint, Region
@@ -139,9 +139,9 @@ class Edge:
         self.port = 0
         self.stop: Callable[[], None] = lambda: None
 
-    def sign(self) -> str:
+    def sign(self, key: OwnKey | None = None) -> str:
         """Give it a key that is published, by which it signs as `fra-1`; the public part."""
-        key = made()
+        key = key or made()
         text = key_text(key.public)
         self.handoffs.use("fra-1", key, (text,))
         self.current.apply(HandoffKeysMessage(PublicKeys((PublicKey("fra-1", text),), 1)))

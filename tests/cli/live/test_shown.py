@@ -85,6 +85,7 @@ NOT_LISTED_OF_SERVICES = {
     "display_name",
     "exploration",
     "families",
+    "answer",
     "handoff",
     "push",
     "https_record",

@@ -236,6 +236,8 @@ def test_findings(bare: Gtm, folder: Path) -> None:
         ("services.web", "no_rule"),
         ("regions.eu-central", "drain_empties"),
         ("services.records.hostnames", "dns_pinned"),
+        ("services.records.answer", "carried_nowhere"),
+        ("regions", "carried_in_clear"),
     ]
 
 

@@ -16,7 +16,6 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from gtm.core.handoff.keys import key_text
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
@@ -194,7 +193,7 @@ async def carrying(
     loop = asyncio.get_running_loop()
     proxies = (LOOPBACK,) if trusted else ()
     edge = Edge(EdgeOptions(open_lookups=True, trusted_proxies=proxies), place, find=german)
-    edge.handoffs.use("fra-1", KEY, (key_text(KEY.public),))
+    edge.sign(KEY)
     clock, room = Clock(loop), Connections(limit)
     carrier = EdgeCarrier(
         edge.app,

@@ -83,6 +83,7 @@ FULL = {
 NOT_FULL = {
     "429": answer(b"429 Too Many Requests", b"Retry-After: 1", body=b"you are"),
     "503": answer(b"503 Service Unavailable", body=b"dead"),
+    "502": answer(b"502 Bad Gateway", body=b"lost"),
     "500": answer(b"500 Internal Server Error", b"Retry-After: 1"),
     "long": answer(b"503 Service Unavailable", body=b"queue_full" * 1000),
     "421": answer(b"421 Misdirected Request", b"gtm-push: not-taken", body=b"elsewhere"),
@@ -200,16 +201,17 @@ def test_a_region_that_says_that_it_is_full_has_not_begun_it(said: str, what: st
 
 
 def test_a_region_whose_servers_broke_off() -> None:
-    """502 is a proxy's word of what is behind it, which may have begun it: another region is asked for what may be done twice, and for nothing else."""
+    """So its balancer says (502 `backend_failed`), and they may have begun it: another region is asked for what may be done twice, and for nothing else."""
 
     async def main() -> None:
-        bad = answering(answer(b"502 Bad Gateway", body=b"lost"))
+        lost = b'{"code":"backend_failed"}'
+        bad = answering(answer(b"502 Bad Gateway", body=lost))
         async with carrying(bad) as (world, backends):
             got, connections = await asked(world, backends, COMPUTES)
             assert (got.status, connections) == (200, [1, 1, 0])
         async with carrying(bad) as (world, backends):
             got, connections = await asked(world, backends, get("/a", method="POST", body=b"x"))
-            assert (got.status, got.body, connections) == (502, b"lost", [1, 0, 0])
+            assert (got.status, got.body, connections) == (502, lost, [1, 0, 0])
 
     run(main)
 
