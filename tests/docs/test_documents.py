@@ -374,7 +374,7 @@ def test_steering_is_described() -> None:
 
 def test_files_of_the_walks_exist() -> None:
     """Where docs/architecture.md and docs/tour.md send a newcomer, there is a file, and every room of the package is named."""
-    paths = re.findall(r"`((?:gtm|tests|docs|migrations|policies)/[\w/.-]+|[A-Z]+\.md)`", TOUR)
+    paths = re.findall(r"`((?:gtm|tests|docs|migrations|policies|deploy)/[\w/.-]+|[A-Z]+\.md)`", TOUR)
     assert len(set(paths)) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []
     text = (ROOT / "docs" / "architecture.md").read_text()

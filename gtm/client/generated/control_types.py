@@ -651,8 +651,8 @@ class EdgeDetail(JsonObject):
     operator_country: str | None
     """Where whoever runs it is established; null: unknown."""
     decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null:
-    not known, as of an edge that is not live.
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`, `authorize`), smoothed; a DNS answer is
+    one. Null: not known, as of an edge that is not live.
     """
     dns: DnsRates | None
     dns_limits: DnsLimitsSchema | None
@@ -691,8 +691,8 @@ class EdgeSchema(JsonObject):
     operator_country: str | None
     """Where whoever runs it is established; null: unknown."""
     decisions: dict[str, float] | None
-    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`), smoothed; a DNS answer is one. Null:
-    not known, as of an edge that is not live.
+    """Per second by tier (`dns`, `lookup`, `redirect`, `carry`, `authorize`), smoothed; a DNS answer is
+    one. Null: not known, as of an edge that is not live.
     """
 
 
@@ -3151,8 +3151,8 @@ class TopView(JsonObject):
     latency_p99_ms: float | None
     """Estimated, network and processing, over all that is planned."""
     decisions: dict[str, float]
-    """Per second by tier: `dns`, `lookup`, `redirect`, `carry`. A DNS answer is one, however many
-    requests follow.
+    """Per second by tier: `dns`, `lookup`, `redirect`, `carry`, `authorize`. A DNS answer is one,
+    however many requests follow.
     """
     regions: list[TopRegion]
     spill: list[TopSpill]
