@@ -126,7 +126,7 @@ def _push_problems(found: BalancerReport, regions: str | None) -> Iterator[Probl
     openapi_extra=body(BalancerReport, "leases", "latency", "witnesses"),
     responses={
         200: answer(BalancerReply, "Taken in; the leases of quotas that the balancer holds from now on."),
-        **errors(409, 413, 415),
+        **errors(404, 409, 413, 415),
     },
 )
 async def report_balancer(

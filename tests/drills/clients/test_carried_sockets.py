@@ -137,4 +137,5 @@ def test_pages_read_what_is_carried_and_what_is_refused(
         (502, "backend_failed"),
         (502, "region_failed"),
         (503, "none_usable"),
+        (503, "refused_unavailable"),
     )

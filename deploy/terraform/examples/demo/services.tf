@@ -28,6 +28,9 @@ resource "gtm_service" "demo" {
   service_time_ms = 400
   members         = [for region in local.everywhere : { region = gtm_region.demo[region].name }]
   refusal         = { ipv4 = ["127.0.1.8"] }
+
+  # Keys arrive, which clients drop on redirects; an edge outside of Germany carries none of the clinic's.
+  answer = each.key == "records" ? "carry" : "redirect"
 }
 
 resource "gtm_tenant" "clinic" {

@@ -67,20 +67,22 @@ def may_serve(
         if version is None or (one.version not in rolled_out if version == OTHERS else one.version == version)
     }
     may = (passing if panic else well) & right
+    lacks = {
+        n
+        for n in of
+        if wanted.model and of[n].models is not None and wanted.model not in (of[n].models or ())
+    } - listing
+    lacks |= {n for n in of if wanted.adapter and wanted.adapter not in (of[n].adapters or ())}
+    # Who says that it is full comes after others that have what is wanted, and before those that lack it.
     refusing = {name for name in may if of[name].refuses}
-    willing = may - refusing
+    able = (may - lacks) or may
+    willing = may - refusing if able & refusing and able - refusing else set()
     if last:
         out = (passing - well) & right if settings.panic else set()
         may = out | (refusing if willing else set()) or may - out
     else:
         may = willing or may
-    lacks_model = {
-        n
-        for n in may
-        if wanted.model and of[n].models is not None and wanted.model not in (of[n].models or ())
-    } - listing
-    lacks_adapter = {n for n in may if wanted.adapter and wanted.adapter not in (of[n].adapters or ())}
-    may = (may - lacks_model - lacks_adapter) or may
+    may = (may - lacks) or may
     roomy = {n for n in may if (of[n].memory or 0) <= settings.most_memory}
     return roomy or may
 
