@@ -24,7 +24,7 @@ from gtm.control.live.present import Present
 from gtm.core.balance.spill.room import CAME, OpenSlots
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
-from gtm.core.demand.rows import ClassKey, Row
+from gtm.core.demand.rows import TIERS, ClassKey, Row
 from gtm.core.health.verdicts import HealthTable
 from gtm.core.model.outcomes import Outcome
 from gtm.core.model.regions import Region
@@ -170,7 +170,7 @@ def _planned_flow(moment: Moment) -> dict[str, dict[str, float]]:
 
 def _by_tier(rates: Mapping[Row, float]) -> dict[str, float]:
     """Decisions per second by the tier that made them: DNS answers as such."""
-    found: dict[str, float] = dict.fromkeys(("dns", "lookup", "redirect", "carry", "authorize"), 0.0)
+    found: dict[str, float] = dict.fromkeys(TIERS, 0.0)
     for row, rate in rates.items():
         found[row.via] = found.get(row.via, 0.0) + rate
     return found

@@ -253,7 +253,10 @@ class EdgeApp:
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
         incoming.read_headers()
-        if incoming.path.startswith(authorize.PATH) and self._asks_for_a_proxy(incoming, routes):
+        headers = incoming.headers
+        if authorize.is_asked(incoming.path) and (
+            authorize.FIELD in headers or routes.service_of(headers.get(b"host", b"")) is None
+        ):
             return self._authorize(incoming, routes)
         found = _of_service(incoming, routes)
         if found is not None:
@@ -265,7 +268,7 @@ class EdgeApp:
                 return page.preflight
             incoming.require(page.methods)
             return None if page.answer is None else page.answer(incoming, routes)
-        host = incoming.headers.get(b"host", b"")[:255].decode("latin-1")
+        host = headers.get(b"host", b"")[:255].decode("latin-1")
         raise ProblemError("not_found", f"no service has the host name `{host}`, and gtm has no such path")
 
     def _lookup(self, incoming: Incoming, routes: Routes) -> Response:
@@ -304,14 +307,6 @@ class EdgeApp:
         """Send a request on; `host` is the host name that it came by, if that states something."""
         found = self._route(incoming, routes, service, host, rest)
         return found if isinstance(found, Response) else found.respond(rest, incoming.query)
-
-    @staticmethod
-    def _asks_for_a_proxy(incoming: Incoming, routes: Routes) -> bool:
-        """Whether it is a proxy's question. A service's own host has all paths for itself, unless the proxy says what it asks."""
-        path, headers = incoming.path, incoming.headers
-        if path != authorize.PATH and not path.startswith(authorize.PATH + "/"):
-            return False
-        return b"x-gtm-authorize" in headers or routes.service_of(headers.get(b"host", b"")) is None
 
     def _authorize(self, incoming: Incoming, routes: Routes) -> Response:
         """Answer a proxy that asks whether a request may go on, and where."""
@@ -365,7 +360,7 @@ class EdgeApp:
             host, slash, target = target.partition(b"://")[2].partition(b"/")
             target = slash + target
         path = target.partition(b"?")[0]
-        if path.startswith(b"/v1/authorize") and any(name == b"x-gtm-authorize" for name, _ in lines):
+        if authorize.is_asked(path.decode("latin-1")) and any(name == authorize.FIELD for name, _ in lines):
             return False  # a proxy asks
         found = _service_at(host, path, routes)
         return found is not None and found[0] in carried

@@ -16,10 +16,10 @@ from gtm.api.context import Ctx, Viewer, reply
 from gtm.api.query import TypedResponse, strict_router
 from gtm.api.schemas.base import Schema
 from gtm.control.errors import Unavailable
-from gtm.core.decision.lists import EVERYWHERE, holds_for, listed
+from gtm.core.decision.lists import EVERYWHERE, listed
 from gtm.core.decision.ranking import RankingClass
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import View, Window, view_of
+from gtm.core.decision.view import View, Window, law_lasts, view_of
 from gtm.core.model.lists import ListedRegion
 from gtm.core.model.requests import Location, Request
 from gtm.documents import fields
@@ -110,7 +110,7 @@ async def get_lists(
 def _lists(view: View, services: Iterable[str], where: Location) -> Iterator[dict[str, Any]]:
     deciding = Router(view)
     for service in services:
-        left = holds_for(view, service)
+        left = law_lasts(view.snapshot, service, view.window, endings=False)
         known: dict[RankingClass, list[dict[str, Any]]] = {}  # most data classes are ranked alike
         for data_class in (None, *sorted(view.snapshot.data_classes)):
             routing = deciding.routing(Request(service, where, data_class=data_class))

@@ -188,9 +188,9 @@ class _Watched:
     absent: dict[str, float] = field(default_factory=dict)
     """Models of which it has said that they are not there, and until when that counts."""
     quiet_since: float | None = None
+    """When the first completion began of those in a row that ran out of time while live requests filled all slots."""
     health_asked: float = inf
     """When its health was asked for last."""
-    """When the first completion began of those in a row that ran out of time while live requests filled all slots."""
 
 
 class _ListError(Exception):
@@ -437,9 +437,8 @@ class Checks:
         if answer is not None:
             watched.quiet_since = None
         if wrong and answer is not None and self._is_busy(watched, answer):
-            self._passes(
-                watched, Check.COMPLETION, answer
-            )  # nothing was completed: what it takes is not known by it
+            # Nothing was completed: what it takes is not known by it.
+            self._passes(watched, Check.COMPLETION, answer)
             self._note(watched, "completion", "")
             return check.interval
         if answer is not None and answer.status == 404 and names_model(answer.body, model):

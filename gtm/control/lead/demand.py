@@ -20,7 +20,7 @@ from math import exp, expm1
 from operator import itemgetter
 
 from gtm.core.demand.belief import UNKNOWN, Evidence, limits
-from gtm.core.demand.rows import Row
+from gtm.core.demand.rows import TIERS, Row
 
 TIME_CONSTANT = 3.0
 """Seconds over which rates are smoothed: a burst shows within a few plans, and no plan chases single requests."""
@@ -97,7 +97,7 @@ class Reported:
         """Decisions per second of each edge, by the tier that they were asked by."""
         found: dict[str, dict[str, float]] = {}
         for name, (rates, corrections) in zip(self.names, self.edges, strict=True):
-            tiers = found[name] = dict.fromkeys(("dns", "lookup", "redirect", "carry", "authorize"), 0.0)
+            tiers = found[name] = dict.fromkeys(TIERS, 0.0)
             for text, rate in rates.items():
                 row = self.rows[text]
                 tiers[row.via] = tiers.get(row.via, 0.0) + rate * corrections[_tier(row)]

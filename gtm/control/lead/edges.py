@@ -21,7 +21,6 @@ from gtm.control.errors import Conflict, NotFound
 from gtm.control.lead.vantages import MAX_AGE, LiveEdge, Vantages
 from gtm.core.model.certificates import ENDS_SOON, ShownCertificate
 from gtm.core.model.references import some
-from gtm.core.model.services import HttpAnswer
 from gtm.core.policy.edges import rules_against
 from gtm.core.policy.snapshot import Snapshot
 from gtm.storage.edges import EdgeSighting
@@ -192,9 +191,11 @@ def outside_rules(compiled: Snapshot | None, live: Iterable[LiveEdge], now: floa
     binding, carried = {}, {}
     for service in compiled.services.values():
         for rule in service.rules:
-            if rule.starts <= now < rule.ends and rule.edge_countries is not None:
+            if not rule.starts <= now < rule.ends:
+                continue
+            if rule.binds_edges:
                 binding[id(rule)] = rule
-            elif rule.starts <= now < rule.ends and service.service.answer is HttpAnswer.CARRY:
+            elif service.service.name in compiled.carried:
                 carried[id(rule)] = rule
     found: dict[str, None] = {}
     for edge in sorted(live, key=lambda one: one.name) if binding or carried else ():

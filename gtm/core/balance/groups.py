@@ -63,16 +63,16 @@ def groups_of(servers: Sequence[KnownServer]) -> ServerGroups:
         return ONE_GROUP
     of_models, of_adapters = _sets_by_name(servers)
     sets = _bounded(set(of_models.values()))
+    # Of a server that was never reached nothing is known, which is no news.
     unheard = frozenset(
         one.backend.name
         for one in sent_to(servers, _UNHEARD_OF)
         if one.condition.models is not None or one.condition.healthy
-    )  # of one that was never reached nothing is known, which is no news
+    )
     if unheard and not any(one <= unheard for one in sets):
         sets = _bounded({*sets, unheard})
-    for (
-        those
-    ) in of_adapters.values():  # others may load them: they make no group where a model's has their servers
+    # Others may load adapters: they make no group where a model's has their servers.
+    for those in of_adapters.values():
         if not any(those <= one for one in sets):
             sets = _bounded({*sets, those})
     if len(sets) < 2 or len(sets) > MOST_GROUPS:

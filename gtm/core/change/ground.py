@@ -144,13 +144,13 @@ class Ground:
     def closed_edges(self, period: CompiledRule, regions: Sequence[Region]) -> int:
         """The mask of edges that a period of a rule closes. `regions`: the ground's, as the rule's policy sees them."""
         closed = 0
-        for block, countries in enumerate((period.edge_countries, period.edge_operators)):
-            first = self.edges_from + block * len(OPERATORS)
-            if countries is not None:
-                closed |= sum(
-                    1 << first + number for number, code in enumerate(OPERATORS) if code not in countries
-                )
-        if period.edge_countries is not None:
+        if period.binds_edges:
+            for block, countries in enumerate((period.edge_countries, period.edge_operators)):
+                first = self.edges_from + block * len(OPERATORS)
+                if countries is not None:
+                    closed |= sum(
+                        1 << first + number for number, code in enumerate(OPERATORS) if code not in countries
+                    )
             denied = period.rule.deny.regions
             closed |= sum(
                 1 << self.edges_in + number for number, name in enumerate(self.edge_regions) if name in denied

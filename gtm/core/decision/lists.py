@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import inf
 
 from gtm.core.decision.decide import Routing
 from gtm.core.decision.options import Maker, serving
 from gtm.core.decision.ranking import ranked
-from gtm.core.decision.view import View
 from gtm.core.model.lists import ListedRegion
 from gtm.core.model.outcomes import Reason
 from gtm.core.model.regions import Endpoint
@@ -47,19 +45,3 @@ def _answering(endpoints: Iterable[Endpoint], answered: Iterable[Endpoint]) -> I
     left = {endpoint.url: endpoint for endpoint in answered}
     for endpoint in endpoints:
         yield left.get(endpoint.url) or replace(endpoint, ipv4=(), ipv6=())
-
-
-def holds_for(view: View, service: str) -> float:
-    """For how many seconds a list may be gone by while nobody says anything newer; infinite if no rule of the service bounds that.
-
-    It ends when a rule, or the period of one, begins to restrict, and when the policy is older than a rule accepts.
-    """
-    window = view.window
-    enforced = [rule for rule in view.snapshot.services[service].rules if rule.enforced]
-    begins = [rule.starts - window.latest for rule in enforced if rule.starts > window.latest]
-    ages = [
-        rule.rule.max_policy_age - window.age
-        for rule in enforced
-        if rule.rule.max_policy_age is not None and rule.ends > window.now
-    ]
-    return max(0.0, min([*begins, *ages], default=inf))

@@ -410,13 +410,18 @@ def _changes(timed: Timed, window: Window) -> tuple[float, float, float]:
     )
 
 
-def law_lasts(snapshot: Snapshot, service: str, window: Window) -> float:
-    """Seconds until what the law says of a service may change by time alone; infinite where it never does."""
+def law_lasts(snapshot: Snapshot, service: str, window: Window, *, endings: bool = True) -> float:
+    """Seconds until what the law says of a service may change by time alone; infinite where it never does.
+
+    `endings`: that a rule ends counts as a change, too; else only what may forbid more.
+    """
     left = inf
     for timed in snapshot.timed:
         if any(name == service for name, _ in timed.services):
             ends, begins, expires = _changes(timed, window)
-            left = min(left, ends - window.now, begins - window.latest, expires - window.latest)
+            left = min(left, begins - window.latest, expires - window.latest)
+            if endings:
+                left = min(left, ends - window.now)
     return left
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from gtm.core.model.joined import cut, join
 
 SEPARATOR = "\t"
+TIERS = ("dns", "lookup", "redirect", "carry", "authorize")
+"""What decisions are asked for by (`Row.via`)."""
 LONGEST = 2_000
 """Characters of a row that is read."""
 

@@ -39,7 +39,7 @@ from gtm.core.model.services import (
     Service,
     Steering,
 )
-from gtm.core.policy.edges import binding_edges, inside, inside_to_carry, place_of
+from gtm.core.policy.edges import binding_edges, inside, place_of, stands_inside
 from gtm.core.policy.jurisdictions import Membership, countries_at
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot, bits
 
@@ -283,7 +283,7 @@ def _binding(snapshot: Snapshot, zone: str, now: float) -> list[CompiledRule]:
         for service in snapshot.services.values()
         if service.service.zone == zone and service.service.hostnames
         for rule in service.rules
-        if rule.enforced and rule.edge_countries is not None and rule.starts <= now < rule.ends
+        if rule.enforced and rule.binds_edges and rule.starts <= now < rule.ends
     }
     return list(rules.values())
 
@@ -384,7 +384,7 @@ def carry_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
     servers = [server for zone in snapshot.policy.zones for server in zone.name_servers]
     clear: dict[str, None] = {}
     for name, service in snapshot.services.items():
-        if service.service.answer is not HttpAnswer.CARRY:
+        if name not in snapshot.carried:
             continue
         for number in service.members:
             region = snapshot.regions[number]
@@ -395,7 +395,7 @@ def carry_findings(snapshot: Snapshot, now: float) -> Iterator[Problem]:
             for rule in service.rules
             if rule.enforced
             and rule.starts <= now < rule.ends
-            and not any(inside_to_carry(rule, place_of(server)) for server in servers)
+            and not any(stands_inside(rule, place_of(server)) for server in servers)
         }
         if rules:
             text = (

@@ -155,9 +155,9 @@ def handed(
     if option.region is None:
         return None
     issued, expires = lifetime(routing, window, carried=carried)
-    client = client_network(routing.client)
     if expires <= issued:
         return None
+    client = client_network(routing.client)
     snapshot, request, ranking = routing.view.snapshot, routing.request, routing.ranking
     return Claims(
         issuer=issuer,

@@ -84,9 +84,8 @@ def judge(
         ) or _flaw_of_names(router.view.snapshot, seen, claims)
 
     carried = isinstance(presented, Presented) and presented.claims.carried
-    if (
-        seen.service is None and not carried
-    ):  # who carries says for which service; a client does not choose another than the file's
+    if seen.service is None and not carried:
+        # Who carries says for which service; a client does not choose another than the file's.
         seen = replace(seen, service=seen.otherwise)
     claims, flaws = _believed(presented, used, check)
     if claims is not None and claims.carried and isinstance(presented, Presented):

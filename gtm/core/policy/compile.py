@@ -112,6 +112,7 @@ class _Compiler:
                 host.name.startswith(WILDCARD) for service in self.policy.services for host in service.names
             ),
             zones=MappingProxyType({zone.name: zone for zone in self.policy.zones}),
+            carried=compiler.carried,
             tenants=self.tenants,
             data_classes=self.data_classes,
             models=frozenset(model for region in self.policy.regions for model in region.models),
@@ -386,9 +387,8 @@ def _ascending(moments: Iterable[float]) -> _Moments:
 
 _Countries = frozenset[str] | None
 _Places = tuple[_Countries, _Countries]
-_Effect = tuple[_Countries, frozenset[str] | None, int, _Places, _Places]
-"""Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and what it asks of edges that answer, and of those that carry."""
-_ANYWHERE: _Places = None, None
+_Effect = tuple[_Countries, frozenset[str] | None, int, _Places]
+"""Of a rule at a moment: its clients' countries, its tenants, the regions allowed, and where edges are inside."""
 RulePeriods = tuple[CompiledRule, ...]
 """A rule, compiled for each of its periods in order."""
 
@@ -423,7 +423,7 @@ class RuleCompiler:
             operator = region.operator_country
             self._operated_from[operator] = self._operated_from.get(operator, 0) | bit
         self._established = {tenant.name: tenant.country for tenant in policy.tenants}
-        self._carries = any(service.answer is HttpAnswer.CARRY for service in policy.services)
+        self.carried = frozenset(item.name for item in policy.services if item.answer is HttpAnswer.CARRY)
         self._joined: dict[tuple[str, ...], Periods] = {}
 
     def compile(self, rule: ResidencyRule) -> RulePeriods:
@@ -489,6 +489,7 @@ class RuleCompiler:
     def _periods(self, rule: ResidencyRule, moments: Sequence[float], ends: float) -> RulePeriods:
         match = rule.match
         scoped = bool(match.client_countries or match.client_jurisdictions)
+        of_edges = bool(self.carried) or rule.edges is EdgeScope.IN_FENCE
         found: list[tuple[float, _Effect]] = []
         for moment in moments:
             clients = self._countries(match.client_jurisdictions, moment)
@@ -498,8 +499,7 @@ class RuleCompiler:
                 clients if scoped else None,
                 self._tenants(rule, moment),
                 self._allowed(rule, moment),
-                self._edges(rule, moment) if rule.edges is EdgeScope.IN_FENCE else _ANYWHERE,
-                self._edges(rule, moment) if self._carries else _ANYWHERE,
+                self._edges(rule, moment) if of_edges else (None, None),
             )
             if not found or found[-1][1] != effect:
                 found.append((moment, effect))
@@ -515,12 +515,10 @@ class RuleCompiler:
                 starts=moment,
                 ends=end,
                 established=self._established if match.tenant_jurisdictions else {},
-                edge_countries=answering[0],
-                edge_operators=answering[1],
-                carry_countries=carrying[0],
-                carry_operators=carrying[1],
+                edge_countries=standing,
+                edge_operators=operators,
             )
-            for (moment, (countries, tenants, allowed, answering, carrying)), end in zip(
+            for (moment, (countries, tenants, allowed, (standing, operators))), end in zip(
                 found, until, strict=True
             )
         )

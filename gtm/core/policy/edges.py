@@ -5,9 +5,9 @@ Laws:
      so does whoever runs it, where the rule looks at operators.
   2. What nobody said of an edge is outside: one of unknown country is inside no rule, one of unknown operator inside
      none that looks at operators.
-  3. `_inside` is the one place where this is decided, for edges and for the name servers that stand for them in DNS.
+  3. `stands_inside` is the one place where this is decided, for edges and for the name servers that stand for them in DNS.
   4. An edge that carries a request reads it, so each enforced rule that concerns the request is asked, also one that
-     does not bind edges (`inside_to_carry`).
+     does not bind edges.
 """
 
 from __future__ import annotations
@@ -45,25 +45,16 @@ def settled(edge: EdgePlace, regions: Iterable[Region]) -> EdgePlace:
 
 def inside(rule: CompiledRule, edge: EdgePlace) -> bool:
     """Whether an edge may handle a request that a rule concerns; always, if the rule does not bind edges."""
-    return _inside(rule, edge, rule.edge_countries, rule.edge_operators)
+    return not rule.binds_edges or stands_inside(rule, edge)
 
 
-def inside_to_carry(rule: CompiledRule, edge: EdgePlace) -> bool:
-    """Whether an edge may carry a request that a rule concerns, whatever the rule says of edges; always, where no service of the policy is carried."""
-    return _inside(rule, edge, rule.carry_countries, rule.carry_operators)
-
-
-def _inside(
-    rule: CompiledRule,
-    edge: EdgePlace,
-    countries: frozenset[str] | None,
-    operators: frozenset[str] | None,
-) -> bool:
-    if countries is None:
+def stands_inside(rule: CompiledRule, edge: EdgePlace) -> bool:
+    """Whether an edge may carry a request that a rule concerns, whatever the rule says of edges; always, where nobody asks (`CompiledRule`)."""
+    if rule.edge_countries is None:
         return True
-    if edge.country not in countries:
+    if edge.country not in rule.edge_countries:
         return False
-    if operators is not None and edge.operator_country not in operators:
+    if rule.edge_operators is not None and edge.operator_country not in rule.edge_operators:
         return False
     return edge.region is None or edge.region not in rule.rule.deny.regions
 
@@ -79,7 +70,7 @@ def rules_against(
     rules: Iterable[CompiledRule], edge: EdgePlace, *, carrying: bool = False
 ) -> frozenset[str]:
     """The names of those enforced rules that an edge stands outside of; of a rule's periods given, any is enough. `carrying`: as one that carries."""
-    stands = inside_to_carry if carrying else inside
+    stands = stands_inside if carrying else inside
     return frozenset(rule.rule.name for rule in rules if rule.enforced and not stands(rule, edge))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gtm.core.model.names import WILDCARD, closest
-from gtm.core.model.policy import Policy, ResidencyRule
+from gtm.core.model.policy import EdgeScope, Policy, ResidencyRule
 from gtm.core.model.regions import AddressFamily, Region
 from gtm.core.model.services import HostName, Service, Zone
 from gtm.core.policy.jurisdictions import Membership
@@ -26,9 +26,8 @@ class CompiledRule:
     `starts` and `ends` are POSIX times in seconds. A rule whose jurisdictions change by date has a period for each time
     between (`gtm.core.policy.compile`). `outdated`: it allows nothing, because the policy is older than it accepts.
 
-    `edge_countries` are those in which an edge may stand that handles what the rule concerns, `edge_operators` those in
-    which its operator may be established; None: anywhere, known or not. `carry_countries` and `carry_operators` are the same of an
-    edge that carries what the rule concerns, whatever the rule says of edges; None where no service of the policy is carried.
+    `edge_countries` are those in which an edge stands inside the rule, `edge_operators` those in which its operator may be established
+    for that; None: anywhere, known or not. Both are None where nobody asks: the rule does not bind edges, and no service is carried.
     """
 
     rule: ResidencyRule
@@ -42,9 +41,12 @@ class CompiledRule:
     established: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     edge_countries: frozenset[str] | None = None
     edge_operators: frozenset[str] | None = None
-    carry_countries: frozenset[str] | None = None
-    carry_operators: frozenset[str] | None = None
     outdated: bool = False
+
+    @property
+    def binds_edges(self) -> bool:
+        """Whether only edges that stand inside the rule may handle what it concerns, whether they carry it or not."""
+        return self.rule.edges is EdgeScope.IN_FENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Snapshot:
     wildcards: bool
     """Whether any host name is a wildcard."""
     zones: Mapping[str, Zone]
+    carried: frozenset[str]
+    """The services whose requests edges carry, as far as the law lets them."""
     tenants: frozenset[str]
     data_classes: frozenset[str]
     models: frozenset[str]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from gtm.client.objects import JsonObject
+from gtm.core.demand.rows import TIERS
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.rendering import rendered
@@ -161,7 +162,4 @@ def _views(rows: Iterable[JsonObject]) -> dict[str, dict[str, Any]]:
 
 def _added(decisions: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
     known: Sequence[Mapping[str, float]] = [one for one in decisions if one is not None]
-    return {
-        tier: sum(one.get(tier, 0.0) for one in known)
-        for tier in ("dns", "lookup", "redirect", "carry", "authorize")
-    }
+    return {tier: sum(one.get(tier, 0.0) for one in known) for tier in TIERS}

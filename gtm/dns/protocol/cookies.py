@@ -78,7 +78,7 @@ class ServerCookies:
         return head + siphash24(self._secret, client_cookie + head + client_ip)
 
     def check(self, client_cookie: bytes, server_cookie: bytes, client_ip: bytes, now: int) -> CookieVerdict:
-        """What a server cookie proves; the arguments are those of `make`, and an empty one is `Verdict.NONE`."""
+        """What a server cookie proves; the arguments are those of `make`, and an empty one is `CookieVerdict.NONE`."""
         if not server_cookie:
             return CookieVerdict.NONE
         if len(server_cookie) != 16 or server_cookie[0] != _VERSION:

@@ -24,19 +24,14 @@ from gtm.http.answers.routes import EdgeHandoffs, ResolvedRequest
 from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, head_of, response_of
 
 PATH = "/v1/authorize"
+FIELD = b"x-gtm-authorize"
+"""By this proxies say that they ask, where they ask by a service's own host: that has all paths for itself."""
 DENIALS = ("401", "403")
 """Statuses by which proxies let refusals be told that know no others: NGINX knows 2xx, 401 and 403 (`ngx_http_auth_request_module`), and Envoy takes 5xx for a fault of the edge."""
 _OPTIONS = 256
 _PORTS = {"http": 80, "https": 443}
 _QUERY = ("service", "deny", "deny_5xx")
 _FIELDS = (b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx")
-
-
-class ProxyQuestion(NamedTuple):
-    """What a proxy says of its question: the service, None: the host name says it; and how refusals are told."""
-
-    service: str | None
-    deny: Denial
 
 
 class Denial(NamedTuple):
@@ -48,6 +43,18 @@ class Denial(NamedTuple):
     def told(self, status: int) -> int:
         """The status by which a refusal is told."""
         return self.every or (status >= 500 and self.faults) or status
+
+
+class ProxyQuestion(NamedTuple):
+    """What a proxy says of its question: the service, None: the host name says it; and how refusals are told."""
+
+    service: str | None
+    deny: Denial
+
+
+def is_asked(path: str) -> bool:
+    """Whether proxies ask by a path: a client's own may stand behind it."""
+    return path.startswith(PATH) and (len(path) == len(PATH) or path[len(PATH)] == "/")
 
 
 def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> ProxyQuestion:
@@ -63,7 +70,8 @@ def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> Proxy
                 text = f"parameter `{name[:40]}` is unknown or given twice; known are {', '.join(_QUERY)}"
                 raise ProblemError("invalid_request", text)
             said[name] = value
-    else:  # fields that the proxy adds: one that hands all of a client's fields on asks the path itself
+    else:
+        # Fields that the proxy adds: one that hands all of a client's fields on asks the path itself.
         said = {
             name: headers[field].decode("latin-1")
             for name, field in zip(_QUERY, _FIELDS, strict=True)

@@ -36,7 +36,7 @@ from gtm.core.model.references import some
 from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
-from gtm.core.model.services import Handoff, HttpAnswer, Service
+from gtm.core.model.services import Handoff, Service
 from gtm.core.quota.earned import Earn, Worth
 from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried, jwks
@@ -162,12 +162,6 @@ class EdgeHandoffs:
 
     def _jwks(self, _incoming: Incoming, _routes: object) -> Response:
         return response_of(200, _HEADERS, jwks.written([*sorted(self._keys_of_edges()), *self._own]))
-
-
-# --- Answers to kinds of request, remembered for as long as a Router lives. ---
-
-
-# --- Answers to kinds of request, remembered for as long as a Router lives. ---
 
 
 # --- A request resolved: decided for all that are alike but for the draw, and what is told of how one ends. ---
@@ -304,9 +298,6 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
             seconds = RETRY_AFTER_OVERLOAD if overload else RETRY_AFTER
             headers.append((b"retry-after", str(seconds).encode()))
         return refusal["status"], refusal, headers
-
-
-# --- Answers to kinds of request, remembered for as long as a Router lives. ---
 
 
 # --- Short answers to look-ups, prepared for all clients that are ranked alike. ---
@@ -606,13 +597,7 @@ class Routes:
         self._limit = limit if self.router is None else min(limit, self.router.ranker.limit)
         self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
         self.prepared = Prepared(self.router)
-        policy = None if self.router is None else self.router.view.snapshot.policy
-        self.carried = frozenset(
-            service.name
-            for service in (() if policy is None else policy.services)
-            if service.answer is HttpAnswer.CARRY
-        )
-        """Services whose requests are carried, where the law lets this edge."""
+        self.carried = frozenset[str]() if self.router is None else self.router.view.snapshot.carried
 
     def resolve(self, lookup: Lookup, client: ClientAddress | None, instance: str) -> ResolvedRequest:
         """Decide for all requests that are alike but for the draw.

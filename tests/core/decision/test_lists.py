@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gtm.core.decision.choice import choice
 from gtm.core.decision.decide import decide, routed
 from gtm.core.decision.fence import fence
-from gtm.core.decision.lists import EVERYWHERE, holds_for, listed
-from gtm.core.decision.view import View, view_of
+from gtm.core.decision.lists import EVERYWHERE, listed
+from gtm.core.decision.view import View, law_lasts, view_of
 from gtm.core.model.outcomes import Outcome, Reason
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import Request
@@ -79,7 +79,7 @@ def test_a_list_holds_as_long_as_it_says(world: World, part: float, longest: flo
     for service in world.policy.services:
         request = Request(service.name, EVERYWHERE)
         before = _names(world.view, request)
-        holds = holds_for(world.view, service.name)
+        holds = law_lasts(world.view.snapshot, service.name, world.window, endings=False)
         assert holds > 0 or isinf(holds) or not before
         passed = min(holds, longest) * part
         window = world.window
@@ -90,17 +90,21 @@ def test_a_list_holds_as_long_as_it_says(world: World, part: float, longest: flo
         assert before <= _names(after, request)
 
 
+def _holds(view: View) -> float:
+    return law_lasts(view.snapshot, "chat", view.window, endings=False)
+
+
 def test_a_rule_that_begins_and_one_that_wants_a_young_policy_bound_a_list() -> None:
     """The earlier of the two."""
     regions = made.regions("de us")
     begins = made.rule("begins", "EU", effective_from=made.SHIPPED[4].terms[1].effective_from)  # at 200
     law = made.policy(*regions, made.service("chat", "de us"), begins)
-    assert holds_for(made.view(law, now=50.0), "chat") == 150.0
+    assert _holds(made.view(law, now=50.0)) == 150.0
     young = made.rule("young", "EU", max_policy_age=60.0)
     law = made.policy(*regions, made.service("chat", "de us"), begins, young)
-    assert holds_for(made.view(law, now=50.0), "chat") == 60.0
+    assert _holds(made.view(law, now=50.0)) == 60.0
     law = made.policy(*regions, made.service("chat", "de us"))
-    assert isinf(holds_for(made.view(law), "chat"))
+    assert isinf(_holds(made.view(law)))
 
 
 def test_shares_and_who_stands_in() -> None:

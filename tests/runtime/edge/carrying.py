@@ -97,8 +97,7 @@ class Carrying:
 
     @property
     def proxy(self) -> EdgeProxy:
-        """What all carried connections share: there is one once something was carried."""
-        assert self.carrier.proxy is not None
+        """What all carried connections share."""
         return self.carrier.proxy
 
     def load(self, change: Callable[[Policy], Policy] = lambda same: same) -> None:
@@ -162,11 +161,10 @@ class Carrying:
             assert one._deadline is None, one  # noqa: SLF001 - a timer that is left is seen by nothing else
             assert one._resting is None  # noqa: SLF001
             assert one._raw is None  # noqa: SLF001
-        if self.carrier.proxy is not None:
-            assert not self.proxy.connections
-            assert not self.proxy.held.total
-            self.proxy.close()
-            await self.until(lambda: all(route.open == 0 for route in self.proxy.picker.routes()))
+        assert not self.proxy.connections
+        assert not self.proxy.held.total
+        self.proxy.close()
+        await self.until(lambda: all(route.open == 0 for route in self.proxy.picker.routes()))
 
 
 @contextlib.asynccontextmanager
@@ -200,6 +198,8 @@ async def carrying(
         edge.current,
         edge.handoffs,
         edge.counts,
+        room=room,
+        loop=loop,
         trusts=lambda peer: is_in(peer, proxies),
         allowed=(LOOPBACK,),
     )
@@ -232,14 +232,7 @@ async def carrying(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _NARROW)
     server = await loop.create_server(connection, sock=listener)
     made.address = server.sockets[0].getsockname()
-    take = carrier.take
-
-    def timed(one: DirectProtocol) -> Any:
-        found = take(one)
-        made.proxy.now = clock
-        return found
-
-    carrier.take = timed  # type: ignore[method-assign]
+    carrier.proxy.now = clock
     _CONNECTIONS[made.state] = room
     try:
         with _held_to_its_table():
@@ -248,8 +241,7 @@ async def carrying(
             await client.gone()
         await made.nothing_left()
     finally:
-        if carrier.proxy is not None:
-            carrier.proxy.close()
+        carrier.proxy.close()
         server.close()
 
 

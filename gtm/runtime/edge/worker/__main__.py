@@ -82,9 +82,10 @@ class LateCarrier:
                 worker.current,
                 worker.handoffs,
                 worker.counts,
-                trusts=lru_cache(maxsize=4096)(
-                    lambda peer: is_in(peer, edge.trusted_proxies)
-                ),  # asked of each request
+                room=connection.all_connections,
+                loop=connection.loop,
+                # Asked of each request.
+                trusts=lru_cache(maxsize=4096)(lambda peer: is_in(peer, edge.trusted_proxies)),
                 allowed=edge.probe_allow,
                 trusted=edge.carry_trust,
                 tls=tls_when_needed(edge.ca_file),

@@ -23,7 +23,6 @@ import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
 
@@ -34,7 +33,6 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy, timeout_unread
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.wire.facts import PromptCut
-from gtm.balancer.wire.heads import RequestHead
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.values import Failure
@@ -404,7 +402,7 @@ class EdgeProxy(Proxy):
         incoming.headers = {**head.seen, b"host": head.host}
         if isinstance(client, CarriedConnection) and client.first:
             client.first = False
-        elif not self._app.carries(head.target, ((b"host", head.host), *_asks_for_proxy(head))):
+        elif not self._app.carries(head.target, ((b"host", head.host), *head.seen.items())):
             # It came right behind one that was carried: its client asks again.
             exchange.head = replace(head, keep_alive=False)
             return b""
@@ -465,6 +463,8 @@ class EdgeCarrier:
         current: the View.
         handoffs: signs.
         counts: where requests are counted.
+        room: says which connection goes for another.
+        loop: the event loop.
         trusts: whether a peer is a proxy of the operator's.
         allowed: networks that are connected to whatever they are.
         trusted: networks of servers that see requests over plain HTTP without a proof.
@@ -478,54 +478,29 @@ class EdgeCarrier:
         handoffs: EdgeHandoffs,
         counts: Counts,
         *,
+        room: ConnectionKeeper,
+        loop: asyncio.AbstractEventLoop,
         trusts: Callable[[str | None], bool],
         allowed: tuple[Network, ...] = (),
         trusted: tuple[Network, ...] = (),
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         self.wants: Callable[[bytes, Lines], bool] = app.carries
-        self._app = app
-        self._counts = counts
-        self._trusts = trusts
-        self._picker = partial(
-            RegionPicker, current, handoffs, counts, allowed=allowed, trusted=trusted, tls=tls
-        )
-        self._draining = False
-        self.proxy: EdgeProxy | None = None
+        picker = RegionPicker(current, handoffs, counts, loop.time, allowed=allowed, trusted=trusted, tls=tls)
+        self.proxy = EdgeProxy(app, picker, counts, room=room, loop=loop, trusts=trusts)
+        self.proxy.start()
 
     def take(self, connection: DirectProtocol) -> CarriedConnection:
         """What reads a connection from now on."""
-        proxy = self.proxy
-        if proxy is None:
-            loop = connection.loop
-            proxy = self.proxy = EdgeProxy(
-                self._app,
-                self._picker(loop.time),
-                self._counts,
-                room=connection.all_connections,
-                loop=loop,
-                trusts=self._trusts,
-            )
-            proxy.draining = self._draining
-            proxy.start()
-        return CarriedConnection(proxy, connection)
+        return CarriedConnection(self.proxy, connection)
 
     def drain(self) -> None:
         """Take no further request on any connection: those that are carried are answered."""
-        self._draining = True
-        if self.proxy is not None:
-            self.proxy.drain()
+        self.proxy.drain()
 
     def close(self) -> None:
         """Break off what is still carried: no client may take it for whole."""
-        if self.proxy is not None:
-            self.proxy.close()
-
-
-def _asks_for_proxy(head: RequestHead) -> Lines:
-    """The field by which a proxy says that it asks, as the head has it."""
-    name = b"x-gtm-authorize"
-    return ((name, head.seen[name]),) if name in head.seen else ()
+        self.proxy.close()
 
 
 def _written(response: Response, *, closes: bool, head_only: bool) -> bytes:

@@ -28,7 +28,6 @@ from gtm.core.health.addresses import NO_ADDRESSES, Addresses, ever_up, fill_add
 from gtm.core.health.verdicts import HealthTable, fill
 from gtm.core.latency.samples import SampleMethod
 from gtm.core.model.problems import PolicyError
-from gtm.core.model.services import HttpAnswer
 from gtm.core.model.state import NO_PLAN, State
 from gtm.core.policy.snapshot import Snapshot
 from gtm.core.quota.earned import Worth
@@ -501,7 +500,7 @@ class EdgeWorker:
 
     def _swapped(self, router: Router) -> None:
         if self.settings.id.kind is WorkerKind.HTTP:
-            if any(service.answer is HttpAnswer.CARRY for service in router.view.snapshot.policy.services):
+            if router.view.snapshot.carried:
                 importlib.import_module("gtm.runtime.edge.worker.carry")  # beside the answer path
         else:
             # What an answerer remembers of clients goes on to the next one, unless the clients moved: data that is
