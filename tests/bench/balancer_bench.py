@@ -295,28 +295,21 @@ def summary(rounds: dict[str, list[Figures]], levels: list[int]) -> dict[str, di
     return result
 
 
+def cell(result: dict[str, dict[str, object]], name: str, key: str, places: int) -> str:
+    """A figure of a server, and between what it lay where rounds differ."""
+    found, between = result[name].get(key), result[name]["range"]
+    assert isinstance(between, dict)
+    if found is None or (name == DIRECT and "cpu" in key):
+        return "–"
+    least, most = between.get(key, (0, 0))
+    more = "" if least == most else f" ({least:,.{places}f}–{most:,.{places}f})"
+    return f"{found:,.{places}f}{more}"
+
+
 def tables(
-    console: Console,
-    result: dict[str, dict[str, object]],
-    running: dict[str, Running],
-    levels: list[int],
-    rounds: int,
+    console: Console, result: dict[str, dict[str, object]], running: dict[str, Running], levels: list[int]
 ) -> None:
     """Print what was found."""
-
-    def cell(name: str, key: str, places: int) -> str:
-        found, between = result[name].get(key), result[name]["range"]
-        assert isinstance(between, dict)
-        if found is None or (name == DIRECT and "cpu" in key):
-            return "–"
-        low_high = between.get(key)
-        text = f"{found:,.{places}f}"
-        return (
-            f"{text} ({low_high[0]:,.{places}f}–{low_high[1]:,.{places}f})"
-            if low_high and rounds > 1
-            else text
-        )
-
     groups = [
         (
             "Short requests, 64 connections: median (least–most)",
@@ -356,7 +349,7 @@ def tables(
             if columns[0][1] not in figures:
                 continue
             said = f"{name} {running[name].version}" if name in running and name != "gtm" else name
-            table.add_row(said, *(cell(name, key, places) for _, key, places in columns))
+            table.add_row(said, *(cell(result, name, key, places) for _, key, places in columns))
         console.print(table)
 
 
@@ -463,7 +456,7 @@ def main() -> None:
         rounds[name][0] |= figures
     result = summary(rounds, levels)
     console = Console(width=170)
-    tables(console, result, running, levels, options.rounds)
+    tables(console, result, running, levels)
     for line in aims(result, levels):
         print(line)
     print(

@@ -29,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from balancer_bench import CONNECTIONS, DIRECT, Bench, Figures, backends, compiled, resident, summary
+from balancer_bench import CONNECTIONS, DIRECT, Bench, Figures, backends, cell, compiled, resident, summary
 from balancer_peers import MODEL, AbsentError, Running, Start, envoy, haproxy
 from measure import CLIENT_CORE, SERVER_CORE, missing
 
@@ -88,16 +88,6 @@ def _memory(program: Path, running: Running) -> Figures:
 
 def _told(result: dict[str, dict[str, object]], levels: list[int], versions: dict[str, str]) -> None:
     """Print the table, and how many times as much the edge takes."""
-
-    def cell(name: str, key: str, places: int) -> str:
-        found, between = result[name].get(key), result[name]["range"]
-        assert isinstance(between, dict)
-        if found is None or (name == DIRECT and "cpu" in key):
-            return "–"
-        low_high = between.get(key)
-        more = "" if low_high is None else f" ({low_high[0]:,.{places}f}–{low_high[1]:,.{places}f})"
-        return f"{found:,.{places}f}{more}"
-
     columns = [("rps", 0), ("cpu_us_per_request", 1), ("cpu_us_per_request_at_rate", 1)]
     columns += [("added_p50_ms", 2), ("added_p99_ms", 2), ("get_rps", 0), ("cpu_us_per_get", 1)]
     for level in levels:
@@ -107,7 +97,7 @@ def _told(result: dict[str, dict[str, object]], levels: list[int], versions: dic
     print("| | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in result) + " |")
     print("|---|" + "---:|" * len(result))
     for key, places in columns:
-        print(f"| {key} | " + " | ".join(cell(name, key, places) for name in result) + " |")
+        print(f"| {key} | " + " | ".join(cell(result, name, key, places) for name in result) + " |")
     costs = [key for key, _ in columns if "cpu" in key or key == "kb_a_stream"]
     for other in OTHERS:
         if other not in result:

@@ -59,10 +59,17 @@ def _bound(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 @contextlib.contextmanager
 def running(server: BoundServer) -> Iterator[BoundServer]:
     """A server that serves meanwhile, and ends after."""
+    with serving(server):
+        yield server
+
+
+@contextlib.contextmanager
+def serving(server: DnsServer) -> Iterator[threading.Thread]:
+    """The thread of a server that serves meanwhile, and ends after."""
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
-        yield server
+        yield thread
     finally:
         server.stop()
         thread.join(TIMEOUT)

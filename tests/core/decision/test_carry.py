@@ -29,7 +29,7 @@ from gtm.http.answers.routes import CarriedRequest, RedirectRoute, Routes
 from gtm.http.problems import Response
 from gtm.http.requests.lookup import Lookup
 from tests import worlds
-from tests.core.decision.test_edges import AMERICAN, DE, EU, GERMAN, US, places
+from tests.core.decision.test_edges import AMERICAN, DE, GERMAN, STANDINGS, US, places
 from tests.core.reference import EdgeReference, Reference
 from tests.core.strategies import SHIPPED, World, questions, quick
 from tests.drills.fence_edge import told
@@ -137,29 +137,7 @@ def _carried(view: View, request: Request = GERMAN) -> bool:
     return carries(routed(view, request))
 
 
-@pytest.mark.parametrize(
-    ("allow", "deny", "edge", "inside"),
-    [
-        (EU, Places(), EdgePlace("FR"), True),
-        (EU, Places(), EdgePlace("US"), False),
-        (EU, Places(), EdgePlace(), False),
-        (EU, Places(), EdgePlace(region="de"), True),
-        (EU, Places(), EdgePlace(region="us"), False),
-        (EU, Places(), EdgePlace("US", region="de"), False),
-        (EU, Places(), EdgePlace(region="gone"), False),
-        (Places(regions=("de",)), Places(), EdgePlace("DE"), True),
-        (Places(regions=("de",)), Places(), EdgePlace("FR"), False),
-        (Places(), Places(jurisdictions=("US",)), EdgePlace("US"), False),
-        (Places(), Places(jurisdictions=("US",)), EdgePlace(), False),
-        (Places(), Places(regions=("us",)), EdgePlace("US"), True),
-        (Places(), Places(regions=("us",)), EdgePlace("DE", region="us"), False),
-        (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("US", "DE"), True),
-        (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("DE"), False),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "FR"), True),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "US"), False),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE"), False),
-    ],
-)
+@pytest.mark.parametrize(("allow", "deny", "edge", "inside"), STANDINGS)
 def test_who_may_carry(allow: Places, deny: Places, edge: EdgePlace, inside: bool) -> None:
     """The table of docs/residency.md, whatever a rule says of edges; one in monitor mode binds nobody."""
     rule = replace(RULE, allow=allow, deny=deny, acknowledge_empty_fence=True)

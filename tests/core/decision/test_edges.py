@@ -91,32 +91,33 @@ def _view(edge: EdgePlace | None, rule: ResidencyRule = BOUND, now: float = 0.0)
     return view_of(_snapshot(rule), State(), Window(now, now), edge=edge)
 
 
-@pytest.mark.parametrize(
-    ("allow", "deny", "edge", "inside"),
-    [
-        (EU, Places(), EdgePlace("DE"), True),
-        (EU, Places(), EdgePlace("US"), False),
-        (EU, Places(), EdgePlace(), False),
-        (EU, Places(), EdgePlace(region="de"), True),
-        (EU, Places(), EdgePlace(region="us"), False),
-        (EU, Places(), EdgePlace("US", region="de"), False),
-        (EU, Places(), EdgePlace(region="gone"), False),
-        (Places(regions=("de",)), Places(), EdgePlace("DE"), True),
-        (Places(regions=("de",)), Places(), EdgePlace("FR"), False),
-        (Places(), Places(jurisdictions=("US",)), EdgePlace("DE"), True),
-        (Places(), Places(jurisdictions=("US",)), EdgePlace("US"), False),
-        (Places(), Places(jurisdictions=("US",)), EdgePlace(), False),
-        (Places(), Places(regions=("us",)), EdgePlace("US"), True),
-        (Places(), Places(regions=("us",)), EdgePlace("DE", region="us"), False),
-        (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("US", "DE"), True),
-        (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("DE"), False),
-        (Places(operator_jurisdictions=("US",)), Places(), EdgePlace("DE", region="de"), True),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "FR"), True),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "US"), False),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE"), False),
-        (EU, Places(operator_jurisdictions=("US",)), EdgePlace(region="de"), False),
-    ],
-)
+STANDINGS = [
+    (EU, Places(), EdgePlace("DE"), True),
+    (EU, Places(), EdgePlace("US"), False),
+    (EU, Places(), EdgePlace(), False),
+    (EU, Places(), EdgePlace(region="de"), True),
+    (EU, Places(), EdgePlace(region="us"), False),
+    (EU, Places(), EdgePlace("US", region="de"), False),
+    (EU, Places(), EdgePlace(region="gone"), False),
+    (Places(regions=("de",)), Places(), EdgePlace("DE"), True),
+    (Places(regions=("de",)), Places(), EdgePlace("FR"), False),
+    (Places(), Places(jurisdictions=("US",)), EdgePlace("DE"), True),
+    (Places(), Places(jurisdictions=("US",)), EdgePlace("US"), False),
+    (Places(), Places(jurisdictions=("US",)), EdgePlace(), False),
+    (Places(), Places(regions=("us",)), EdgePlace("US"), True),
+    (Places(), Places(regions=("us",)), EdgePlace("DE", region="us"), False),
+    (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("US", "DE"), True),
+    (Places(operator_jurisdictions=("EU",)), Places(), EdgePlace("DE"), False),
+    (Places(operator_jurisdictions=("US",)), Places(), EdgePlace("DE", region="de"), True),
+    (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "FR"), True),
+    (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE", "US"), False),
+    (EU, Places(operator_jurisdictions=("US",)), EdgePlace("DE"), False),
+    (EU, Places(operator_jurisdictions=("US",)), EdgePlace(region="de"), False),
+]
+"""What a rule allows, what it denies, where an edge stands, and whether that is inside: the table of docs/residency.md."""
+
+
+@pytest.mark.parametrize(("allow", "deny", "edge", "inside"), STANDINGS)
 def test_who_is_inside(allow: Places, deny: Places, edge: EdgePlace, inside: bool) -> None:
     """The table of docs/residency.md."""
     rule = replace(BOUND, allow=allow, deny=deny, acknowledge_empty_fence=True)

@@ -16,6 +16,7 @@ from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
 from gtm.dns.io.udp import bind_udp, hold, release, serve_udp
 from gtm.telemetry import Counts
+from tests.dns.serving import serving
 
 TIMEOUT = 10.0
 
@@ -113,19 +114,6 @@ def server(
 ) -> DnsServer:
     """A server of sockets that it is lent."""
     return DnsServer(udp, tcp, respond, counts=Counts(), limits=TcpLimits(), limiter=None)
-
-
-@contextmanager
-def serving(server: DnsServer) -> Iterator[threading.Thread]:
-    """A server with its sockets, until it has been stopped."""
-    thread = threading.Thread(target=server.serve, daemon=True)
-    thread.start()
-    try:
-        yield thread
-    finally:
-        server.stop()
-        thread.join(TIMEOUT)
-        assert not thread.is_alive()
 
 
 def listening() -> socket.socket:

@@ -21,6 +21,13 @@ PATIENCE = 20.0
 IMAGE = b"\x89PNG" + os.urandom(1_500_000)
 SOUND = b"RIFF" + os.urandom(2_000_000)
 TEXTS = [f"text number {number}" for number in range(2000)]
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
 LIMITED, FREE = "key-of-acme", "key-of-nobody"
 """Keys: of a tenant that may ask once in a long time, and one that is no tenant's."""
 Case = Callable[[], None]

@@ -4,16 +4,23 @@ import base64
 import io
 
 import litellm
-from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, in_turns, leaving, limited, raising, same, tell
+from asking import (
+    BASE,
+    FREE,
+    IMAGE,
+    LIMITED,
+    SOUND,
+    TEXTS,
+    TOOL,
+    in_turns,
+    leaving,
+    limited,
+    raising,
+    same,
+    tell,
+)
 
 TO = {"api_base": f"{BASE}/v1", "api_key": FREE, "num_retries": 0, "max_retries": 0}
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-    },
-}
 litellm.suppress_debug_info = True
 
 

@@ -3,10 +3,11 @@
 import { randomBytes } from "node:crypto";
 import { createRequire } from "node:module";
 
+import { same, tell } from "./asking.mjs";
+
 // It is installed outside of the repository.
 const OpenAI = createRequire(`${process.env.PACKAGES}/`)("openai");
 const { BASE, SERVER } = process.env;
-const ROUNDS = Number(process.env.ROUNDS);
 const made = (more) => new OpenAI.OpenAI({ baseURL: `${BASE}/v1`, apiKey: "key-of-nobody", maxRetries: 0, timeout: 60000, ...more });
 const client = made({});
 const IMAGE = Buffer.concat([Buffer.from([0x89, 0x50, 0x4e, 0x47]), randomBytes(1500000)]);
@@ -15,10 +16,6 @@ const TOOL = { type: "function", function: { name: "weather", parameters: { type
 
 const say = (content = "hello", more = {}, by = client) =>
   by.chat.completions.create({ model: "llama", messages: [{ role: "user", content }], ...more });
-const same = (found, expected) => {
-  if (JSON.stringify(found) !== JSON.stringify(expected))
-    throw new Error(`${JSON.stringify(found)} is not ${JSON.stringify(expected)}`.slice(0, 600));
-};
 const seen = async () => (await (await fetch(`${SERVER}/seen`)).json()).cancelled;
 async function leaving(leave) {
   const before = await seen();
@@ -109,16 +106,4 @@ const cases = {
     }),
 };
 
-for (const [name, attempt] of Object.entries(cases)) {
-  let right = 0;
-  let wrong = "";
-  for (let round = 0; round < ROUNDS; round++) {
-    try {
-      await attempt();
-      right += 1;
-    } catch (error) {
-      wrong ||= `${error.constructor.name}: ${error.message}`.slice(0, 600);
-    }
-  }
-  console.log(JSON.stringify({ case: name, right, of: ROUNDS, wrong }));
-}
+await tell(cases);

@@ -4,16 +4,23 @@ import base64
 import io
 
 import openai
-from asking import BASE, FREE, IMAGE, LIMITED, SOUND, TEXTS, in_turns, leaving, limited, raising, same, tell
+from asking import (
+    BASE,
+    FREE,
+    IMAGE,
+    LIMITED,
+    SOUND,
+    TEXTS,
+    TOOL,
+    in_turns,
+    leaving,
+    limited,
+    raising,
+    same,
+    tell,
+)
 
 client = openai.OpenAI(base_url=f"{BASE}/v1", api_key=FREE, max_retries=0, timeout=60)
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-    },
-}
 
 
 def say(text="hello", by=client, **more):

@@ -1,11 +1,9 @@
 // Node's own WebSocket, as pages have it, against one balancer. Like a page's it can send no header: the key is a subprotocol.
 
+import { same, tell } from "./asking.mjs";
+
 const { BASE } = process.env;
-const ROUNDS = Number(process.env.ROUNDS);
 const url = `${BASE.replace("http", "ws")}/v1/realtime?model=llama`;
-const same = (found, expected) => {
-  if (found !== expected) throw new Error(`${found} is not ${expected}`);
-};
 const opened = (key) =>
   new Promise((done, failed) => {
     const socket = new WebSocket(url, ["realtime", `openai-insecure-api-key.${key}`]);
@@ -44,17 +42,5 @@ const cases = {
   },
 };
 
-for (const [name, attempt] of Object.entries(cases)) {
-  let right = 0;
-  let wrong = "";
-  for (let round = 0; round < ROUNDS; round++) {
-    try {
-      await attempt();
-      right += 1;
-    } catch (error) {
-      wrong ||= `${error.constructor.name}: ${error.message}`.slice(0, 600);
-    }
-  }
-  console.log(JSON.stringify({ case: name, right, of: ROUNDS, wrong }));
-}
+await tell(cases);
 process.exit(0);
