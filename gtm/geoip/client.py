@@ -12,7 +12,7 @@ Laws:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from socket import AF_INET, inet_ntop, inet_pton
 from typing import NamedTuple
@@ -89,10 +89,11 @@ class ClientFinder:
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = tuple(trusted)
-
-    def trusts(self, peer: str | None) -> bool:
+        # Asked of each request, and of few peers.
+        self.trusts: Callable[[str | None], bool] = lru_cache(maxsize=4096)(
+            lambda peer: is_in(peer, self._trusted)
+        )
         """Whether a socket's peer is a trusted proxy."""
-        return is_in(peer, self._trusted)
 
     def find(
         self, peer: str | None, x_forwarded_for: bytes | None, forwarded: bytes | None

@@ -25,6 +25,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from gtm.core.decision.options import Afford
+from gtm.core.memory import Memory
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientAddress
@@ -74,6 +75,8 @@ MAX_URL = 16 * 1024
 _REMEMBERED = 1024
 """Bytes of a query and of proxies' headers up to which what follows from them is remembered: memory is bounded by the number
 of answers, and heads may have 32 KiB."""
+_ADMITTED = 4096
+"""Ways to end that are remembered of all that proxies ask."""
 _BURST = 25
 """Look-ups of a batch answered in one go, before other requests get their turn."""
 
@@ -153,7 +156,11 @@ class EdgeApp:
             names=options.names,
             clock=clock,
         )
+        self.trusts = self._callers.trusts
+        """Whether a peer is a proxy of the operator's."""
         self._may_carry = options.carry
+        self._questions = Memory(authorize.read_question, authorize.QUESTIONS, authorize.question_size)
+        self._admitted = Memory(authorize.admitted, _ADMITTED)
         self._queries = Queries()
         self._routes = Routes(None, self.locate)
         self.intake = Intake(lambda: current.snapshot, self.locate, clock, lambda: current.table.doubts)
@@ -313,16 +320,16 @@ class EdgeApp:
         incoming.page = AUTHORIZE
         deny = authorize.Denial()
         try:
-            if not self._callers.trusts(incoming.peer):
+            if not self.trusts(incoming.peer):
                 raise authorize.untrusted()
-            asked = authorize.read_question(incoming.path, incoming.query, incoming.headers)
+            asked = self._questions[authorize.question_in(incoming.path, incoming.query, incoming.headers)]
             deny = asked.deny
             service, host = self._service_of(asked.service, incoming, routes)
             key = (deny, *self._asked(incoming, service, host))
             route = routes.authorized.get(key)
             if route is None:
                 resolved = self._resolved(routes, incoming, service, host)
-                route = authorize.AuthorizeRoute(resolved, deny, self.handoffs)
+                route = authorize.AuthorizeRoute(resolved, deny, self.handoffs, self._admitted)
                 if _short(*key[-1]):
                     routes.remember(routes.authorized, key, route)
             answer: Response = route.respond()
@@ -451,7 +458,7 @@ class EdgeApp:
 
     def _asked(self, incoming: Incoming, service: str, host: str | None) -> tuple[Any, ...]:
         """All that a request's decision follows from: service, host, what its fields say, its peer, and last what proxies say of the client."""
-        said = tuple(incoming.headers.get(name) for name in SAID)
+        said = tuple(map(incoming.headers.get, SAID))
         return service, host, said, incoming.peer, self._callers.forwarded(incoming)
 
     def _resolved(

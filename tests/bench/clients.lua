@@ -6,9 +6,15 @@ local source = io.open("/dev/urandom", "rb")
 local a, b, c = source:read(3):byte(1, 3)
 source:close()
 local number = (a * 65536 + b * 256 + c) % total
+local asks
+init = function(arguments)
+  asks = arguments[1] == "authorize" -- as a proxy of the operator's
+end
 request = function()
   number = (number + step) % total
-  local path = string.format("/v1/route?service=chat&client_ip=%d.%d.%d.7",
-    11 + math.floor(number / 65536), math.floor(number / 256) % 256, number % 256)
-  return wrk.format("GET", path)
+  local client = string.format("%d.%d.%d.7", 11 + math.floor(number / 65536), math.floor(number / 256) % 256, number % 256)
+  if asks then
+    return wrk.format("GET", "/v1/authorize?service=chat", { ["x-forwarded-for"] = client })
+  end
+  return wrk.format("GET", "/v1/route?service=chat&client_ip=" .. client)
 end

@@ -84,7 +84,7 @@ class Load:
 
 def http_load(url: str, pid: int, seconds: float, *options: str) -> Load:
     """Load by wrk, with 32 connections on the client core."""
-    command = ["taskset", "-c", CLIENT_CORE, "wrk", "-t1", "-c32", f"-d{seconds:g}s", *options, url]
+    command = ["taskset", "-c", CLIENT_CORE, "wrk", "-t1", "-c32", f"-d{seconds:g}s", url, *options]
     before = cpu_seconds(pid)
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     spent = cpu_seconds(pid) - before

@@ -4,6 +4,7 @@ Prints, each beside a peer measured in the same run on the same cores:
   - `decide()` cold, and from a Router's memory, in microseconds (this process, no peer);
   - edge look-ups and redirects per second and core, served as workers serve them, beside nginx `return 302` and a bare ASGI
     application on uvicorn alone;
+  - the same of `/v1/authorize`, beside look-ups of the same edge, and requests that NGINX lets through by asking it (`auth_request`);
   - DNS queries per second and server CPU per query, beside a bare UDP echo in Python.
 
 Needs wrk, dnsperf and nginx (Debian: `apt install wrk dnsperf nginx-light`); what is missing is said and left out.
@@ -85,6 +86,43 @@ def http(seconds: float) -> dict[str, Load]:
     return found
 
 
+def authorize(seconds: float) -> dict[str, Load]:
+    """What proxies ask, beside look-ups about the same clients, of an edge that signs; the last is NGINX's own processor time."""
+    found: dict[str, Load] = {}
+    port = free_port()
+    command = [sys.executable, str(BENCH / "edge_app.py"), str(port), "behind"]
+    with server(command, lambda: _ready(port)) as pid:
+        base = f"http://127.0.0.1:{port}"
+        lookup = f"{base}/v1/route?service=chat&client_ip=81.2.69.142"
+        asked, client = f"{base}/v1/authorize?service=chat", {"x-forwarded-for": "81.2.69.142"}
+        answer = httpx.get(asked, headers=client)
+        assert answer.status_code == 200
+        assert answer.headers["gtm-handoff"]
+        found["lookup"] = http_load(lookup, pid, seconds)
+        found["authorize"] = http_load(asked, pid, seconds, "-H", "x-forwarded-for: 81.2.69.142")
+        clients = str(BENCH / "clients.lua")
+        found["lookup_65536_clients"] = http_load(base, pid, seconds, "-s", clients)
+        found["authorize_65536_clients"] = http_load(base, pid, seconds, "-s", clients, "--", "authorize")
+        if not missing("nginx"):
+            found["authorize_by_nginx"] = _asking_nginx(port, pid, seconds)
+    return found
+
+
+def _asking_nginx(edge: int, pid: int, seconds: float) -> Load:
+    """Requests through an NGINX that asks an edge about each; processor time is the edge's."""
+    asks = (
+        "location = /gtm { internal; proxy_pass http://gtm/v1/authorize?service=chat&deny=403; proxy_http_version 1.1; "
+        'proxy_set_header Connection ""; proxy_pass_request_body off; proxy_set_header Content-Length ""; '
+        "proxy_set_header X-Forwarded-For $remote_addr; }"
+    )
+    return _nginx(
+        seconds,
+        "location / { auth_request /gtm; try_files /hello =404; } " + asks,
+        f"upstream gtm {{ server 127.0.0.1:{edge}; keepalive 64; keepalive_requests 1000000; }}",
+        of=pid,
+    )
+
+
 def _uvicorn(app: str, port: int) -> list[str]:
     return [sys.executable, "-m", "uvicorn", app, "--app-dir", str(BENCH), "--port", str(port), *UVICORN]
 
@@ -96,18 +134,22 @@ def _ready(port: int) -> bool:
         return False
 
 
-def _nginx(seconds: float) -> Load:
+def _nginx(seconds: float, locations: str = "", upstream: str = "", of: int | None = None) -> Load:
+    """Requests that NGINX answers; processor time is its own, or that of the process `of`."""
+    locations = locations or "location / { return 302 http://127.0.1.1:9000$request_uri; }"
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "hello").write_text("hello")
         config = Path(folder) / "nginx.conf"
         config.write_text(
             f"daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n"
             "events { worker_connections 256; }\n"
-            f"http {{ access_log off; keepalive_requests 1000000; server {{ listen 127.0.0.1:{port}; "
-            "location / { return 302 http://127.0.1.1:9000$request_uri; } } }\n"
+            f"http {{ access_log off; keepalive_requests 1000000; {upstream} server {{ listen 127.0.0.1:{port}; "
+            f"root {folder}; {locations} }} }}\n"
         )
         with server(["nginx", "-c", str(config), "-p", folder], lambda: listening(port)) as pid:
-            return http_load(f"http://127.0.0.1:{port}/hello", pid, seconds)
+            return http_load(f"http://127.0.0.1:{port}/hello", of or pid, seconds)
 
 
 def dns_answers(seconds: float) -> dict[str, Load]:
@@ -184,6 +226,9 @@ def main() -> None:
         loads = http(arguments.seconds)
         show("HTTP, one server core, 32 connections", loads, "bare_asgi")
         result["http"] = {name: vars_of(load) for name, load in loads.items()}
+        loads = authorize(arguments.seconds)
+        show("Proxies that ask, one server core, 32 connections", loads, "lookup")
+        result["authorize"] = {name: vars_of(load) for name, load in loads.items()}
     if missing("dnsperf", "taskset"):
         print("DNS left out: not installed:", ", ".join(missing("dnsperf", "taskset")))
     else:

@@ -14,14 +14,16 @@ Laws:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from gtm.core.decision.options import Option
 from gtm.core.memory import Memory
 from gtm.core.model.refusals import error_member
+from gtm.core.model.regions import Endpoint
 from gtm.http.answers.routes import EdgeHandoffs, ResolvedRequest
-from gtm.http.problems import NO_STORE, Headers, ProblemError, Response, head_of, response_of
+from gtm.http.problems import NO_STORE, Head, Headers, ProblemError, Response, head_of, response_of
 
 PATH = "/v1/authorize"
 FIELD = b"x-gtm-authorize"
@@ -29,6 +31,8 @@ FIELD = b"x-gtm-authorize"
 DENIALS = ("401", "403")
 """Statuses by which proxies let refusals be told that know no others: NGINX knows 2xx, 401 and 403 (`ngx_http_auth_request_module`), and Envoy takes 5xx for a fault of the edge."""
 _OPTIONS = 256
+QUESTIONS = 1 << 18
+"""Bytes of what is remembered of questions."""
 _PORTS = {"http": 80, "https": 443}
 _QUERY = ("service", "deny", "deny_5xx")
 _FIELDS = (b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx")
@@ -57,25 +61,39 @@ def is_asked(path: str) -> bool:
     return path.startswith(PATH) and (len(path) == len(PATH) or path[len(PATH)] == "/")
 
 
-def read_question(path: str, query: bytes, headers: dict[bytes, bytes]) -> ProxyQuestion:
-    """Read a proxy's question: from the query of the path itself, or from fields. Below the path stands a client's own target, which says nothing here.
+ProxyWords = bytes | tuple[bytes | None, ...]
+"""What a proxy says of its question: a query, or `_FIELDS`."""
+
+
+def question_in(path: str, query: bytes, headers: Mapping[bytes, bytes]) -> ProxyWords:
+    """What a proxy says: by the query of the path itself, or by fields. Below the path stands a client's own target, which says nothing here."""
+    # Fields that the proxy adds: one that hands all of a client's fields on asks the path itself.
+    return query if path == PATH else tuple(headers.get(field) for field in _FIELDS)
+
+
+def question_size(words: ProxyWords, _: ProxyQuestion) -> int:
+    """Bytes by which a question that is remembered counts."""
+    return 300 + (len(words) if isinstance(words, bytes) else sum(len(one or b"") for one in words))
+
+
+def read_question(words: ProxyWords) -> ProxyQuestion:
+    """Read a proxy's question.
 
     Raises:
         ProblemError: a parameter is unknown or given twice, or none that can be.
     """
     said: dict[str, str] = {}
-    if path == PATH:
-        for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=8):
+    if isinstance(words, bytes):
+        for name, value in parse_qsl(words.decode("latin-1"), keep_blank_values=True, max_num_fields=8):
             if name not in _QUERY or name in said:
                 text = f"parameter `{name[:40]}` is unknown or given twice; known are {', '.join(_QUERY)}"
                 raise ProblemError("invalid_request", text)
             said[name] = value
     else:
-        # Fields that the proxy adds: one that hands all of a client's fields on asks the path itself.
         said = {
-            name: headers[field].decode("latin-1")
-            for name, field in zip(_QUERY, _FIELDS, strict=True)
-            if field in headers
+            name: value.decode("latin-1")
+            for name, value in zip(_QUERY, words, strict=True)
+            if value is not None
         }
     statuses = [said.get(name) for name in _QUERY[1:]]
     if not {None, *DENIALS}.issuperset(statuses):
@@ -108,23 +126,49 @@ def refused(document: dict[str, Any], deny: Denial, more: Headers = (), count: s
     return response_of(deny.told(status), headers, text, count)
 
 
+def admitted(way: tuple[Option, Endpoint, int]) -> Head:
+    """What is said of a request that may go on: by its option, its endpoint and the revision of the policy."""
+    option, endpoint, revision = way
+    parts = urlsplit(endpoint.url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    headers = (
+        NO_STORE,
+        (b"x-gtm-region", quote(option.region or "").encode()),
+        (b"x-gtm-upstream", f"{host}:{parts.port or _PORTS[parts.scheme.lower()]}".encode()),
+        (b"x-gtm-upstream-url", endpoint.url.rstrip("/").encode()),
+        (b"x-gtm-reason", option.reason.value.encode()),
+        (b"x-gtm-revision", str(revision).encode()),
+    )
+    return head_of(200, headers)
+
+
 class AuthorizeRoute:
     """What is answered about requests that are alike.
 
     Args:
         resolved: decides.
         deny: how refusals are told.
-        handoffs: signs; None: nothing is signed.
+        handoffs: signs; None: this edge signs nothing.
+        heads: `admitted`, for all requests.
     """
 
-    __slots__ = ("_answers", "_deny", "_handoffs", "_resolved", "_tokens")
+    __slots__ = ("_answers", "_deny", "_handoffs", "_heads", "_last", "_resolved", "_tokens")
 
-    def __init__(self, resolved: ResolvedRequest, deny: Denial, handoffs: EdgeHandoffs | None) -> None:
+    def __init__(
+        self,
+        resolved: ResolvedRequest,
+        deny: Denial,
+        handoffs: EdgeHandoffs | None,
+        heads: Memory[tuple[Option, Endpoint, int], Head],
+    ) -> None:
         self._resolved = resolved
         self._deny = deny
         self._handoffs = handoffs
+        self._heads = heads
         self._answers: Memory[Option, Response] = Memory(self._answer, _OPTIONS)
         self._tokens: dict[str | None, tuple[bytes, float]] = {}
+        self._last: tuple[Option, bytes, Response] | None = None
+        """What was answered last with a handoff."""
 
     def respond(self) -> Response:
         """The answer about one request.
@@ -133,34 +177,29 @@ class AuthorizeRoute:
             ProblemError: no handoff can be made now.
         """
         option = self._resolved.pick()
-        answer = self._answers[option]
         if option.region is None or self._handoffs is None:
-            return answer
+            return self._answers[option]
         believed = self._handoffs.believed
         token = self._handoffs.of_carried(self._resolved.routing, option, self._tokens) if believed else None
         if token is None:  # without one the region's balancer would judge by where the proxy stands
             text = "the law is about to change, or control has not published this edge's key yet: try again"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
+        last = self._last
+        if last is not None and last[0] is option and last[1] is token:
+            return last[2]
+        answer = self._answers[option]
         head = answer.head
         more = ((b"gtm-handoff", token), (b"gtm-push", b"1"))
         lines = b"%bgtm-handoff: %b\r\ngtm-push: 1\r\n" % (head.lines, token)
-        return Response(head._replace(headers=(*head.headers, *more), lines=lines), b"", answer.counted_as)
+        whole = Response(head._replace(headers=(*head.headers, *more), lines=lines), b"", answer.counted_as)
+        self._last = option, token, whole
+        return whole
 
     def _answer(self, option: Option) -> Response:
         resolved = self._resolved
-        count = resolved.counted_as(option, "authorize")
-        endpoint = resolved.routing.endpoint(option)
+        routing, count = resolved.routing, resolved.counted_as(option, "authorize")
+        endpoint = routing.endpoint(option)
         if endpoint is None:
             _, document, more = resolved.rendered(option)
             return refused(document, self._deny, tuple(more), count)
-        parts = urlsplit(endpoint.url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        headers = (
-            NO_STORE,
-            (b"x-gtm-region", quote(option.region or "").encode()),
-            (b"x-gtm-upstream", f"{host}:{parts.port or _PORTS[parts.scheme.lower()]}".encode()),
-            (b"x-gtm-upstream-url", endpoint.url.rstrip("/").encode()),
-            (b"x-gtm-reason", option.reason.value.encode()),
-            (b"x-gtm-revision", str(resolved.routing.view.snapshot.revision).encode()),
-        )
-        return Response(head_of(200, headers), b"", count)
+        return Response(self._heads[option, endpoint, routing.view.snapshot.revision], b"", count)

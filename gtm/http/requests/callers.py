@@ -188,6 +188,8 @@ class Callers:
     def __post_init__(self, current: CurrentView, trusted_proxies: tuple[Network, ...]) -> None:
         self._current_view = current
         self._finder = ClientFinder(trusted_proxies)
+        self.trusts = self._finder.trusts
+        """Whether a peer is a proxy of the operator's."""
 
     def grant(self, incoming: Incoming) -> Grant:
         """Whether the caller may ask about other clients.
@@ -224,13 +226,9 @@ class Callers:
             check_scraper(grant)
         self._check_host(incoming)
 
-    def trusts(self, peer: str | None) -> bool:
-        """Whether a peer is a proxy of the operator's."""
-        return self._finder.trusts(peer)
-
     def forwarded(self, incoming: Incoming) -> Forwarded:
         """What proxies say of the client, if they are trusted."""
-        if LISTS.isdisjoint(incoming.headers) or not self._finder.trusts(incoming.peer):
+        if LISTS.isdisjoint(incoming.headers) or not self.trusts(incoming.peer):
             return None, None
         return incoming.headers.get(b"x-forwarded-for"), incoming.headers.get(b"forwarded")
 
@@ -266,7 +264,7 @@ class Callers:
         """
         if LISTS.isdisjoint(incoming.headers):
             client = peer_address(incoming.peer)
-        elif self._finder.trusts(incoming.peer):
+        elif self.trusts(incoming.peer):
             client = self.address(incoming.peer, self.forwarded(incoming))
         else:
             return False

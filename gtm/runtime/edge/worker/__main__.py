@@ -7,13 +7,11 @@ import resource
 import secrets
 import socket
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
 from gtm.dns.io.server import DnsServer
 from gtm.dns.io.tcp import TcpLimits
-from gtm.geoip.client import is_in
 from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
@@ -84,8 +82,7 @@ class LateCarrier:
                 worker.counts,
                 room=connection.all_connections,
                 loop=connection.loop,
-                # Asked of each request.
-                trusts=lru_cache(maxsize=4096)(lambda peer: is_in(peer, edge.trusted_proxies)),
+                trusts=self._app.trusts,
                 allowed=edge.probe_allow,
                 trusted=edge.carry_trust,
                 tls=tls_when_needed(edge.ca_file),
