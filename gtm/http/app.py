@@ -259,12 +259,14 @@ class EdgeApp:
 
     def _respond(self, incoming: Incoming, routes: Routes) -> Response | None:
         """The response, or None where the body has to be read first."""
-        incoming.read_headers()
+        wrong = incoming.read_headers()
         headers = incoming.headers
         if authorize.is_asked(incoming.path) and (
             authorize.FIELD in headers or routes.service_of(headers.get(b"host", b"")) is None
         ):
-            return self._authorize(incoming, routes)
+            return self._authorize(incoming, routes, wrong)
+        if wrong is not None:
+            raise wrong
         found = _of_service(incoming, routes)
         if found is not None:
             return self._redirect(incoming, routes, *found)
@@ -315,8 +317,8 @@ class EdgeApp:
         found = self._route(incoming, routes, service, host, rest)
         return found if isinstance(found, Response) else found.respond(rest, incoming.query)
 
-    def _authorize(self, incoming: Incoming, routes: Routes) -> Response:
-        """Answer a proxy that asks whether a request may go on, and where."""
+    def _authorize(self, incoming: Incoming, routes: Routes, wrong: ProblemError | None) -> Response:
+        """Answer a proxy that asks whether a request may go on, and where; `wrong` is what is wrong with its headers, which may be a client's."""
         incoming.page = AUTHORIZE
         deny = authorize.Denial()
         try:
@@ -324,6 +326,8 @@ class EdgeApp:
                 raise authorize.untrusted()
             asked = self._questions[authorize.question_in(incoming.path, incoming.query, incoming.headers)]
             deny = asked.deny
+            if wrong is not None:
+                raise wrong
             service, host = self._service_of(asked.service, incoming, routes)
             key = (deny, *self._asked(incoming, service, host))
             route = routes.authorized.get(key)
@@ -334,8 +338,8 @@ class EdgeApp:
                     routes.remember(routes.authorized, key, route)
             answer: Response = route.respond()
         except ProblemError as error:
-            return authorize.refused(error.document(instance_of(incoming.raw_path)), deny, error.headers)
-        return answer
+            answer = authorize.refused(error.document(instance_of(incoming.raw_path)), deny, error.headers)
+        return authorize.closing(answer) if incoming.has_body else answer
 
     @staticmethod
     def _service_of(asked: str | None, incoming: Incoming, routes: Routes) -> tuple[str, str | None]:
@@ -356,16 +360,12 @@ class EdgeApp:
         return found
 
     def carries(self, target: bytes, lines: Iterable[tuple[bytes, bytes]]) -> bool:
-        """Whether a request is for a service whose requests are carried: by its target, as it was sent, and its header lines."""
+        """Whether a request is for a service whose requests are carried: by its path and query, and its header lines."""
         routes = self.routes()
         carried = routes.carried
         if not carried:
             return False
-        if target.startswith(b"/"):
-            host = next((value for name, value in lines if name == b"host"), b"")
-        else:  # its authority counts, not Host (RFC 9112 §3.2.2)
-            host, slash, target = target.partition(b"://")[2].partition(b"/")
-            target = slash + target
+        host = next((value for name, value in lines if name == b"host"), b"")
         path = target.partition(b"?")[0]
         if authorize.is_asked(path.decode("latin-1")) and any(name == authorize.FIELD for name, _ in lines):
             return False  # a proxy asks

@@ -105,7 +105,11 @@ def test_which_service(asked: Callable[..., httpx.Response]) -> None:
     assert asked("/v1/authorize?service=chat", up="us-east", x_gtm_service="web").status_code == 451
     answer = asked("/v1/authorize", x_gtm_service="web")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown_service")
-    for wrong in ("?service=chat&service=web", "?server=chat", "?service=chat&deny=200", "?service=none"):
+    many = "?" + "&".join(f"service{n}=chat" for n in range(20))
+    for wrong in (
+        *("?service=chat&service=web", "?server=chat", "?service=chat&deny=200", "?service=none"),
+        *(many, "?service=chat" + "&" * 20 + "x"),
+    ):
         answer = asked(f"/v1/authorize{wrong}")
         assert 400 <= answer.status_code < 500, wrong
         assert answer.json()["detail"]

@@ -76,7 +76,7 @@ def test_all_ways_agree() -> None:
         redirected = edge.app.answer(incoming(f"/r/{service}/x"))
         authorized = edge.app.answer(incoming(f"/v1/authorize?service={service}"))
         head = incoming(f"/r/{service}/x")
-        head.read_headers()
+        assert head.read_headers() is None
         taken, _ = edge.app.carried(head)
         where = number, place, service, client, said, draw
         assert _told(redirected) == wanted, where

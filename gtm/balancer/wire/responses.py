@@ -27,10 +27,10 @@ _TAKEN = frozenset(
             b"upgrade",
             b"trailer",
         ),
-        b"content-length",
+        *(b"content-length", b"alt-svc"),
     )
 )
-"""Fields of one hop, and of framing, which is written anew."""
+"""Fields of one hop, and of framing, which is written anew; and where else the server may be asked, which leads clients past gtm (RFC 7838)."""
 _READ = frozenset((b"content-type", b"content-encoding"))
 LOAD = b"endpoint-load-metrics"
 """ORCA's header, by which a backend says its load; and its form of other bytes. They are for who chooses, not for clients."""

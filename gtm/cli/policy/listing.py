@@ -1,7 +1,7 @@
 """`gtm export --for`: where requests may go, as files that other makes of proxies read, written once or kept up to date.
 
 Laws:
-  1. A file is the old one or the new one, never half of either, and is written only where it says something new.
+  1. A file is the old one or the new one, never half of either, and is written only where it says something new, or somebody else has changed it.
   2. Without control the files stay as they are, until a rule that is known would make them another: then they name no region.
   3. What is gone from the policy leaves a file that names no region.
 """
@@ -23,7 +23,7 @@ from gtm.core.model.lists import ListedRegion
 from gtm.core.model.references import meant
 from gtm.core.model.regions import Endpoint
 from gtm.documents.lists import ListFormat, file_name, text_of
-from gtm.files import write_whole
+from gtm.files import FileState, state_of, write_whole
 from gtm.runtime.process.clocks import boot_time
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class ListFiles:
     clock: Callable[[], float] = boot_time
     _texts: dict[str, str] = field(default_factory=dict)
     """List → what its file says."""
+    _states: dict[str, FileState | None] = field(default_factory=dict)
+    """List → its file, as this command has left it."""
     _until: dict[str, float] = field(default_factory=dict)
     """List → the time by `clock` from which it does not hold any more unless control says so."""
     _unread: bool = False
@@ -118,6 +120,7 @@ class ListFiles:
         else:
             self._unread = done.returncode != 0
             why = f"it ended with {done.returncode}"
+        self._states = {name: self._state(name) for name in self._texts}  # it may do with them what it likes
         if self._unread:
             output.warn([f"--then: `{then}` failed, and is tried again: {why}"])
 
@@ -126,19 +129,27 @@ class ListFiles:
         """Whether proxies have not been told of the files yet."""
         return self._unread
 
+    def _path(self, name: str) -> Path:
+        return self.wanted.folder / file_name(self.wanted.form, name)
+
+    def _state(self, name: str) -> FileState | None:
+        """What a list's file is now; to whom it belongs is no matter."""
+        found = state_of(self._path(name))
+        return None if found is None else (*found[:4], 0)
+
     def _put(self, name: str, regions: Sequence[ListedRegion]) -> bool:
-        """Write a list, if its file would say something else; whether it would."""
+        """Write a list, if its file would say something else, or does; whether it would."""
         text, left_out = text_of(self.wanted.form, name, regions)
-        if self._texts.get(name) == text:
+        if self._texts.get(name) == text and self._state(name) == self._states[name]:
             return False
-        path = self.wanted.folder / file_name(self.wanted.form, name)
+        path = self._path(name)
         try:
             self.wanted.folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, text.encode(), mode=0o666)
         except OSError as error:
             message = f"cannot write `{path}`: {(error.strerror or str(error)).lower()}"
             raise CommandError(message, Exit.CANNOT_RUN) from error
-        self._texts[name], self._unread = text, True
+        self._texts[name], self._states[name], self._unread = text, self._state(name), True
         output.say(f"{path}: {_words(regions)}")
         output.warn(
             f"{name}: {host} is left out: it has no address, and {self.wanted.form.value} takes no names"

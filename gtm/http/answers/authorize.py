@@ -33,6 +33,8 @@ DENIALS = ("401", "403")
 _OPTIONS = 256
 QUESTIONS = 1 << 18
 """Bytes of what is remembered of questions."""
+_MOST_DETAIL = 1000
+"""Bytes of a refusal's words, which are in `x-gtm-problem` twice: NGINX takes heads of 4 KiB (`proxy_buffer_size`), and a client's own words may be among them."""
 _PORTS = {"http": 80, "https": 443}
 _QUERY = ("service", "deny", "deny_5xx")
 _FIELDS = (b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx")
@@ -84,7 +86,7 @@ def read_question(words: ProxyWords) -> ProxyQuestion:
     """
     said: dict[str, str] = {}
     if isinstance(words, bytes):
-        for name, value in parse_qsl(words.decode("latin-1"), keep_blank_values=True, max_num_fields=8):
+        for name, value in parse_qsl(words.decode("latin-1"), keep_blank_values=True):
             if name not in _QUERY or name in said:
                 text = f"parameter `{name[:40]}` is unknown or given twice; known are {', '.join(_QUERY)}"
                 raise ProblemError("invalid_request", text)
@@ -111,9 +113,12 @@ def untrusted() -> ProblemError:
 
 def refused(document: dict[str, Any], deny: Denial, more: Headers = (), count: str | None = None) -> Response:
     """A refusal, told by its own status or by one that the proxy understands."""
-    status = document["status"]
-    short = {name: document[name] for name in ("type", "title", "status", "detail", "code")}
-    short["error"] = error_member(status, document["code"], document["detail"])
+    status, detail = document["status"], document["detail"]
+    while len(json.dumps(detail)) > _MOST_DETAIL:
+        detail = detail[: len(detail) * 3 // 4] + "…"
+    short = {name: document[name] for name in ("type", "title", "status")}
+    short |= {"detail": detail, "code": document["code"]}
+    short["error"] = error_member(status, document["code"], detail)
     text = json.dumps(short).encode()
     headers = (
         (b"content-type", b"application/problem+json"),
@@ -140,6 +145,12 @@ def admitted(way: tuple[Option, Endpoint, int]) -> Head:
         (b"x-gtm-revision", str(revision).encode()),
     )
     return head_of(200, headers)
+
+
+def closing(answer: Response) -> Response:
+    """The answer to a question that says that a body follows: some proxies say so and send none, and the next question is no body of this one."""
+    head = head_of(answer.head.status, (*answer.head.headers, (b"connection", b"close")))
+    return answer._replace(head=head)
 
 
 class AuthorizeRoute:

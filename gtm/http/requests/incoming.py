@@ -71,7 +71,7 @@ SAID = {
 ASKED_METHOD, ASKED_FIELDS = b"access-control-request-method", b"access-control-request-headers"
 """What a browser's preflight asks for (Fetch standard §4.8)."""
 
-_JOINED = LISTS.union((b"origin", ASKED_METHOD, ASKED_FIELDS))
+_JOINED = LISTS.union((b"origin", b"transfer-encoding", ASKED_METHOD, ASKED_FIELDS))
 """Others of them are lists, too, or allow nobody when they are given twice."""
 OF_PROXIES = (b"x-forwarded-host", b"x-gtm-service", b"x-gtm-deny", b"x-gtm-deny-5xx", b"x-gtm-authorize")
 """What proxies say that ask by forward-auth."""
@@ -129,13 +129,9 @@ class Incoming:
             scope.get("http_version", "1.1"),
         )
 
-    def read_headers(self) -> None:
-        """Collect the headers that matter.
-
-        Raises:
-            ProblemError: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1.
-        """
-        headers = self.headers
+    def read_headers(self) -> ProblemError | None:
+        """Collect the headers that matter, and say what is wrong: one of them is given twice (for Host, RFC 9112 §3.2), or Host is missing in HTTP/1.1."""
+        headers, wrong = self.headers, None
         for name, value in self.lines:
             if name in _READ:
                 if name not in headers:
@@ -143,11 +139,16 @@ class Incoming:
                 elif name in _JOINED:
                     headers[name] += b", " + value  # RFC 9110 §5.3
                 else:
-                    raise ProblemError(
-                        "invalid_request", f"the {name.decode().title()} header is given twice"
-                    )
+                    wrong = f"the {name.decode().title()} header is given twice"
         if b"host" not in headers and self.version == "1.1":
-            raise ProblemError("invalid_request", "the Host header is missing")
+            wrong = "the Host header is missing"
+        return None if wrong is None else ProblemError("invalid_request", wrong)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether its head says that anything follows; once the headers are read."""
+        headers = self.headers
+        return headers.get(b"content-length", b"0").strip() != b"0" or b"transfer-encoding" in headers
 
     def require(self, allowed: tuple[str, ...]) -> None:
         """Let only some methods through.

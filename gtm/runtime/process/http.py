@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 import socket
 import ssl
@@ -39,6 +40,8 @@ MAX_HEADERS = 100
 _PIECE = 16 * 1024
 """Bytes fed to the parser at once. It keeps what it cannot tell yet: a line that has not ended."""
 _TOO_MANY = (431, f"the request has more than the {MAX_HEADERS} header lines accepted")
+_ABSOLUTE = re.compile(rb"https?://([^/?#@]+)([/?].*)?", re.IGNORECASE)
+"""A target that names everything (RFC 9112 §3.2.2), without a user's name (RFC 9110 §4.2.4)."""
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 """The headers that say that a request has a body (RFC 9112 §6)."""
 
@@ -262,15 +265,25 @@ class PatientProtocol(HttpToolsProtocol):
                 self._fail(*self._too_long())
         if len(self.headers) > MAX_HEADERS:
             self._fail(*_TOO_MANY)
+        self._named_whole()
+        super().on_headers_complete()  # where it fails the request has no answer yet, and gets one
         self._part = _BODY
         self._body = 0
-        super().on_headers_complete()
         for name, _ in self.headers:
             if name in FRAMING:
                 self.flow.pause_reading()  # until the application receives, or has answered
                 self.cycle.transport = _Lingering(self)  # type: ignore[assignment]  # all that a cycle uses of one
                 break
         self.headers = []  # of trailers, from now on
+
+    def _named_whole(self) -> None:
+        """Read a target that names everything as a path, and as Host what it names: that counts (RFC 9112 §3.2.2)."""
+        found = None if self.url.startswith(b"/") else _ABSOLUTE.fullmatch(self.url)
+        if found is not None:
+            rest = found[2] or b""
+            self.url = rest if rest.startswith(b"/") else b"/" + rest
+            lines = [(name, found[1] if name == b"host" else value) for name, value in self.headers]
+            self.headers[:] = lines  # the scope has this very list
 
     def on_response_complete(self) -> None:
         """An answer is written; where its connection lingers, nothing more is read."""
@@ -611,6 +624,7 @@ class DirectProtocol(PatientProtocol):
         """The end of its head."""
         if self._ended:
             return
+        self._named_whole()
         carrier = self._direct.carrier
         if carrier is not None and carrier.wants(self.url, self.headers):
             if not self._begins_raw:
