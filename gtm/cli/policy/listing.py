@@ -95,6 +95,20 @@ class ListFiles:
             left = None if one is None else one["holds_for"]
             self._until[name] = inf if left is None else asked + left
 
+    def gone(self) -> None:
+        """Have files of the service name no region that are left from before it was gone from the policy.
+
+        Raises:
+            CommandError: a file cannot be written.
+        """
+        ending, service = file_name(self.wanted.form, ""), self.wanted.service
+        for path in sorted(self.wanted.folder.glob(f"*{ending}")):
+            name = path.name.removesuffix(ending)
+            of, _, data_class = name.partition(".")
+            ours = of == service and (not self.wanted.data_classes or data_class in self.wanted.data_classes)
+            if ours and path.read_text() != text_of(self.wanted.form, name, ()).text:
+                self._put(name, ())
+
     def expire(self) -> None:
         """Have files name no region that control would have to confirm by now."""
         for name, until in self._until.items():
@@ -179,6 +193,9 @@ def write(command: Command, wanted: WantedLists, *, watch: bool) -> None:
     files = ListFiles(wanted)
     asked = files.clock()
     answer = ask()
+    if wanted.service is not None and not answer["lists"]:
+        files.gone()
+        files.tell()
     _require_known(answer, wanted)
     files.take(answer, asked)
     files.tell()

@@ -278,12 +278,15 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _named_whole(self) -> None:
         """Read a target that names everything as a path, and as Host what it names: that counts (RFC 9112 §3.2.2)."""
-        found = None if self.url.startswith(b"/") else _ABSOLUTE.fullmatch(self.url)
-        if found is not None:
-            rest = found[2] or b""
-            self.url = rest if rest.startswith(b"/") else b"/" + rest
-            lines = [(name, found[1] if name == b"host" else value) for name, value in self.headers]
-            self.headers[:] = lines  # the scope has this very list
+        if self.url.startswith(b"/") or self.url == b"*":
+            return
+        found = _ABSOLUTE.fullmatch(self.url)
+        if found is None:
+            self._fail(400, "the target is neither a path nor `http://HOST/PATH` (RFC 9112 §3.2)")
+        rest = found[2] or b""
+        self.url = rest if rest.startswith(b"/") else b"/" + rest
+        # The scope has this very list.
+        self.headers[:] = [(name, found[1] if name == b"host" else value) for name, value in self.headers]
 
     def on_response_complete(self) -> None:
         """An answer is written; where its connection lingers, nothing more is read."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,90 @@ def test_a_command_that_fails_is_run_again(tmp_path: Path) -> None:
     files.take(_answer("de"), 1.0)
     files.tell()
     assert not files.failed
+
+
+# --- what people filed against others that keep files up to date: each test names its source ---
+
+
+@pytest.mark.parametrize(
+    "change", [Path.unlink, lambda path: path.write_text("backend chat\n    server x 9.9.9.9:1\n")]
+)
+def test_what_somebody_else_did_to_a_file_does_not_last(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    """hashicorp/consul-template#408, hashicorp/consul-template#911: a file that was deleted, or taken from a backup, stayed so until the data changed. What is in force must be what the law says.
+
+    To whom it belongs is theirs (hashicorp/consul-template#1061).
+    """
+    flag = tmp_path / "told"
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path / "lists", then=f"touch {flag}"))
+    files.take(_answer("de"), 0.0)
+    files.tell()
+    path, text = tmp_path / "lists" / "chat.cfg", _shown(tmp_path / "lists" / "chat.cfg")
+    path.chmod(0o600)
+    flag.unlink()
+    files.take(_answer("de"), 1.0)
+    files.tell()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not flag.exists()
+    change(path)
+    files.take(_answer("de"), 2.0)
+    files.tell()
+    assert _shown(path) == text
+    assert flag.exists()
+
+
+@pytest.mark.parametrize("what", ["rm", "chmod 600", "sed -i s/server/server-template/"])
+def test_a_command_that_changes_the_files_is_not_run_for_ever(tmp_path: Path, what: str) -> None:
+    """hashicorp/consul-template#612, hashicorp/consul-template#561: it ran again and again, though nothing had changed."""
+    out, counted = tmp_path / "lists", tmp_path / "count"
+    script = tmp_path / "then"
+    script.write_text(f"#!/bin/sh\n{what} {out}/chat.cfg\necho >> {counted}\n")
+    script.chmod(0o700)
+    files = ListFiles(WantedLists(ListFormat.HAPROXY, out, then=str(script)))
+    for n in range(5):
+        files.take(_answer("de"), float(n))
+        files.tell()
+    assert counted.read_text() == "\n"
+
+
+@pytest.mark.parametrize("form", ListFormat)
+def test_no_proxy_reads_half_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: ListFormat
+) -> None:
+    """hashicorp/consul-template#17, hashicorp/consul-template#58, envoyproxy/envoy#2241: it is moved to its place, from beside it, and until then has no name by which any proxy takes what is in the folder."""
+    (tmp_path / "really").mkdir()
+    out = tmp_path / "lists"
+    out.symlink_to("really")
+    meanwhile: set[str] = set()
+    sync = os.fsync
+
+    def looks(descriptor: int) -> None:
+        meanwhile.update(path.name for path in out.iterdir())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", looks)
+    files = ListFiles(WantedLists(form, out))
+    files.take(_answer("de"), 0.0)
+    (name,) = (path.name for path in out.iterdir())
+    assert len(meanwhile) > 1
+    assert [one for one in meanwhile if one.endswith((".cfg", ".conf", ".json", ".yaml"))] == [name]
+
+
+def test_a_service_that_went_while_nobody_looked(server: Server, bare: Gtm, tmp_path: Path) -> None:
+    """hashicorp/consul-template#527: what had changed while it did not run was never written. A command that is started for a service that is gone has its files name no region, and says so."""
+    out = tmp_path / "lists"
+    bare.ok("export", "--for", "haproxy", "--out", out, "--service", "chat")
+    for path in tuple(out.iterdir()):
+        for other in ("old", "older"):
+            moved = out / path.name.replace("chat", other)
+            moved.write_text(path.read_text().replace("backend chat", f"backend {other}"))
+    told = bare(
+        "export", "--for", "haproxy", "--out", out, "--service", "old", "--then", f"touch {tmp_path}/told"
+    )
+    assert (told.code, "there is no service `old`" in told.err) == (2, True)
+    assert _shown(out / "old.cfg") == "backend old\n"
+    assert _shown(out / "old.health.cfg") == "backend old.health\n"
+    assert "server" in _shown(out / "older.cfg")
+    assert "server" in _shown(out / "chat.cfg")
+    assert (tmp_path / "told").exists()
