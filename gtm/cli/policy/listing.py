@@ -106,7 +106,7 @@ class ListFiles:
             name = path.name.removesuffix(ending)
             of, _, data_class = name.partition(".")
             ours = of == service and (not self.wanted.data_classes or data_class in self.wanted.data_classes)
-            if ours and path.read_text() != text_of(self.wanted.form, name, ()).text:
+            if ours and path.read_text(errors="replace") != text_of(self.wanted.form, name, ()).text:
                 self._put(name, ())
 
     def expire(self) -> None:
