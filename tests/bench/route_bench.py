@@ -23,6 +23,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -37,6 +39,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from balancer_bench import Bench, compiled
+from balancer_peers import Running
 from decide_loop import Loop
 from measure import Load, dns_load, http_load, listening, missing, server
 
@@ -71,7 +75,8 @@ def http(seconds: float) -> dict[str, Load]:
     with server(_uvicorn("bare_asgi:app", port), lambda: listening(port)) as pid:
         found["bare_asgi"] = http_load(f"http://127.0.0.1:{port}/", pid, seconds)
     if not missing("nginx"):
-        found["nginx_302"] = _nginx(seconds)
+        with _nginx("location / { return 302 http://127.0.1.1:9000$request_uri; }") as (nginx, pid):
+            found["nginx_302"] = http_load(f"http://127.0.0.1:{nginx}/hello", pid, seconds)
     port = free_port()
     command = [sys.executable, str(BENCH / "edge_app.py"), str(port)]
     with server(command, lambda: _ready(port)) as pid:
@@ -104,23 +109,41 @@ def authorize(seconds: float) -> dict[str, Load]:
         found["lookup_65536_clients"] = http_load(base, pid, seconds, "-s", clients)
         found["authorize_65536_clients"] = http_load(base, pid, seconds, "-s", clients, "--", "authorize")
         if not missing("nginx"):
-            found["authorize_by_nginx"] = _asking_nginx(port, pid, seconds)
+            with _nginx(*_asking(port)) as (asking, _):
+                found["authorize_by_nginx"] = http_load(f"http://127.0.0.1:{asking}/hello", pid, seconds)
     return found
 
 
-def _asking_nginx(edge: int, pid: int, seconds: float) -> Load:
-    """Requests through an NGINX that asks an edge about each; processor time is the edge's."""
+def _asking(edge: int) -> tuple[str, str]:
+    """NGINX's locations and upstream servers where it asks an edge about each request."""
     asks = (
+        "location / { auth_request /gtm; try_files /hello =404; } "
         "location = /gtm { internal; proxy_pass http://gtm/v1/authorize?service=chat&deny=403; proxy_http_version 1.1; "
         'proxy_set_header Connection ""; proxy_pass_request_body off; proxy_set_header Content-Length ""; '
         "proxy_set_header X-Forwarded-For $remote_addr; }"
     )
-    return _nginx(
-        seconds,
-        "location / { auth_request /gtm; try_files /hello =404; } " + asks,
-        f"upstream gtm {{ server 127.0.0.1:{edge}; keepalive 64; keepalive_requests 1000000; }}",
-        of=pid,
-    )
+    return asks, f"upstream gtm {{ server 127.0.0.1:{edge}; keepalive 64; keepalive_requests 1000000; }}"
+
+
+def paced(seconds: float, rate: float = 5000.0) -> dict[str, dict[str, float]]:
+    """Requests at a fixed rate through NGINX that asks the edge, and through one that does not, in turns: p50 and p99 in µs, medians of five; both and the edge share a core."""
+    found: dict[str, list[dict[str, float]]] = {"nginx": [], "nginx_asks": []}
+    port, program = free_port(), compiled("balancer_load", "-lm")
+    command = [sys.executable, str(BENCH / "edge_app.py"), str(port), "behind"]
+    with (
+        server(command, lambda: _ready(port)),
+        _nginx("location / { try_files /hello =404; }") as (plain, _),
+        _nginx(*_asking(port)) as (asking, _),
+    ):
+        for _ in range(5):
+            for name, of in (("nginx", plain), ("nginx_asks", asking)):
+                bench = Bench(program, Running(of, os.getpid(), ""), seconds, name)
+                found[name].append(bench.load("get", 32, rate=rate)[0])
+    return {
+        name: {key: statistics.median(one[key] for one in loads) for key in ("p50_us", "p99_us", "errors")}
+        | {"per_second": statistics.median(one["answers"] / one["seconds"] for one in loads)}
+        for name, loads in found.items()
+    }
 
 
 def _uvicorn(app: str, port: int) -> list[str]:
@@ -134,9 +157,9 @@ def _ready(port: int) -> bool:
         return False
 
 
-def _nginx(seconds: float, locations: str = "", upstream: str = "", of: int | None = None) -> Load:
-    """Requests that NGINX answers; processor time is its own, or that of the process `of`."""
-    locations = locations or "location / { return 302 http://127.0.1.1:9000$request_uri; }"
+@contextmanager
+def _nginx(locations: str, upstream: str = "") -> Iterator[tuple[int, int]]:
+    """An NGINX of one worker on the server core: its port, and its process."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -149,7 +172,7 @@ def _nginx(seconds: float, locations: str = "", upstream: str = "", of: int | No
             f"root {folder}; {locations} }} }}\n"
         )
         with server(["nginx", "-c", str(config), "-p", folder], lambda: listening(port)) as pid:
-            return http_load(f"http://127.0.0.1:{port}/hello", of or pid, seconds)
+            yield port, pid
 
 
 def dns_answers(seconds: float) -> dict[str, Load]:
@@ -229,6 +252,9 @@ def main() -> None:
         loads = authorize(arguments.seconds)
         show("Proxies that ask, one server core, 32 connections", loads, "lookup")
         result["authorize"] = {name: vars_of(load) for name, load in loads.items()}
+        if not missing("nginx", "cc"):
+            result["paced"] = paced(arguments.seconds)
+            print("5,000 requests a second through NGINX, alone and asking the edge:", result["paced"])
     if missing("dnsperf", "taskset"):
         print("DNS left out: not installed:", ", ".join(missing("dnsperf", "taskset")))
     else:
