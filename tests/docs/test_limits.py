@@ -305,6 +305,7 @@ APART: Mapping[str, str] = {
     "dns.protocol.wire.MAX_OPTIONS": "is `MAX_RECORDS`, in the same row",
     "handoff.own_keys._MAX_FILE": "a file that it wrote",
     "http.answers.quotas._MAX_WAITING": "of its own threads",
+    "http.answers.authorize._MOST_DETAIL": "of what it answers",
     "http.problems._MAX_INSTANCE": "of what it answers",
     "http.samples.beacons.MAX_TARGETS": "of what it answers",
     "http.samples.intake.MAX_PAIRS": "a memory",
