@@ -174,6 +174,25 @@ def collect(
     yield _gauge("gtm_balancer_running", text, running, "tier")
     waiting = {tier.value: counts.waiting for tier, counts in tiers.items()}
     yield _gauge("gtm_balancer_waiting", "Requests in the queue, by tier.", waiting, "tier")
+    uses = admission.uses
+    if uses:  # servers that are not all alike
+        groups = picker.groups()
+        servers = dict(zip(groups.names, groups.servers, strict=True))
+        text = "Which backends are of which group: requests wait for one of these."
+        members = {(name, backend): 1 for name, those in servers.items() for backend in sorted(those)}
+        yield _gauge("gtm_balancer_group_backend", text, members, "group", "backend", shared=True)
+        slots = {name: picker.slots(those) for name, those in servers.items()}
+        known = {name: count for name, count in slots.items() if count is not None}
+        text = "Slots of a group's usable backends, of those groups in which all say how many they have."
+        yield _gauge("gtm_balancer_group_slots", text, known, "group", shared=True)
+        text = "Requests that hold slots of a group of backends."
+        yield _gauge(
+            "gtm_balancer_group_running", text, {name: use[0] for name, use in uses.items()}, "group"
+        )
+        text = "Requests in the queue for a group of backends."
+        yield _gauge(
+            "gtm_balancer_group_waiting", text, {name: use[1] for name, use in uses.items()}, "group"
+        )
     yield _gauge("gtm_balancer_connections", "Clients' connections.", proxy.connections)
     text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
     yield _gauge("gtm_balancer_kept_bytes", text, proxy.held.total)

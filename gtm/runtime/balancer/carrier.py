@@ -793,6 +793,7 @@ class Carrier(Carriers):
                 }
                 for tier, counts in snapshot.tiers.items()
             },
+            "groups": self._groups(),
             "pushes": [
                 {"region": region, "why": why, "requests": count}
                 for (region, why), count in sorted(self._pusher.counts.items())
@@ -817,6 +818,23 @@ class Carrier(Carriers):
                 for name, counts in snapshot.tenants.items()
             },
         }
+
+    def _groups(self) -> dict[str, Any]:
+        """The groups of servers that requests wait for, by name; nothing where all are alike."""
+        uses, groups = self._admission.admission.uses, self._picker.groups()
+        found = {}
+        for name, servers in zip(groups.names, groups.servers, strict=True) if uses else ():
+            running, waiting = uses.get(
+                name, (0, 0)
+            )  # of one that is new since a moment nothing is counted yet
+            slots = self._picker.slots(servers)
+            found[name] = {
+                "backends": sorted(servers),
+                "limit": slots,
+                "running": running,
+                "waiting": waiting,
+            }
+        return found
 
     # The file of backends
 

@@ -19,6 +19,7 @@ from gtm.feed.current import CurrentView
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
 from gtm.runtime.balancer.carrier import Carrier
+from gtm.runtime.balancer.workers.pool import merged_state
 from tests import uvloops
 from tests.balancer.test_backends_file import settings
 from tests.runtime.balancer.test_reload import _Nowhere
@@ -102,5 +103,36 @@ def test_what_another_has_at_a_group_s_servers_counts_though_it_knows_of_no_grou
         assert _begun(other, "bge", SLOTS) >= SLOTS // 2
         for carrier in (one, other):
             await carrier.close()
+
+    uvloops.run(main())
+
+
+def test_what_is_shown_of_groups(tmp_path: Path) -> None:
+    """Who watches sees what runs and waits for the chat server, and that the other is free; of several processes the sum."""
+
+    async def main() -> None:
+        carrier = _made(tmp_path, "one")
+        begun = _begun(carrier, "llama", MOST + 3)
+        assert begun < MOST + 3
+        _begun(carrier, "bge", 2)
+        state = await carrier.state()
+        shown = {tuple(one["backends"]): one for one in state["groups"].values()}
+        assert shown == {
+            (CHAT,): {"backends": [CHAT], "limit": SLOTS, "running": begun, "waiting": MOST + 3 - begun},
+            (EMBEDS,): {"backends": [EMBEDS], "limit": SLOTS, "running": 2, "waiting": 0},
+        }
+        both = merged_state([state, state])["groups"]
+        chats = next(name for name, one in both.items() if one["backends"] == [CHAT])
+        assert both[chats] == {
+            "backends": [CHAT],
+            "limit": SLOTS,
+            "running": 2 * begun,
+            "waiting": 2 * (MOST + 3 - begun),
+        }
+        metrics = (await carrier.metrics()).decode()
+        assert f'gtm_balancer_group_running{{group="{chats}"}} {begun}' in metrics
+        assert f'gtm_balancer_group_backend{{group="{chats}",backend="{CHAT}"}} 1' in metrics
+        assert f'gtm_balancer_group_slots{{group="{chats}"}} {SLOTS}' in metrics
+        await carrier.close()
 
     uvloops.run(main())

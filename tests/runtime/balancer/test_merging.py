@@ -117,6 +117,7 @@ def test_states_show_what_is_worst() -> None:
             "share": 5,
             "backends": [{**row, **more}],
             "tiers": {"batch": {"running": 1, "waiting": 2, "refused": {"queue_full": 1}}},
+            "groups": {},
             "tenants": {"acme": {"running": 1, "waiting": 0}},
             "at_peers": {},
             "pushes": [{"region": "iad", "why": "moved", "requests": 2}],
@@ -193,7 +194,7 @@ def test_a_backend_stands_as_whoever_says_that_has_most_against_it() -> None:
     assert {*STANDINGS} == {*BackendState}
     for states in (["warming", "down", "up"], ["down", "unknown", "up"]):
         rows = [{"url": "x", "state": one, "in_flight": 0, "work_s": 0.0, "outstanding": 0} for one in states]
-        parts: dict[str, Any] = {part: {} for part in ("tiers", "choices", "tenants", "at_peers")}
+        parts: dict[str, Any] = {part: {} for part in ("tiers", "groups", "choices", "tenants", "at_peers")}
         known = [
             {"draining": False, "connections": 0, "share": 1, "backends": [row], "pushes": [], **parts}
             for row in rows

@@ -407,6 +407,15 @@ def _summed(values: Iterable[Any]) -> Any:
     return sum(all_of_them)
 
 
+def _groups(tables: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, row in (item for table in tables for item in table.items()):
+        before = found.setdefault(name, {**row, "running": 0, "waiting": 0})
+        before["running"] += row["running"]
+        before["waiting"] += row["waiting"]
+    return found
+
+
 _MERGED: Mapping[str, Callable[[Sequence[Any]], Any]] = MappingProxyType(
     {
         "draining": all,
@@ -416,6 +425,7 @@ _MERGED: Mapping[str, Callable[[Sequence[Any]], Any]] = MappingProxyType(
         "share": _part,
         "backends": _backends,
         "tiers": _summed,
+        "groups": _groups,
         "choices": _summed,
         "tenants": _summed,
         "at_peers": _summed,
