@@ -297,7 +297,7 @@ def test_a_push_is_told_by_its_region_and_only_if_it_was_taken() -> None:
                         peer, cast("Any", flight), PushedRequest("r2", b"p", b"gtm-push: x\r\n")
                     )
 
-                def answered(self, sent: SentRequest, said: bytes | None) -> bool:  # noqa: ARG002
+                def answered(self, sent: SentRequest, said: bytes | None, status: int) -> bool:  # noqa: ARG002
                     return said == b"taken"
 
                 def routes(self) -> tuple[Any, ...]:

@@ -283,10 +283,11 @@ def test_what_choosing_goes_by() -> None:
     assert _looks(([], None, True)) == Looks(unsaid=True, hints=False)
     assert _looks(([], None, True), ([], None, True)) == unsaid
     assert _looks(([], None, True), ([], None, True), sticks=False) == replace(unsaid, hints=False)
-    assert _looks((["m"], None, True)) == Looks(hints=False, served=m, lists=True)
-    assert _looks((["m"], ["x"], True), (["m"], None, False)) == Looks(served=m, lists=True, several=True)
-    assert _looks((["m"], None, True), (["n"], None, True)) == Looks(
-        models=True, declared=True, served=m | n, lists=True, several=True
+    assert _looks((["m"], None, True)) == Looks(hints=False, served=m, closed=True, lists=True)
+    closed = Looks(served=m, closed=True, lists=True, several=True)
+    assert _looks((["m"], ["x"], True), (["m"], None, False)) == closed
+    assert _looks((["m"], None, True), (["n"], None, True)) == replace(
+        closed, models=True, declared=True, served=m | n
     )
     assert _looks((["m"], None, True), ([], None, True)) == Looks(
         models=True, declared=True, served=m, unsaid=True, lists=True, several=True
@@ -302,3 +303,30 @@ def test_what_choosing_goes_by() -> None:
         models=True, served=m, unsaid=True, lists=True, several=True
     )
     assert _looks(([], ["m"], True), ([], None, False)) == Looks(served=m, several=True)
+
+
+def test_what_no_server_could_have_does_not_wait_for_a_slot() -> None:
+    """Where the file says of each server which models it has: there no slot that becomes free would be the right one. Others wait, and a tag is no other model."""
+
+    async def main() -> None:
+        for declared, models, waits in (
+            ({"a": ["m"], "b": ["n"]}, ("m", "m:latest"), True),
+            ({"a": ["m"], "b": ["n"]}, ("x",), False),
+            ({"a": ["m"], "b": []}, ("x",), True),
+            ({"a": [], "b": []}, ("x",), True),
+        ):
+            async with _fleet(declared) as w:
+                w.admission.holds = True
+                for model in models:
+                    client = await w.client()
+                    client.send(_post(_chat(model, 1)))
+                    if waits:
+                        await w.until(lambda: bool(w.admission.waiting))
+                        client.close()
+                        await w.until(lambda: not w.admission.waiting)
+                    else:
+                        answer = await client.response()
+                        assert (answer.status, b"backends_no_model" in answer.body) == (404, True)
+                        client.close()
+
+    run(main)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gtm.balancer.wire.endpoints import Paths
 from gtm.core.balance.admission import settings as core
 from gtm.core.balance.work import AskedWork
 from gtm.core.handoff.claims import Claims, fence_hash
@@ -295,6 +296,25 @@ def test_what_a_peer_does_not_take_waits_here(why: str, body: int) -> None:
             answer = await w.answer(asked)
             assert (answer.status, answer.body, answer.get("x-gtm-region")) == (200, b"iad", b"iad")
             assert iad.pusher.in_flight["fra"] == 0
+
+    run(main)
+
+
+def test_what_a_peer_refuses_for_itself_keeps_nothing_else_here() -> None:
+    """A path that the peer does not carry, a model that it has not, a tenant's limit: whoever asks for that would else close the way for all, for two seconds each."""
+
+    async def main() -> None:
+        async with regions(LAWS, {"fra": 3, "iad": 1}) as w:
+            await w.fill("iad")
+            iad, fra = w.all["iad"], w.all["fra"]
+            fra.proxy.paths = Paths(["POST /v1/embeddings"])
+            await w.ask("iad", "US")
+            await w.until(lambda: iad.pusher.counts["fra", "failed"] == 1, "the peer does not take it")
+            await w.until(lambda: iad.admission.admission.waiting == 1, "it waits")
+            assert not fra.arrived
+            fra.proxy.paths = None
+            await w.ask("iad", "US")
+            await w.until(lambda: len(fra.held) == 1, "the next one is pushed")
 
     run(main)
 

@@ -96,6 +96,7 @@ def looks_at(pool: BackendPool, *, sticks: bool) -> Looks:
         declared=len(declared) > 1,
         served=served or None,
         unsaid=None in says,
+        closed=frozenset() not in declared and bool(declared),
         lists=any(declared) or unlike,
         several=len(pool.candidates) > 1,
     )

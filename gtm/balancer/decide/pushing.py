@@ -78,6 +78,8 @@ _TRIPS = 3
 """Round trips that a client needs which is sent on: it connects anew, with TLS."""
 _NONCE = 12
 """Random bytes of a nonce."""
+_OF_LAWS = (421, 451)
+"""Statuses of a peer that goes by another law or other keys than this balancer."""
 _FOR_WANT_OF_ROOM = frozenset(
     (RefusalCode.QUEUE_FULL.value, RefusalCode.WAIT_TOO_LONG.value, RefusalCode.NO_BACKEND.value)
 )
@@ -99,11 +101,13 @@ class _To(NamedTuple):
 class _Flight:
     """A request at a peer."""
 
-    __slots__ = ("_ended", "_pusher", "region", "service", "url")
+    __slots__ = ("_ended", "_pusher", "for_itself", "region", "service", "url")
 
     def __init__(self, pusher: PeerPusher, service: str, region: str, url: str) -> None:
         self._pusher = pusher
         self._ended = False
+        self.for_itself = False
+        """The peer has refused it for what it is (a model that it has not, a tenant's limit): which says nothing of the next one."""
         self.service = service
         self.region = region
         self.url = url
@@ -197,10 +201,12 @@ class PeerPusher:
             return None
         return self._to(exchange, verdict, view, routing, found.peer.number, link=link)
 
-    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
+    def answered(self, sent: SentRequest, said: bytes | None, status: int) -> bool:
         """Whether a peer took a push, by what its answer says of it."""
         if said is None:
             self._shunned[sent.route.url] = self.now() + MISUNDERSTOOD
+        elif isinstance(sent.flight, _Flight):
+            sent.flight.for_itself = 400 <= status < 500 and status not in _OF_LAWS
         return said != PUSH_NOT_TAKEN
 
     def proof(self, asked: bytes) -> bytes | None:
@@ -224,6 +230,8 @@ class PeerPusher:
         if how == "failed":
             self.counts[flight.region, FAILED] += 1
             self.pushes[f"{flight.service}\t{flight.region}\t{FAILED}"] += 1
+            if flight.for_itself:
+                return
             until = self.now() + SHUNNED
             self._shunned[flight.url] = max(until, self._shunned.get(flight.url, until))
 

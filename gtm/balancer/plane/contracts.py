@@ -121,7 +121,7 @@ class Looks:
 
     `hints`: whatever says how much work it is, or whom it sticks to. `models`: its model, for not all serve the same as far as is known; `declared`: the
     file says so, and a request of no known model is right nowhere. `served`: the names that are known to be served; None: none is. `unsaid`: a server that may be asked says nothing of its names, and may
-    serve others. `lists`: no server's own list of models has what the region serves, and only that. `several`: there is more than one, and what one has made no other has.
+    serve others. `closed`: the file says of each server which models it has, and no other is right anywhere. `lists`: no server's own list of models has what the region serves, and only that. `several`: there is more than one, and what one has made no other has.
     """
 
     hints: bool = True
@@ -129,6 +129,7 @@ class Looks:
     declared: bool = False
     served: frozenset[str] | None = None
     unsaid: bool = False
+    closed: bool = False
     lists: bool = False
     several: bool = False
 
@@ -178,7 +179,7 @@ class Pusher(Protocol):
     def proof(self, asked: bytes) -> bytes | None:
         """What proves to a peer that this is a balancer of its region (`gtm.handoff.proof`); None: nothing does."""
 
-    def answered(self, sent: SentRequest, said: bytes | None) -> bool:
+    def answered(self, sent: SentRequest, said: bytes | None, status: int) -> bool:
         """Whether the peer took it, by what its answer says of that."""
 
     def routes(self) -> tuple[Route, ...]:

@@ -782,6 +782,8 @@ class Exchange:
         refusal = self.proxy.admit(self)
         if self.phase is WAITING and self._push(refusal):
             return
+        if self.phase is WAITING:
+            refusal = refusal or self.proxy.unserved(self)
         if refusal is not None:
             self.refuse(refusal)
         elif self.phase is WAITING:
@@ -954,7 +956,7 @@ class Exchange:
         framing = framing_of(self.head, response)
         sent = self.sent
         if sent is not None and sent.push is not None:
-            taken = self.proxy.taken(sent, response.seen.get(b"gtm-push"))
+            taken = self.proxy.taken(sent, response.seen.get(b"gtm-push"), response.status)
             if not taken and self.keeps_body:
                 self._untaken = True
                 raise ResponseError("the peer does not take it")

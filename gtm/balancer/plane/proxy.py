@@ -43,7 +43,7 @@ from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.health.values import Failure
-from gtm.core.balance.serving import named
+from gtm.core.balance.serving import known_as, named
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import Fields, answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
@@ -453,6 +453,14 @@ class Proxy:
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("admission")
 
+    def unserved(self, exchange: Exchange) -> Refusal | None:
+        """What to say to one that would wait for a slot, where no server has its model: whichever becomes free, it could not have it."""
+        looks, model = self.picker.looks_at, exchange.facts.model
+        served = looks.served or ()
+        if not model or not looks.closed or known_as(model, served) in served:
+            return None
+        return no_model(model)
+
     def pick(self, exchange: Exchange, tried: tuple[str, ...]) -> SentRequest | Refusal:
         """Have a backend picked for a request, not one of those that were tried."""
         stats = self.stats
@@ -497,9 +505,9 @@ class Proxy:
         if sent.push is None:
             self._tell(self.picker.loaded, sent, said, self.now())
 
-    def taken(self, sent: SentRequest, said: bytes | None) -> bool:
+    def taken(self, sent: SentRequest, said: bytes | None, status: int) -> bool:
         """Whether a peer has taken a request, by what its answer says."""
-        return self.pusher is None or self.pusher.answered(sent, said)
+        return self.pusher is None or self.pusher.answered(sent, said, status)
 
     def may_retry(self, tries: int, *, free: bool = False) -> bool:
         """Whether another backend may be asked: within the tries of one request, and the budget of all.
