@@ -22,13 +22,14 @@ def _expected(
     key: bool,
     reached: Reached,
     heard: bool,
+    repeated: bool,
     kept: bool,
     home: bool,
     repeats: bool,
 ) -> bool:
     cannot_have_begun = reached in (Reached.UNHEARD, Reached.UNSENT, Reached.DECLINED)
     only_computes = repeats and target == b"/v1/chat/completions"
-    may_be_done_twice = (method != b"POST" or key or only_computes) and not heard
+    may_be_done_twice = (method != b"POST" or key or only_computes) and not heard and not repeated
     of_one_server = target.startswith(b"/v1/responses/") and not home
     return kept and (cannot_have_begun or may_be_done_twice) and not of_one_server
 
@@ -43,8 +44,8 @@ def test_the_table() -> None:
         b"/v1/responses/resp_1/cancel?x=1",
     )
     yes_no = (False, True)
-    for method, target, key, reached, heard, kept, home, repeats in product(
-        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no, yes_no
+    for method, target, key, reached, heard, repeated, kept, home, repeats in product(
+        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no, yes_no, yes_no
     ):
         asked: list[tuple[int, bool]] = []
 
@@ -60,6 +61,7 @@ def test_the_table() -> None:
             answering=False,
             keeps_body=kept,
             heard=heard,
+            repeated=repeated,
             goes_on_with=named_in(target),
             tried=("http://one",),
             proxy=SimpleNamespace(may_retry=may_retry, repeats=repeats),
@@ -70,12 +72,14 @@ def test_the_table() -> None:
             key=key,
             reached=reached,
             heard=heard,
+            repeated=repeated,
             kept=kept,
             home=home,
             repeats=repeats,
         )
         found = may_ask_another(cast("Exchange", exchange), reached, home=home)
-        assert found == expected, (method, target, key, reached, heard, kept, home, repeats)
+        assert found == expected, (method, target, key, reached, heard, repeated, kept, home, repeats)
+        assert exchange.repeated == (repeated or (found and reached is Reached.BEGUN))
         assert asked == ([(1, reached is Reached.UNHEARD)] if expected and not home else [])
         exchange.answering = True
         assert not may_ask_another(cast("Exchange", exchange), reached, home=home)

@@ -122,6 +122,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "runtime.edge.worker.carry.REPLAY",
         ),
         "regions' endpoints that are asked for one request": (CARRY_LIMITS.tries,),
+        "regions that may have begun one request": (2,),
         "an endpoint that took no connection is asked last": (
             "runtime.edge.worker.carry.SHUNNED",
             "runtime.edge.worker.carry.UNPROVEN",

@@ -123,10 +123,11 @@ if TYPE_CHECKING:
 # | the last server | may be asked of another |
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
-# | had it, and nothing of an answer came (`BEGUN`) | if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
-# | is a balancer of gtm's, and says that its server broke off (502) | where the proxy `repeats`, if it may be done twice |
+# | had it, and nothing of an answer came (`BEGUN`) | once, if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
+# | is a balancer of gtm's, and says that its server broke off (502) | likewise, where the proxy `repeats` |
 # | began to answer | never |
 #
+# Once for all of it, whoever broke off: what breaks the server that it comes to breaks two, and no third one.
 # And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
 # of one request and the budget of all; a connection that was refused takes nothing of the budget, for it cost no server anything.
 
@@ -159,13 +160,16 @@ def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False)
     """
     if exchange.answering or not exchange.keeps_body:
         return False
-    if reached is Reached.BEGUN and (exchange.heard or not may_be_done_twice(exchange)):
+    begun = reached is Reached.BEGUN
+    if begun and (exchange.repeated or exchange.heard or not may_be_done_twice(exchange)):
         return False
-    if home:
-        return True
-    if exchange.goes_on_with is not None:
-        return False
-    return exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD)
+    if not home:
+        if exchange.goes_on_with is not None:
+            return False
+        if not exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD):
+            return False
+    exchange.repeated = exchange.repeated or begun
+    return True
 
 
 def may_be_done_twice(exchange: Exchange) -> bool:
@@ -424,6 +428,8 @@ class Exchange:
     """It goes on with something of which nobody knows which server has it: who says 404 has it not, and another is asked."""
     _moved: bool
     """Another server was asked since one was full."""
+    repeated: bool
+    """Another server was asked although one may have begun it."""
     begun: bool
     """It was sent to a backend."""
     heard: bool
@@ -444,7 +450,7 @@ class Exchange:
         )
         self.pace = self.taking = self._scan = self._plain = self._withheld = self._doubted = None
         self.tunnelled = self.full = self.seeks = self.begun = self.heard = False
-        self._offered = self._untaken = self._moved = False
+        self._offered = self._untaken = self._moved = self.repeated = False
         self.keeps_body = True
         self.received = self.status = self._until = 0
         self.first_byte = self.waited = self._queued = 0.0
@@ -1053,13 +1059,15 @@ class Exchange:
             elif (broke_off := response.status == _BAD_GATEWAY and _BACKEND_FAILED in body) or says_full(
                 response.status, body, retry_after=response.retry_after
             ):
-                others = self.complete and not self._moved and self.proxy.picker.usable() > len(self.tried)
+                once = self.repeated if broke_off else self._moved
+                others = self.complete and not once and self.proxy.picker.usable() > len(self.tried)
                 if (
                     others
                     and may_ask_another(self, Reached.DECLINED)
                     and self._goes_to_another(self.proxy.broke_off if broke_off else self.proxy.was_full)
                 ):
-                    self._moved = True
+                    self._moved = self._moved or not broke_off
+                    self.repeated = self.repeated or broke_off
                     return True
                 self.full = not broke_off
             self.tried = before

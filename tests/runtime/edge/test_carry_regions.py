@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -216,6 +217,55 @@ def test_a_region_whose_servers_broke_off() -> None:
     run(main)
 
 
+_LOST = answering(answer(b"502 Bad Gateway", body=b'{"code":"backend_failed"}'))
+_BREAKS: dict[str, Script] = {"region": resets_before_an_answer, "server": _LOST}
+
+
+@pytest.mark.parametrize("second", _BREAKS)
+@pytest.mark.parametrize("first", _BREAKS)
+def test_what_breaks_two_regions_comes_to_no_third(first: str, second: str) -> None:
+    """It may be the request itself that does it: whether regions break or their servers, a third one inside the fence goes on serving others."""
+
+    async def main() -> None:
+        async with carrying(_BREAKS[first], _BREAKS[second]) as (world, backends):
+            world.load(_wide)
+            got, connections = await asked(world, backends, COMPUTES)
+            assert (got.status, connections) == (502, [1, 1, 0])
+
+    run(main)
+
+
+@pytest.mark.parametrize("breaks", _BREAKS)
+@pytest.mark.parametrize("second", [0, 1])
+def test_regions_that_take_nothing_are_asked_beside_one_that_breaks(second: int, breaks: str) -> None:
+    """One that is full, or listens to nobody, has begun nothing: the third region is asked, whichever of them came first."""
+
+    async def main() -> None:
+        scripts = [_BREAKS[breaks], answering(FULL["queue_full"])]
+        async with carrying(scripts[second], scripts[not second]) as (world, backends):
+            world.load(_wide)
+            got, connections = await asked(world, backends, COMPUTES)
+            assert (got.status, got.get("x-gtm-region"), connections) == (200, EAST.encode(), [1, 1, 1])
+        gone = {NAMES[not second]: (unused(),)}
+        async with carrying(scripts[0], scripts[0], regions=gone) as (world, backends):
+            world.load(_wide)
+            got, connections = await asked(world, backends, COMPUTES)
+            assert (got.status, got.get("x-gtm-region"), sum(connections)) == (200, EAST.encode(), 2)
+
+    run(main)
+
+
+def _wide(before: Policy) -> Policy:
+    """All three regions are inside the fence."""
+    return _fenced(before, "DE IE US")
+
+
+def _fenced(before: Policy, fence: str) -> Policy:
+    rule = worlds.rule("gdpr", fence, services="chat", client_countries="DE")
+    rules = tuple(rule if one.name == "gdpr" else one for one in before.residency_rules)
+    return replace(before, residency_rules=rules)
+
+
 @pytest.mark.parametrize("said", NOT_FULL)
 def test_other_answers_are_the_clients(said: str) -> None:
     """Of whatever status: a limit is the client's own, and nobody knows what was begun."""
@@ -291,15 +341,10 @@ def test_where_all_inside_fail_nobody_else_is_asked(down: tuple[str, ...]) -> No
 def test_what_fails_is_asked_of_those_inside_only(fence: str) -> None:
     """Whichever regions are inside: all of them are tried, and no other."""
 
-    def change(before: Policy) -> Policy:
-        rule = worlds.rule("gdpr", fence, services="chat", client_countries="DE")
-        rules = tuple(rule if one.name == "gdpr" else one for one in before.residency_rules)
-        return replace(before, residency_rules=rules)
-
     async def main() -> None:
         failing = ends_before_an_answer
         async with carrying(failing, failing, failing, place=EdgePlace(fence[:2])) as (world, backends):
-            world.load(change)
+            world.load(partial(_fenced, fence=fence))
             got, connections = await asked(world, backends, get())
             inside = [name for name in NAMES if worlds.PLACES[name][2] in fence.split()]
             assert got.status == 502

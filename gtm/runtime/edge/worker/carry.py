@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -55,8 +56,8 @@ IDLE = 30.0
 """Seconds after which a connection to a region that waits is closed: balancers wait for longer."""
 SHUNNED = 1.0
 """Seconds for which an endpoint is asked last that took no connection."""
-UNPROVEN = 60.0
-"""The same of one that did not prove to be a balancer."""
+UNPROVEN = 10.0
+"""The same of one that did not prove to be a balancer: a new one's key is published within a second of its start."""
 LIMITS = Limits(retry_share=1.0, retries_free=1000.0)
 """A region that fails breaks all requests that it has at once, and others take them: each request is asked again once at the most in the mean."""
 MOST_HOPS = 8
@@ -196,6 +197,8 @@ class RegionPicker:
         """By URL and region: who is there proves to be a balancer of the region."""
         self._shunned: dict[str, float] = {}
         self._down: dict[str, float] = {}
+        self._unproved: Counter[str] = Counter()
+        """How often each was shunned since it had proven nothing."""
         self._snapshot: object = None
 
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
@@ -279,12 +282,14 @@ class RegionPicker:
 
     def _unproven(self, url: str, why: str) -> None:
         if self._shunned.get(url, 0.0) <= self._now() + SHUNNED:
-            logger.warning(
-                "nothing is carried to %s for %d s: %s; use https there, a balancer of gtm's, or name its network in --carry-trust",
-                url,
-                UNPROVEN,
-                why,
-            )
+            self._unproved[url] += 1
+            if self._unproved[url] & (self._unproved[url] - 1) == 0:  # the 1st, 2nd, 4th, 8th … time
+                logger.warning(
+                    "nothing is carried to %s for %d s: %s; use https there, a balancer of gtm's, or name its network in --carry-trust",
+                    url,
+                    UNPROVEN,
+                    why,
+                )
         self.shun(url, UNPROVEN)
 
     def _forget(self) -> None:
@@ -297,7 +302,7 @@ class RegionPicker:
         known = {(one.url, region.name) for region in snapshot.regions for one in region.endpoints}
         for way in [way for way in self._routes if way not in known]:
             self._routes.pop(way).close()
-        self._shunned, self._down = {}, {}
+        self._shunned, self._down, self._unproved = {}, {}, Counter()
 
 
 class EdgeGate:
