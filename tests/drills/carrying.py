@@ -24,12 +24,12 @@ INSIDE = ("fra", "ams")
 
 @dataclass(frozen=True)
 class CarriedWorld:
-    """All of it: `balancers`, by region, and where each says what it does."""
+    """All of it: `balancers`, by region, and where each says what it does (`admin`)."""
 
     system: System
     balancers: dict[str, Process]
     ports: dict[str, int]
-    admin: dict[str, int]
+    admin: dict[str, str]
 
     @property
     def by_path(self) -> str:
@@ -43,11 +43,11 @@ class CarriedWorld:
 
     def in_flight(self) -> int:
         """Requests at all regions' servers."""
-        found = 0
-        for port in self.admin.values():
-            state = httpx.get(f"http://127.0.0.1:{port}/state", trust_env=False, timeout=5).json()
-            found += sum(int(one["in_flight"]) for one in state["backends"])
-        return found
+        return sum(int(one["in_flight"]) for name in self.admin for one in self.state(name)["backends"])
+
+    def state(self, region: str) -> dict[str, Any]:
+        """What a region's balancer knows."""
+        return _state(self.admin[region])
 
     def counted(self, name: str) -> dict[str, float]:
         """What the edge has counted: labels as they are written → how many."""
@@ -65,6 +65,8 @@ def carrying(
     service: Mapping[str, object] = {},
     arguments: Sequence[str] = (),
     host: str = HOST,
+    addresses: Mapping[str, str] = {},
+    of_balancers: Sequence[str] = (),
 ) -> Iterator[CarriedWorld]:
     """Start it; each region's balancer has proven to the edge that it is one when the block begins.
 
@@ -75,8 +77,14 @@ def carrying(
         service: more fields of the service.
         arguments: more of `gtm serve`.
         host: the service's host name.
+        addresses: region → where its balancer listens, in place of 127.0.0.1: there all have one port.
+        of_balancers: more of `gtm balancer`.
     """
-    ports, admin = {name: free_port() for name in servers}, {name: free_port() for name in servers}
+    port = free_port()
+    ports = {name: port if name in addresses else free_port() for name in servers}
+    at = {name: addresses.get(name, "127.0.0.1") for name in servers}
+    admin_ports = {name: free_port() for name in servers}
+    admin = {name: f"http://{at[name]}:{admin_ports[name]}" for name in servers}
     with ExitStack() as stack:
         running = stack.enter_context(
             system(
@@ -86,7 +94,7 @@ def carrying(
             )
         )
         places = {name: PLACES[name] for name in servers}
-        document = policy(places, ports, service, host)
+        document = policy(places, ports, service, host, addresses)
         applied = running.api(
             "POST", "/v1/policy:apply?force=true&force_reason=test", json={"policy": document}
         )
@@ -99,7 +107,8 @@ def carrying(
                 name,
                 balancer_token(running, name),
                 dict(file),
-                ports=(ports[name], admin[name]),
+                *("--bind", at[name], *of_balancers),
+                ports=(ports[name], admin_ports[name]),
             )
             stack.callback(balancers[name].popen.kill)
         world = CarriedWorld(running, balancers, ports, admin)
@@ -112,8 +121,13 @@ def carrying(
         yield world
 
 
-def _ready(port: int) -> bool:
-    state = httpx.get(f"http://127.0.0.1:{port}/state", trust_env=False, timeout=5).json()
+def _state(admin: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{admin}/state", trust_env=False, timeout=5).json()
+    return found
+
+
+def _ready(admin: str) -> bool:
+    state = _state(admin)
     healthy = all(one["state"] in ("up", "warming") for one in state["backends"])
     return bool(state["handoff_keys"]) and healthy
 
@@ -129,11 +143,12 @@ def policy(
     ports: Mapping[str, int],
     service: Mapping[str, object],
     host: str = HOST,
+    addresses: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """Regions; what Europeans ask stays in the EEA, and is carried."""
     zone = host if "." not in host else host.partition(".")[2]
     return {
-        "regions": regions(places, ports, {"type": "http", "path": "/healthz"}),
+        "regions": regions(places, ports, {"type": "http", "path": "/healthz"}, addresses),
         "zones": [
             {
                 "name": zone,

@@ -51,16 +51,20 @@ def policy(ports: dict[str, int]) -> Policy:
 
 
 def regions(
-    places: Mapping[str, tuple[str, float, float]], ports: Mapping[str, int], probe: Mapping[str, object]
+    places: Mapping[str, tuple[str, float, float]],
+    ports: Mapping[str, int],
+    probe: Mapping[str, object],
+    addresses: Mapping[str, str] = {},
 ) -> list[dict[str, Any]]:
-    """Regions of a document, at these places (country, latitude, longitude) and ports of this machine; each is used at once."""
+    """Regions of a document, at these places (country, latitude, longitude), ports and addresses (127.0.0.1) of this machine; each is used at once."""
+    at = {name: addresses.get(name, "127.0.0.1") for name in places}
     return [
         {
             "name": name,
             "country": country,
             "lat": lat,
             "lon": lon,
-            "endpoints": [{"url": f"http://127.0.0.1:{ports[name]}", "ipv4": ["127.0.0.1"]}],
+            "endpoints": [{"url": f"http://{at[name]}:{ports[name]}", "ipv4": [at[name]]}],
             "probe": {**probe, "interval": 1, "timeout": 0.8, "up_threshold": 1, "down_threshold": 2},
             "slow_start": 0,
         }

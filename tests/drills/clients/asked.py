@@ -165,7 +165,15 @@ def ask_all(folder: Path, clients: Sequence[Client]) -> dict[str, dict[str, Resu
     return found
 
 
-def ask(client: Client, base: str, chat: str, in_flight: Callable[[], int]) -> dict[str, Result]:
+def ask(
+    client: Client,
+    base: str,
+    chat: str,
+    in_flight: Callable[[], int],
+    *,
+    within: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> dict[str, Result]:
     """What comes of a client's cases; by their names.
 
     Args:
@@ -173,11 +181,14 @@ def ask(client: Client, base: str, chat: str, in_flight: Callable[[], int]) -> d
         base: where its paths begin.
         chat: the chat server, which is asked what it has seen.
         in_flight: how many requests a balancer has.
+        within: a command that runs the client's.
+        without: cases that are not tried.
     """
     world = {
         "BASE": base,
         "SERVER": chat,
         "ROUNDS": str(ROUNDS),
+        "WITHOUT": ",".join(without),
         "PACKAGES": str(HOME),
         # What would ask the net for anything else.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -185,7 +196,12 @@ def ask(client: Client, base: str, chat: str, in_flight: Callable[[], int]) -> d
     }
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     done = subprocess.run(
-        client.command(), env={**kept, **world}, capture_output=True, text=True, timeout=PATIENCE, check=False
+        [*within, *client.command()],
+        env={**kept, **world},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     if done.returncode:
         raise AssertionError(f"{client.name}: {done.stderr[-3000:]}")

@@ -198,6 +198,9 @@ class Server:
         """POST /v1/embeddings: the first number of a vector is the number at the end of its text."""
         asked = self._json(request)
         given = asked["input"] if isinstance(asked["input"], list) else [asked["input"]]
+        if given == [LATE]:
+            self._hold(connection)
+            return
         found = []
         for number, text in enumerate(given):
             vector = (float(text.rpartition(" ")[2]), 0.5, -0.25)
