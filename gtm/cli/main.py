@@ -37,7 +37,7 @@ from gtm.cli.policy import (
     revisions,
     simulation,
 )
-from gtm.cli.servers import db, demo, servers
+from gtm.cli.servers import backup, db, demo, servers
 from gtm.secret import guard_tracebacks
 
 _SERVERS = ("serve", "control", "edge", "balancer")
@@ -69,6 +69,7 @@ for _commands in (
     top.app,
     audit.app,
     dashboard.app,
+    backup.app,
 ):
     app.registered_commands += _commands.registered_commands
 for _group, _name, _help in (

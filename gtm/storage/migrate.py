@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from sqlalchemy import Connection, Engine, NullPool, create_engine, func, select, text
@@ -32,7 +32,7 @@ def migrations_directory() -> Path:
 
 def head() -> str:
     """The schema revision that this version of gtm works with."""
-    return max(_revisions(), default="base")
+    return max(revisions(), default="base")
 
 
 def upgrade(url: str) -> None:
@@ -45,6 +45,22 @@ def upgrade(url: str) -> None:
     """
     if current(url) != head():
         _run(url, lambda config: _commands().upgrade(config, "head"))
+
+
+def make(url: str, revision: str, fill: Callable[[psycopg.Connection[Any]], None]) -> None:
+    """Make the tables of a revision where none are, fill them, and bring them to this version's; all of it or nothing.
+
+    Raises:
+        StorageUnavailable: the server can't be reached.
+        ValueError: the URL is not a Postgres URL.
+    """
+
+    def act(config: Config) -> None:
+        _commands().upgrade(config, revision)
+        fill(config.attributes["connection"].connection.driver_connection)
+        _commands().upgrade(config, "head")
+
+    _run(url, act)
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -76,10 +92,20 @@ def current(url: str) -> str | None:
         StorageUnavailable: the server can't be reached.
         ValueError: the URL is not a Postgres URL.
     """
+    if value(url, "SELECT to_regclass('alembic_version')::text") is None:
+        return None
+    return value(url, "SELECT version_num FROM alembic_version")
+
+
+def value(url: str, statement: str) -> str | None:
+    """The first column of a question's first row, asked as the schema's owner; None if there is no row.
+
+    Raises:
+        StorageUnavailable: the server can't be reached.
+        ValueError: the URL is not a Postgres URL.
+    """
     with _connection(url) as connection:
-        if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
-            return None
-        found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        found: str | None = connection.scalar(text(statement))
         return found
 
 
@@ -94,13 +120,13 @@ def require(url: str) -> None:
     found = current(url)
     if found == head():
         return
-    newer = found is not None and found not in _revisions()
+    newer = found is not None and found not in revisions()
     raise SchemaError(
         _explain(f"Can't locate revision identified by '{found}'" if newer else "not up to date")
     )
 
 
-def _revisions() -> set[str]:
+def revisions() -> set[str]:
     """All that there are: `0011_handoff_keys.py` brings a schema to `0011`, and the last is the head."""
     return {path.name.partition("_")[0] for path in (migrations_directory() / "versions").glob("[0-9]*.py")}
 

@@ -11,6 +11,29 @@ from gtm.cli.common.exits import CommandError, Exit
 
 
 @contextmanager
+def failures() -> Iterator[None]:
+    """Failures to use a database, or a backup of one, as errors that end the command.
+
+    Raises:
+        CommandError: in place of them.
+    """
+    from gtm.storage.backup import BackupError
+    from gtm.storage.embedded import EmbeddedPostgresError
+    from gtm.storage.errors import SchemaError, StorageUnavailable
+
+    try:
+        yield
+    except ValueError as error:  # not a URL of a Postgres server; the message does not repeat it
+        raise CommandError(f"GTM_DATABASE_URL: {error}") from error
+    except StorageUnavailable as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from error
+    except (SchemaError, BackupError) as error:
+        raise CommandError(str(error), Exit.NO) from error
+    except EmbeddedPostgresError as error:
+        raise CommandError(str(error), Exit.CANNOT_RUN) from error
+
+
+@contextmanager
 def database(url: str | None, data_dir: Path, *, create: bool = False) -> Iterator[str]:
     """The URL of the database, and failures to use it as errors that end the command.
 
@@ -22,23 +45,12 @@ def database(url: str | None, data_dir: Path, *, create: bool = False) -> Iterat
     Raises:
         CommandError: it cannot be reached or used.
     """
-    from gtm.storage.embedded import EmbeddedPostgresError
-    from gtm.storage.errors import SchemaError, StorageUnavailable
-
-    try:
+    with failures():
         if url is not None:
             yield url
         else:
             with _embedded(data_dir.absolute(), create=create) as found:
                 yield found
-    except ValueError as error:  # not a URL of a Postgres server; the message does not repeat it
-        raise CommandError(f"GTM_DATABASE_URL: {error}") from error
-    except StorageUnavailable as error:
-        raise CommandError(str(error), Exit.UNREACHABLE) from error
-    except SchemaError as error:
-        raise CommandError(str(error), Exit.NO) from error
-    except EmbeddedPostgresError as error:
-        raise CommandError(str(error), Exit.CANNOT_RUN) from error
 
 
 @contextmanager

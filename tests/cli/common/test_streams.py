@@ -160,6 +160,8 @@ OUTPUTS: dict[str, tuple[str, int]] = {
     "db upgrade": ("--database-url {database}", 0),
     "db current": ("--database-url {database}", 0),
     "db check": ("--database-url {database}", 0),
+    "backup": ("{new}.backup --database-url {database}", 0),
+    "restore": ("{new}.backup --database-url {database}", 1),
     "dns query": ("ü..example", 2),
     "edges list": ("", 0),
     "edges show": ("ü", 2),
