@@ -64,8 +64,9 @@ def collect(
     *,
     said: Mapping[str, Mapping[str, float]],
     access: Mapping[str, int],
+    silence: float,
 ) -> Iterator[Family]:
-    """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none."""
+    """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none. `silence`: seconds since control was heard."""
     admission, candidates = queue.admission, picker.pool.candidates
     stats, tiers = proxy.stats, admission.snapshot().tiers
     usable = {one.number for one in picker.pool.usable}
@@ -193,6 +194,8 @@ def collect(
         yield _gauge(
             "gtm_balancer_group_waiting", text, {name: use[1] for name, use in uses.items()}, "group"
         )
+    text = "Seconds since control was last heard: as long the policy may be older than what is in force."
+    yield _gauge("gtm_balancer_control_silence_seconds", text, silence, shared=True)
     yield _gauge("gtm_balancer_connections", "Clients' connections.", proxy.connections)
     text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."
     yield _gauge("gtm_balancer_kept_bytes", text, proxy.held.total)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gtm.api.gauges import GAUGES
+from gtm.balancer import metrics
 from gtm.telemetry import EDGE_GAUGES, METRICS
 from tests.tools import tool
 
@@ -22,7 +23,12 @@ OTHERS = {
     "gtm_control_requests_total",
     "gtm_control_request_duration_seconds_bucket",
 }
-KNOWN = {*GAUGES, *EDGE_GAUGES, *METRICS, *OTHERS}
+_OF_BALANCERS = Path(metrics.__file__).read_text()
+BALANCERS = {
+    *re.findall(r'"(gtm_balancer_\w+)"', _OF_BALANCERS),
+    *(f"{name}_bucket" for name in re.findall(r'_histogram\("(\w+)"', _OF_BALANCERS)),
+}
+KNOWN = {*GAUGES, *EDGE_GAUGES, *METRICS, *OTHERS, *BALANCERS}
 
 
 def _alerts() -> list[dict[str, str]]:

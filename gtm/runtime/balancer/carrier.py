@@ -738,6 +738,7 @@ class Carrier(Carriers):
             self._pusher,
             said=self._health.signals(),
             access={"written": access.written, "dropped": access.dropped} if access.used else {},
+            silence=self._current.window.silence,
         )
         return list(found)
 
