@@ -41,11 +41,6 @@ class Scenario:
     at: float | None = None
 
     @property
-    def regions(self) -> frozenset[str]:
-        """All regions that it names."""
-        return self.down | self.drain | frozenset(self.capacity)
-
-    @property
     def grows(self) -> bool:
         """Whether there are other requests than before."""
         return self.demand != 1.0 or any(factor != 1.0 for factor in self.services.values())

@@ -1,4 +1,4 @@
-"""Filters, scores and picks put together: `choose(pool, wanted, draw)`, and `begin`, which counts what was chosen.
+"""Filters, scores and picks put together: `choice(pool, wanted, draw)`, and `begin`, which counts what was chosen.
 
 Theory. A `BackendPool` is one immutable value: servers, what is known of them, and settings. Which servers may take a kind of request
 (model, adapter, version) is worked out when the first of its kind comes and remembered until the pool is replaced; a pick reads
@@ -211,12 +211,6 @@ def scoring(settings: ChoosingSettings) -> Scoring:
     """The score that the settings ask for."""
     score = least_work.score if settings.score is Score.WORK else least_requests.score
     return peak_ewma.weighted(score) if settings.latency else score
-
-
-def choose(pool: BackendPool, wanted: WantedBackend, draw: float) -> Candidate | Why:
-    """The server of a `choice`."""
-    found = choice(pool, wanted, draw)
-    return found.candidate if isinstance(found, BackendChoice) else found
 
 
 def choice(pool: BackendPool, wanted: WantedBackend, draw: float) -> BackendChoice | Why:

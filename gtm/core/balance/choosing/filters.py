@@ -24,7 +24,7 @@ from typing import NamedTuple
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Eligible, Why, eligible_of
 from gtm.core.balance.choosing.versions import OTHERS, with_others
-from gtm.core.balance.serving import asked_for, declares, loaded, named, serving
+from gtm.core.balance.serving import asked_for, loaded, named, serving
 
 _UNHEARD_OF = "\0unheard-of"
 """Stands for all models that no server names: those that serve any may be asked for them."""
@@ -146,25 +146,3 @@ def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequenc
             known.setdefault(name, []).append((one.number, not named(name, adapters)))
     names = {tuple(where): name for name, where in known.items()}.values()
     return ((name, serving(candidates, name)) for name in (None, _UNHEARD_OF, *names))
-
-
-def left_out(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> dict[str, Why]:
-    """Why each candidate is left out that is not eligible, by name."""
-    chosen = {one.number for one in eligible(candidates, kind, settings).candidates}
-    return {one.backend.name: _why(one, kind, settings) for one in candidates if one.number not in chosen}
-
-
-def _why(one: Candidate, kind: Kind, settings: ChoosingSettings) -> Why:
-    if not declares(one, kind.model):
-        return Why.NO_MODEL
-    if not of_version(one.backend, kind.version, settings.shares):
-        return Why.NO_VERSION
-    if one.condition.draining:
-        return Why.DRAINING
-    if not well(one.condition):
-        return Why.UNHEALTHY
-    if one.condition.refuses:
-        return Why.FULL
-    if not loaded(one.condition, kind.model, kind.adapter):
-        return Why.NOT_LOADED
-    return Why.MEMORY

@@ -13,7 +13,7 @@ from gtm.core.balance.flights import InFlight
 
 
 class Why(StrEnum):
-    """Why no server takes a request, or why one server is left out."""
+    """Why no server takes a request."""
 
     NO_BACKEND = "no_backend"
     """There is none at all."""
@@ -25,12 +25,6 @@ class Why(StrEnum):
     """All that could are being drained."""
     UNHEALTHY = "unhealthy"
     """All that could fail their checks; without panic, or are held or ejected."""
-    NOT_LOADED = "not_loaded"
-    """Others have the model or the adapter loaded."""
-    FULL = "full"
-    """It says that it is full, though nothing is known to be there, and others do not."""
-    MEMORY = "memory"
-    """Others have memory left."""
     TRIED = "tried"
     """All that could were tried already."""
 

@@ -39,7 +39,7 @@ class HealthSettings:
     `success_margin`: outliers among so many backends. `latency_peers`, `latency_factor` (None: latency ejects nobody),
     `latency_margin`: likewise of latencies of one kind of call. `most_ejected`: of the backends. `base`, `longest`, `forget`: how long ejections and
     falls last, and when they are forgotten. `trials`, `trial_timeout`: after an ejection. `slow_start`: until full weight.
-    `drain`: until what is left is ended. `lasts`, `lists_last`: how long what servers say of their load, and lists of their
+    `lasts`, `lists_last`: how long what servers say of their load, and lists of their
     models, is believed.
     """
 
@@ -64,7 +64,6 @@ class HealthSettings:
     trials: int = 3
     trial_timeout: float = 60.0
     slow_start: float = 30.0
-    drain: float = 300.0
     lasts: float = 5.0
     lists_last: float = 30.0
 

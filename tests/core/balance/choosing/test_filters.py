@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import UNKNOWN, Backend, Condition
-from gtm.core.balance.choosing.chooser import MOST_KINDS, choose, pool_of
-from gtm.core.balance.choosing.filters import Kind, eligible, left_out
+from gtm.core.balance.choosing.chooser import MOST_KINDS, pool_of
+from gtm.core.balance.choosing.filters import Kind, eligible
 from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, WantedBackend, Why
 from gtm.core.balance.choosing.versions import OTHERS
 from gtm.core.balance.flights import Flights
 from tests.core.balance.choosing import worlds
+from tests.core.balance.choosing.worlds import choose
 from tests.core.strategies import quick
 from tests.memory import held
 
@@ -141,17 +142,6 @@ def test_eligible_sets_and_reasons(data: st.DataObject, wanted: WantedBackend, p
     expected = may_serve(backends, known, wanted, wanted.version, settings)
     assert {one.backend.name for one in found.candidates} == expected
     assert list(found.numbered) == [one.number for one in found.candidates]
-    out = left_out(pool.candidates, kind, settings)
-    assert set(out) == {one.name for one in backends} - expected
-    for one in pool.candidates:
-        told = out.get(one.backend.name)
-        condition = one.condition
-        assert told is not Why.DRAINING or condition.draining
-        assert told is not Why.UNHEALTHY or not condition.healthy or condition.held or condition.ejected
-        assert told is not Why.FULL or condition.refuses
-        assert told is not Why.MEMORY or (condition.memory or 0) > settings.most_memory
-        assert told is not Why.NO_MODEL or wanted.model not in one.backend.models
-        assert told is not Why.NO_VERSION or wanted.version != one.backend.version
 
 
 def test_both_names_of_a_request_have_to_be_loaded() -> None:
@@ -234,7 +224,6 @@ def test_who_is_known_to_lack_a_model_is_not_asked_for_it(having: Condition, why
     found = choose(pool, WantedBackend("whisper"), 0.5)
     assert (found.backend.name if isinstance(found, Candidate) else found) == (why or "b")
     assert {one.backend.name for one in pool.usable} == ({"a"} if why else {"a", "b"})
-    assert left_out(pool.candidates, Kind("whisper", None, None), pool.settings)["a"] is Why.NOT_LOADED
     for model in ("llama", "unheard-of"):  # what nobody is known to have may be loaded anywhere
         found = choose(pool, WantedBackend(model), 0.5)
         assert isinstance(found, Candidate)

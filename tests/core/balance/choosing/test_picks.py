@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.choosing import least_requests, least_work, p2c, prequal, round_robin, scan
-from gtm.core.balance.choosing.chooser import choose, scoring
+from gtm.core.balance.choosing.chooser import scoring
 from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.values import (
     ANYTHING,
@@ -23,7 +23,7 @@ from gtm.core.balance.choosing.values import (
     Score,
     WantedBackend,
 )
-from tests.core.balance.choosing.worlds import loaded_pool
+from tests.core.balance.choosing.worlds import choose, loaded_pool
 from tests.core.strategies import quick
 
 ANY = Kind(None, None, None)

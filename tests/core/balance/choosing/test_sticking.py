@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing import affinity, versions
-from gtm.core.balance.choosing.chooser import begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import begin, pool_of
 from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, WantedBackend
 from gtm.core.balance.flights import Flights
 from gtm.core.model.affinity import key_hash
-from tests.core.balance.choosing.worlds import loaded_pool, servers
+from tests.core.balance.choosing.worlds import choose, loaded_pool, servers
 from tests.core.strategies import quick
 
 KEYS = [f"session {number}" for number in range(400)]
