@@ -347,26 +347,7 @@ def test_an_update_is_the_pool_made_anew(data: st.DataObject) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     """With what, where, and what to do."""
-    for bad in (
-        {"weight": 0.0},
-        {"weight": float("inf")},
-        {"weight": float("nan")},
-        {"slots": 0},
-        {"max_loaded": 0},
-    ):
-        with pytest.raises(ValueError, match=r"backend http://a: .*; give"):
-            Backend("http://a", **bad)
-    for warmth in (0.0, 1.1):
-        with pytest.raises(ValueError, match="warmth"):
-            Condition(warmth=warmth)
-    for settings, named in (
-        ({"panic": 1.5}, "panic"),
-        ({"bound": 1.0}, "bound"),
-        ({"shares": (("a", 0.5), ("a", 0.1))}, "more than one"),
-        ({"shares": (("a", 0.5), ("b", 0.6))}, "parts of 1"),
-        ({"shares": (("a", -0.5),)}, "parts of 1"),
-    ):
-        with pytest.raises(ValueError, match=named):
-            ChoosingSettings(**settings)
+    with pytest.raises(ValueError, match="parts of 1"):
+        ChoosingSettings(shares=(("a", 0.5), ("b", 0.6)))
     with pytest.raises(ValueError, match="listed twice: a;"):
         pool_of([Backend("a"), Backend("b"), Backend("a")], {}, Flights())

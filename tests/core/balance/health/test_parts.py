@@ -86,46 +86,6 @@ def test_a_budget_is_a_share_of_requests_and_a_floor() -> None:
     assert [budget.take(1e6) for _ in range(11)] == [True] * 10 + [False]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"share": -0.1}, {"floor": float("nan")}, {"most": 0.5}, {"most": float("inf")}]
-)
-def test_budgets_that_cannot_be(wrong: dict[str, float]) -> None:
-    """An error that names what is wrong."""
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        RetryBudget(0.0, **wrong)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("consecutive", 0),
-        ("stalls", 0),
-        ("window", 0.0),
-        ("requests", 0),
-        ("failure_share", 0.0),
-        ("failure_share", 1.1),
-        ("peers", 1),
-        ("latency_factor", 0.5),
-        ("most_ejected", 1.5),
-        ("base", 0.0),
-        ("longest", 5.0),
-        ("forget", float("inf")),
-        ("slow_start", -1.0),
-        ("lasts", float("nan")),
-    ],
-)
-def test_settings_that_cannot_be(name: str, value: float) -> None:
-    """An error that names the setting."""
-    with pytest.raises(ValueError, match=f"`{name}`"):
-        HealthSettings(**{name: value})  # type: ignore[arg-type]
-
-
-def test_thresholds_that_cannot_be() -> None:
-    """Likewise."""
-    with pytest.raises(ValueError, match="`down`"):
-        Thresholds(1, 0)
-
-
 @given(st.floats(0, 1e6), st.floats(0, 120), st.floats(0, 200))
 def test_warmth_rises_from_a_tenth_to_all(since: float, slow_start: float, later: float) -> None:
     """A tenth at once, all after `slow_start`, never less than before, in steps of 5%, at most one step off the line."""
