@@ -69,7 +69,7 @@ def _kind(name: bytes) -> tuple[bytes, int]:
         kind = _READ
     elif _is_taken(low):
         kind = _TAKEN
-    elif (b"_" in low or b"." in low) and _is_own(plain_name(low)):
+    elif (b"_" in low or b"." in low) and ((plain := plain_name(low)) in _KEPT or _is_taken(plain)):
         kind = _LOST
     if len(_kinds) < _MAX_KINDS:
         _kinds[name] = low, kind
@@ -88,10 +88,6 @@ def passes(name: bytes) -> bool:
 
 def _is_taken(low: bytes) -> bool:
     return low in _FRAMING or low in _ONE_HOP or low in _WRITTEN_HERE or low.startswith(OWN_PREFIXES)
-
-
-def _is_own(low: bytes) -> bool:
-    return low in _KEPT or _is_taken(low)
 
 
 class HeadError(Exception):

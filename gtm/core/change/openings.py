@@ -151,6 +151,11 @@ class Openings:
     found: tuple[Opening, ...] = ()
     unknown: Mapping[str, str] | None = None
 
+    @property
+    def any(self) -> bool:
+        """Whether the change opens something, or may."""
+        return bool(self.found or self.unknown)
+
 
 def openings(
     before: Snapshot,

@@ -86,7 +86,9 @@ class Queries:
     """
 
     def __init__(self, room: int = 1024 * 1024) -> None:
-        self._known: Memory[tuple[bytes, bytes | None], Lookup] = Memory(_around, room, _size)
+        self._known: Memory[tuple[bytes, bytes | None], Lookup] = Memory(
+            _around, room, lambda key, _: _OWN + len(key[0]) + len(key[1] or b"")
+        )
 
     def read(self, query: bytes) -> Lookup:
         """Read a query string.
@@ -114,10 +116,6 @@ def _around(key: tuple[bytes, bytes | None]) -> Lookup:
     """What a query asks for, of which this stands before and after the address; None: it has none."""
     before, after = key
     return parse_query(before if after is None else b"%bclient_ip=192.0.2.1%b" % (before, after))
-
-
-def _size(key: tuple[bytes, bytes | None], _: Lookup) -> int:
-    return _OWN + len(key[0]) + len(key[1] or b"")
 
 
 def parse_item(item: Any) -> Lookup:

@@ -537,11 +537,6 @@ def test_just_what_host_names_open_is_found(case: tuple[Policy, Policy]) -> None
     compare(*case)
 
 
-def opens(made: Openings) -> bool:
-    """Whether the change opens something, or may."""
-    return bool(made.found or made.unknown)
-
-
 def compare(before: Policy, after: Policy) -> None:
     """Look for what a change opens, slowly and as it is done."""
     try:
@@ -550,7 +545,7 @@ def compare(before: Policy, after: Policy) -> None:
         event(f"does not compile: {error.problems[0].code}")
         return
     found = openings(*compiled, NOW, leads=leads_of)
-    event("opens" if opens(found) else "opens nothing")
+    event("opens" if found.any else "opens nothing")
     event(f"by host names alone: {any(one.hosts for one in found.found)}")
     assert not found.unknown
     services = {(one.rule, service) for one in found.found for service in one.services}
@@ -710,7 +705,7 @@ SHUT = {
 @pytest.mark.parametrize("case", SHUT)
 def test_what_opens_nothing(case: str) -> None:
     """What adds to a policy, tightens a rule or says the same in other words is no opening."""
-    assert not opens(found(SHUT[case]))
+    assert not found(SHUT[case]).any
 
 
 def hosted(**names: dict[str, str]) -> Policy:
@@ -784,14 +779,14 @@ def test_a_host_name_that_moves_takes_along_just_the_rules_about_its_requests() 
 def test_edges_are_part_of_a_fence() -> None:
     """Letting edges elsewhere handle requests, or ones that follow an older policy, is an opening; the reverse is none."""
     bound = with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=600.0)
-    assert not opens(found(bound))
+    assert not found(bound).any
     (one,) = found(with_rule(0, edges=EdgeScope.IN_FENCE), bound).found
     assert one.edges == ("edges that follow a policy older than 600 s",)
     (one,) = found(with_rule(0, max_policy_age=600.0), bound).found
     assert one.edges[0].startswith("edges in an unknown country, AD, ")
     (one,) = found(with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=900.0), bound).found
     assert (one.regions, one.edges) == ((), ("edges that follow a policy older than 600 s",))
-    assert not opens(found(with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=60.0), bound))
+    assert not found(with_rule(0, edges=EdgeScope.IN_FENCE, max_policy_age=60.0), bound).any
     narrow = with_rule(
         0, edges=EdgeScope.IN_FENCE, max_policy_age=600.0, client_countries=("DE",), client_jurisdictions=()
     )
@@ -823,7 +818,7 @@ def test_a_rule_that_is_over_may_go() -> None:
     """What held in the past only keeps nothing any more; what begins later does."""
     over = with_rule(0, effective_until=at(100))
     gone = replace(BEFORE, residency_rules=BEFORE.residency_rules[1:])
-    assert not opens(found(gone, over))
+    assert not found(gone, over).any
     (one,) = found(gone, with_rule(0, effective_from=at(500))).found
     assert (one.starts, one.later) == (500.0, True)
 

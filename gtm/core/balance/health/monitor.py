@@ -121,7 +121,7 @@ class Monitor:
     def _usable(self, now: float) -> tuple[BackendState, str, float, float | None]:
         back, until = self._warms_since, self.limit.refuses_until
         if back is not None and self._warmth(now) < 1:
-            return BackendState.WARMING, "slow start", back, ends(back, self._settings.slow_start)
+            return BackendState.WARMING, "slow start", back, back + self._settings.slow_start
         since = self.verdict.good_since
         why = _REFUSES if now < until else ""
         return (
@@ -250,11 +250,6 @@ def warmth(since: float | None, slow_start: float, now: float) -> float:
     if since is None:
         return 1.0
     return endpoint_factor(EndpointHealth(HealthStatus.UP, since, recovered=True), slow_start, now)
-
-
-def ends(since: float, slow_start: float) -> float:
-    """The time at which the backend has its full weight."""
-    return since + slow_start
 
 
 # --- What one server says of its load, and for how long it is believed. ---

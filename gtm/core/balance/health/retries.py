@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class RetryBudget:
-    """See above. Starts with one second's floor. Times may not decrease."""
+    """The retries that may be made now; one second's floor to begin with. Times may not decrease."""
 
     __slots__ = ("_at", "_came", "_left", "floor", "most", "refused", "share", "taken")
 
