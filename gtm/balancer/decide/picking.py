@@ -282,7 +282,7 @@ class PoolPicker:
                 session, prefix = None, ()
         # As `WantedBackend(…)`, in half of the time.
         wanted: WantedBackend = tuple.__new__(
-            WantedBackend, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
+            WantedBackend, (model, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
         thing = facts.state or exchange.target.names
         held = None if thing is None else self._held(exchange, thing)

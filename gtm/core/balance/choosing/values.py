@@ -114,14 +114,12 @@ class ChoosingSettings:
 class WantedBackend(NamedTuple):  # made for each request
     """What a request needs.
 
-    `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session: requests of one key go
+    `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `key`: a session: requests of one key go
     to one server. `prefix`: the prompt's blocks (`prefixes.blocks`), of which only the first counts for `Prefix.HASH`. `cost`: seconds of
     work that are expected. `tried`: servers that have failed the request already.
     """
 
     model: str | None = None
-    adapter: str | None = None
-    version: str | None = None
     key: str | None = None
     prefix: tuple[int, ...] = ()
     cost: float = 1.0
@@ -155,7 +153,7 @@ class Candidate:
 class Eligible:
     """The servers that may take one kind of request, in the pool's order.
 
-    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded. `panic`: ejections and holds are ignored.
+    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded.
     `last`: where there are none, or all were tried, those who are asked before the request is refused.
     """
 
@@ -164,18 +162,17 @@ class Eligible:
     numbered: Mapping[int, Candidate] = field(default_factory=dict)
     why: Why = Why.NO_BACKEND
     missing: bool = False
-    panic: bool = False
     last: Eligible | None = None
 
 
 def eligible_of(
-    found: Iterable[Candidate], *, missing: bool = False, panic: bool = False, last: Eligible | None = None
+    found: Iterable[Candidate], *, missing: bool = False, last: Eligible | None = None
 ) -> Eligible:
     """These candidates, at least one, as those that may take a request."""
     candidates = tuple(found)
     sums = tuple(accumulate(one.weight for one in candidates))
     numbered = {one.number: one for one in candidates}
-    return Eligible(candidates, sums, numbered, missing=missing, panic=panic, last=last)
+    return Eligible(candidates, sums, numbered, missing=missing, last=last)
 
 
 Scoring = Callable[[Candidate, float], float]

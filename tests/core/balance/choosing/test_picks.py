@@ -26,7 +26,7 @@ from gtm.core.balance.choosing.values import (
 from tests.core.balance.choosing.worlds import choose, loaded_pool
 from tests.core.strategies import quick
 
-ANY = Kind(None, None, None)
+ANY = Kind(None, None)
 STEPS = 300
 GRID = [
     (int((high + 0.5) / STEPS * 2**26) + (low + 0.5) / STEPS) / 2**26
