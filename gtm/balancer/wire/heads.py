@@ -342,7 +342,7 @@ MAX_TRAILER_BYTES = 8 * 1024
 MAX_FRAMING = 64 * 1024
 """Bytes that may come of a chunked body, one after the other, without a byte of the body among them: a chunk's size and extensions, or all that
 stands behind the body. Whoever parses them keeps them until the line is whole."""
-_OF_ONE_HOP = (
+OF_ONE_HOP = (
     b"connection",
     b"keep-alive",
     b"proxy-connection",
@@ -353,7 +353,7 @@ _OF_ONE_HOP = (
 )
 _FORBIDDEN = frozenset(
     (
-        *_OF_ONE_HOP,
+        *OF_ONE_HOP,
         *(*KEYS, b"host", b"cookie", b"set-cookie", b"cache-control", b"expires", b"age", b"date"),
         *(b"vary", b"location", b"retry-after", b"www-authenticate", b"proxy-authenticate"),
         *(b"authentication-info", b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via"),

@@ -141,19 +141,26 @@ def parse_batch(body: bytes) -> list[Any]:
     Raises:
         ProblemError: the body is not `{"requests": [...]}` with at most `MAX_BATCH` items.
     """
+    return items_of(body, "requests", MAX_BATCH)
+
+
+def items_of(body: bytes, name: str, most: int) -> list[Any]:
+    """The items of a body that is a list under one name, not looked into yet.
+
+    Raises:
+        ProblemError: the body is not `{name: [...]}` with so many items at the most.
+    """
     try:
         document = read(body)
     except ShapeError as error:
         raise ProblemError("invalid_request", f"the body is {error}") from error
     except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
-    items = document.get("requests") if isinstance(document, dict) else None
+    items = document.get(name) if isinstance(document, dict) else None
     if not isinstance(items, list) or len(document) != 1:
-        raise ProblemError("invalid_request", 'the body must be a json object {"requests": [...]}')
-    if len(items) > MAX_BATCH:
-        raise ProblemError(
-            "content_too_large", f"{len(items)} requests in one batch; the most accepted is {MAX_BATCH}"
-        )
+        raise ProblemError("invalid_request", f'the body must be a json object {{"{name}": [...]}}')
+    if len(items) > most:
+        raise ProblemError("content_too_large", f"{len(items)} {name} at once; the most accepted is {most}")
     return items
 
 
