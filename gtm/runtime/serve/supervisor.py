@@ -26,7 +26,7 @@ import msgspec
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.lockfile import holder_of
-from gtm.runtime.control.first_token import FirstToken
+from gtm.runtime.control.prepare import FirstToken
 from gtm.runtime.edge import orphans
 from gtm.runtime.following.handover import HandoverError
 from gtm.runtime.process import signals

@@ -22,7 +22,7 @@ from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.chooser import ANY_KIND, BackendPool, pool_of
 from gtm.core.balance.choosing.filters import takers
-from gtm.core.balance.choosing.values import ANYTHING, Candidate, WantedBackend
+from gtm.core.balance.choosing.values import Candidate, WantedBackend
 from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
@@ -203,7 +203,7 @@ def test_servers_that_fell_too_often_serve_while_nobody_else_does() -> None:
         _blip(region, "ab")
     assert {one.state for one in region.health.snapshot(region.now)} == {BackendState.HELD}
     assert region.slots == 64
-    assert isinstance(choose(region.pool, ANYTHING, 0.5), Candidate)
+    assert isinstance(choose(region.pool, WantedBackend(), 0.5), Candidate)
     region.holds()
 
 
@@ -261,7 +261,7 @@ def test_one_of_four_that_is_well_is_no_capacity_of_eight() -> None:
         _blip(region, "abc")
     assert region.slots == 128
     assert {one.weight for one in region.pool.usable} == {1.0}
-    chosen = {choose(region.pool, ANYTHING, number / 8) for number in range(8)}
+    chosen = {choose(region.pool, WantedBackend(), number / 8) for number in range(8)}
     assert {one.backend.name for one in chosen if isinstance(one, Candidate)} == set("abcd")
 
 

@@ -126,9 +126,6 @@ class WantedBackend(NamedTuple):  # made for each request
     tried: frozenset[str] = frozenset()
 
 
-ANYTHING = WantedBackend()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A server in a pool.

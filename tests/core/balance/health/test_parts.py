@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.chooser import pool_of
-from gtm.core.balance.choosing.values import ANYTHING
+from gtm.core.balance.choosing.values import WantedBackend
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth, median_without
 from gtm.core.balance.health.monitor import warmth
@@ -110,7 +110,7 @@ def test_never_all_are_ejected(count: int, most: int) -> None:
     conditions = health.tick(1.0)
     assert sum(one.ejected for one in conditions.values()) == most
     pool = pool_of([Backend(name) for name in names], conditions, Flights(), None)
-    chosen = choose(pool, ANYTHING, 0.5)
+    chosen = choose(pool, WantedBackend(), 0.5)
     assert not isinstance(chosen, str)
     assert not chosen.condition.ejected
 
