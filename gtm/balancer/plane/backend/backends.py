@@ -102,6 +102,11 @@ class Route:
         """When it last sent something to any request, but for `work`."""
         self.work = Work()
 
+    @property
+    def waiting(self) -> int:
+        """Connections that wait."""
+        return len(self._idle)
+
     def take(self, now: float) -> Upstream | None:
         """A connection that waits, if there is one."""
         while self._idle:
